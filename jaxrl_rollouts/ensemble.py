@@ -1,0 +1,112 @@
+"""Ensembles: a network with a leading member axis on every parameter.
+
+Three ways to ask: every member about the same rows (`apply_all`), every member about its own rows
+(`apply_each`, training), one member per row (`apply_assigned`, rollouts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .networks import Network
+
+PyTree = Any
+
+
+class Ensemble(NamedTuple):
+    """`N` networks of one architecture.
+
+    Attributes:
+        init: `key -> params`, leaves `[N, ...]`.
+        apply_all: `(params, *rows[B, ...]) -> outputs [N, B, ...]`.
+        apply_each: `(params, *rows[N, B, ...]) -> outputs [N, B, ...]`.
+        size: `N`.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    apply_all: Callable[..., Any]
+    apply_each: Callable[..., Any]
+    size: int
+
+
+def ensemble(network: Network, size: int) -> Ensemble:
+    """Stack `size` independently initialised copies of `network`.
+
+    Raises:
+        ValueError: `size` below 1.
+    """
+    if size < 1:
+        raise ValueError(f"size: found {size}, expected at least 1")
+
+    def init(key: jax.Array) -> PyTree:
+        return jax.vmap(network.init)(jax.random.split(key, size))
+
+    def apply_all(params: PyTree, *rows: jax.Array) -> Any:
+        return jax.vmap(lambda p: network.apply(p, *rows))(params)
+
+    def apply_each(params: PyTree, *rows: jax.Array) -> Any:
+        return jax.vmap(network.apply)(params, *rows)
+
+    return Ensemble(init, apply_all, apply_each, size)
+
+
+def take_members(params: PyTree, members: jax.Array) -> PyTree:
+    """The parameters of some members (`[M]` int32), leaves `[M, ...]`."""
+    return jax.tree.map(lambda leaf: leaf[members], params)
+
+
+def select_members(better: jax.Array, new: PyTree, old: PyTree) -> PyTree:
+    """Per member, `new` where `better` (`[N]` bool) and `old` elsewhere (best snapshots)."""
+
+    def select(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(better.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(select, new, old)
+
+
+def apply_assigned(
+    apply_each: Callable[..., Any], params: PyTree, rows: jax.Array, slots: jax.Array, capacity: int
+) -> Any:
+    """Evaluate each row by one member, and each member on its own rows only.
+
+    Rows are sorted into `[M, capacity]` places, one pass of `M * capacity` rows is made and the
+    answers are put back in order: `M` times less work than asking every member about every row.
+
+    Args:
+        apply_each: of an `Ensemble` (or any function batched over a leading member axis).
+        params: leaves `[M, ...]`.
+        rows: `[B, F]`.
+        slots: `[B]` int32, position of the row's member in `params`.
+        capacity: most rows one member may get, static. `rollout.draw_members` never exceeds
+            `ceil(B / M)`. Rows over the capacity come back as NaN rather than wrong.
+
+    Returns:
+        Outputs with leading axis `B`.
+    """
+    members = jax.tree.leaves(params)[0].shape[0]
+    batch = rows.shape[0]
+    order = jnp.argsort(slots, stable=True)
+    starts = jnp.searchsorted(slots[order], jnp.arange(members))
+    rank = (
+        jnp.zeros((batch,), jnp.int32)
+        .at[order]
+        .set(jnp.arange(batch, dtype=jnp.int32) - starts[slots[order]].astype(jnp.int32))
+    )
+    fits = rank < capacity
+    place = jnp.where(fits, slots * capacity + rank, members * capacity)
+    source = (
+        jnp.zeros((members * capacity,), jnp.int32)
+        .at[place]
+        .set(jnp.arange(batch, dtype=jnp.int32), mode="drop")
+    )
+    outputs = apply_each(params, rows[source].reshape(members, capacity, -1))
+
+    def back(leaf: jax.Array) -> jax.Array:
+        flat = leaf.reshape(members * capacity, *leaf.shape[2:])[jnp.where(fits, place, 0)]
+        return jnp.where(fits.reshape(-1, *(1,) * (flat.ndim - 1)), flat, jnp.nan)
+
+    return jax.tree.map(back, outputs)

@@ -1,0 +1,76 @@
+"""Errors a user can act on: one line that says what was found, what was expected and what to do.
+
+The command line prints the message of a `UserError` without a traceback and exits with its
+`exit_code`; everything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class UserError(Exception):
+    """Something outside the program is wrong; the message is one line."""
+
+    exit_code = 2
+
+
+class DataError(UserError):
+    """A file or an array from outside does not hold what it should.
+
+    Args:
+        source: file or dataset name the problem was met in.
+        key: array, field or row in it.
+        found: what is there.
+        expected: what should be there.
+        hint: what to do about it.
+    """
+
+    def __init__(
+        self, source: str | Path, key: str, found: object, expected: object, hint: str = ""
+    ) -> None:
+        self.source, self.key, self.found, self.expected = str(source), key, found, expected
+        message = f"{source}: {key}: found {found}, expected {expected}"
+        super().__init__(f"{message}; {hint}" if hint else message)
+
+
+class ConfigError(UserError):
+    """A setting is unknown, out of range or contradicts another.
+
+    Args:
+        setting: name of the setting (dotted for nested ones).
+        found: its value.
+        expected: what would be accepted.
+        hint: what to do about it.
+    """
+
+    def __init__(self, setting: str, found: object, expected: object, hint: str = "") -> None:
+        self.setting, self.found, self.expected = setting, found, expected
+        message = f"{setting}: found {found!r}, expected {expected}"
+        super().__init__(f"{message}; {hint}" if hint else message)
+
+
+class CheckpointError(UserError):
+    """A checkpoint or run folder is missing, of another version or of another configuration."""
+
+
+class MissingExtraError(UserError):
+    """A feature needs an optional package that is not installed."""
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the package {package}, which is not installed; "
+            f"run: pip install 'jaxrl-rollouts[{extra}]'"
+        )
+
+
+class DivergenceError(UserError):
+    """A metric became NaN or infinite; the last good checkpoint is kept."""
+
+    exit_code = 3
+
+
+class Interrupted(UserError):
+    """The run was stopped on request after writing a checkpoint."""
+
+    exit_code = 130

@@ -1,0 +1,248 @@
+"""Fit an ensemble of Gaussian regressors: bootstrap, holdout, best snapshots, elites.
+
+An iteration of the training loop is one epoch. Each member sees its own bootstrap sample in its
+own order; after each epoch every member that improved on the holdout by enough is remembered;
+fitting stops once no member has improved for `patience` epochs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .ensemble import Ensemble, ensemble, select_members
+from .errors import ConfigError
+from .gaussian import gaussian_nll, soft_clamp
+from .networks import MLP, Network, from_linen
+
+PyTree = Any
+ACTIVATIONS: Mapping[str, Callable] = {
+    "swish": nn.swish, "relu": nn.relu, "leaky_relu": nn.leaky_relu, "gelu": nn.gelu,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture)."""
+
+    members: int = 7
+    elites: int = 5
+    hidden: tuple[int, ...] = (200, 200, 200, 200)
+    activation: str = "swish"
+    layer_norm: bool = False
+    learned_bounds: bool = True
+    log_var_low: float = -10.0
+    log_var_high: float = 0.5
+    bound_weight: float = 0.01
+    bootstrap: bool = True
+    learning_rate: float = 1e-3
+    weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
+    batch_size: int = 256
+    max_epochs: int = 100
+    patience: int = 5
+    improvement: float = 0.01
+    holdout_share: float = 0.2
+    holdout_rows: int = 1000
+
+    def validate(self) -> None:
+        if not 1 <= self.elites <= self.members:
+            raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
+        if self.activation not in ACTIVATIONS:
+            raise ConfigError("activation", self.activation, f"one of {sorted(ACTIVATIONS)}")
+        if len(self.weight_decay) not in (1, len(self.hidden) + 1):
+            raise ConfigError(
+                "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
+            )
+        if self.log_var_low >= self.log_var_high:
+            raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
+        for name in ("batch_size", "max_epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "at least 1")
+
+
+class FitData(NamedTuple):
+    """Rows the members learn from and rows they are judged on; `[n, I]` and `[n, O]`."""
+
+    inputs: jax.Array
+    targets: jax.Array
+    holdout_inputs: jax.Array
+    holdout_targets: jax.Array
+
+
+class FitState(NamedTuple):
+    """State of the fit of one ensemble. `best` and `best_loss` are the snapshots to use."""
+
+    params: PyTree
+    opt_state: optax.OptState
+    best: PyTree
+    best_loss: jax.Array  # [N] holdout mean squared error of the snapshots
+    stale: jax.Array  # int32: epochs since any member improved
+    key: jax.Array
+
+
+class Fitter(NamedTuple):
+    """Functions for one architecture.
+
+    Attributes:
+        ensemble: its `apply_*` return `(mean, log_var)`.
+        init: `key -> FitState`.
+        update: one epoch, `(FitState, FitData) -> (FitState, metrics)`.
+        finished: tells the training loop to stop early.
+    """
+
+    ensemble: Ensemble
+    init: Callable[[jax.Array], FitState]
+    update: Callable[[FitState, FitData], tuple[FitState, dict[str, jax.Array]]]
+    finished: Callable[[Mapping[str, np.ndarray]], bool]
+
+
+class _GaussianMLP(nn.Module):
+    config: EnsembleConfig
+    outputs: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        c = self.config
+        # Truncated normal with std 1 / (2 sqrt(fan_in)), as in PETS and its descendants.
+        init = jax.nn.initializers.variance_scaling(0.25, "fan_in", "truncated_normal")
+        mlp = MLP(
+            c.hidden, (self.outputs, self.outputs), ACTIVATIONS[c.activation], c.layer_norm, init
+        )
+        mean, log_var = mlp(x)
+        low = jnp.full((self.outputs,), c.log_var_low)
+        high = jnp.full((self.outputs,), c.log_var_high)
+        if c.learned_bounds:
+            low = self.param("log_var_low", lambda _: low)
+            high = self.param("log_var_high", lambda _: high)
+        return mean, soft_clamp(log_var, low, high)
+
+
+def gaussian_network(config: EnsembleConfig, inputs: int, outputs: int) -> Network:
+    """One member: `[.., inputs] -> (mean, log_var)`, each `[.., outputs]`."""
+    example = jax.ShapeDtypeStruct((1, inputs), jnp.float32)
+    return from_linen(_GaussianMLP(config, outputs), example)
+
+
+def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
+    """Adam with decoupled decay of the kernels, one strength per layer."""
+    depth = len(config.hidden)
+    decay = config.weight_decay * (depth + 1 if len(config.weight_decay) == 1 else 1)
+
+    def weights(params: PyTree) -> PyTree:
+        def of(path: tuple, leaf: jax.Array) -> float:
+            names = [str(getattr(p, "key", "")) for p in path]
+            if names[-1] != "kernel":
+                return 0.0
+            return decay[min(int(names[-2].split("_")[1]), depth)]
+
+        return jax.tree_util.tree_map_with_path(of, params)
+
+    def add_decay(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        decayed = jax.tree.map(lambda u, w, p: u + w * p, updates, weights(params), params)
+        return decayed, state
+
+    stateless = optax.GradientTransformation(lambda _: optax.EmptyState(), add_decay)
+    return optax.chain(optax.scale_by_adam(), stateless, optax.scale(-config.learning_rate))
+
+
+@functools.lru_cache(maxsize=32)
+def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
+    """Build the pure functions that fit an ensemble. Equal arguments give the same functions."""
+    config.validate()
+    members = ensemble(gaussian_network(config, inputs, outputs), config.members)
+    optimiser = _optimiser(config)
+
+    def loss(params: PyTree, x: jax.Array, y: jax.Array) -> jax.Array:
+        """Sum over members of the mean negative log-likelihood; `x` is `[N, B, I]`."""
+        mean, log_var = members.apply_each(params, x)
+        total = gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
+        if config.learned_bounds:
+            gap = params["log_var_high"].sum() - params["log_var_low"].sum()
+            total += config.bound_weight * gap
+        return total
+
+    def init(key: jax.Array) -> FitState:
+        init_key, key = jax.random.split(key)
+        params = members.init(init_key)
+        worst = jnp.full((config.members,), jnp.inf)
+        return FitState(params, optimiser.init(params), params, worst, jnp.int32(0), key)
+
+    def update(state: FitState, data: FitData) -> tuple[FitState, dict[str, jax.Array]]:
+        rows = data.inputs.shape[0]
+        batch = min(config.batch_size, rows)
+        steps = rows // batch
+        bootstrap_key = jax.random.fold_in(state.key, 0)
+        order_key = jax.random.fold_in(state.key, 1 + state.opt_state[0].count)
+
+        def order(member: jax.Array) -> jax.Array:
+            shuffled = jax.random.permutation(jax.random.fold_in(order_key, member), rows)
+            if not config.bootstrap:
+                return shuffled
+            own = jax.random.randint(jax.random.fold_in(bootstrap_key, member), (rows,), 0, rows)
+            return own[shuffled]
+
+        index = jax.vmap(order)(jnp.arange(config.members))[:, : steps * batch]
+        index = index.reshape(config.members, steps, batch).swapaxes(0, 1)
+
+        def one(carry: tuple, chosen: jax.Array) -> tuple[tuple, jax.Array]:
+            params, opt_state = carry
+            x, y = data.inputs[chosen], data.targets[chosen]
+            value, gradient = jax.value_and_grad(loss)(params, x, y)
+            updates, opt_state = optimiser.update(gradient, opt_state, params)
+            return (optax.apply_updates(params, updates), opt_state), value
+
+        carry, losses = jax.lax.scan(one, (state.params, state.opt_state), index)
+        mean, _ = members.apply_all(carry[0], data.holdout_inputs)
+        holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
+        better = holdout < state.best_loss * (1.0 - config.improvement)
+        fresh = FitState(
+            *carry,
+            best=select_members(better, carry[0], state.best),
+            best_loss=jnp.where(better, holdout, state.best_loss),
+            stale=jnp.where(better.any(), 0, state.stale + 1),
+            key=state.key,
+        )
+        # A finished ensemble stands still while others beside it (other seeds) go on.
+        done = state.stale >= config.patience
+        state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
+        metrics = {
+            "loss": losses.mean() / config.members,
+            "holdout_mse": holdout.mean(),
+            "best_holdout_mse": state.best_loss.mean(),
+            "stale_epochs": state.stale,
+        }
+        return state, metrics
+
+    def finished(metrics: Mapping[str, np.ndarray]) -> bool:
+        return bool((metrics["stale_epochs"] >= config.patience).all())
+
+    return Fitter(members, init, update, finished)
+
+
+def elite_members(state: FitState, count: int) -> jax.Array:
+    """Indices of the `count` snapshots with the least holdout error, best first, `[count]`."""
+    return jnp.argsort(state.best_loss)[:count].astype(jnp.int32)
+
+
+def split_holdout(
+    config: EnsembleConfig, inputs: np.ndarray, targets: np.ndarray, *, seed: int = 0
+) -> FitData:
+    """Set aside `min(holdout_share * n, holdout_rows)` random rows, the same for all members.
+
+    Raises:
+        ConfigError: too few rows to leave both parts non-empty.
+    """
+    count = min(int(len(inputs) * config.holdout_share), config.holdout_rows)
+    if count < 1 or count >= len(inputs):
+        raise ConfigError("rows", len(inputs), "enough for a holdout and a training part")
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    held, kept = order[:count], np.sort(order[count:])
+    return FitData(*map(jnp.asarray, (inputs[kept], targets[kept], inputs[held], targets[held])))

@@ -1,0 +1,53 @@
+"""Stopping a run on request: the first Ctrl-C or SIGTERM asks, the second one insists."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class StopFlag:
+    """Context manager that turns signals into a flag a training loop polls between chunks.
+
+    The first SIGINT or SIGTERM sets `requested`; the second one raises `KeyboardInterrupt`. The
+    handlers that were there before come back on exit. Outside the main thread, where Python
+    allows no handlers, the flag can still be set with `request`.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: dict[int, Any] = {}
+
+    def request(self) -> None:
+        """Ask the run to stop at its next chunk."""
+        self.requested = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        name = signal.Signals(number).name
+        print(
+            f"\n{name}: stopping after this chunk, with a checkpoint (again: at once)",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def __enter__(self) -> StopFlag:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()

@@ -1,0 +1,198 @@
+"""The one training loop: chunks of compiled scan, and a pause between them.
+
+An update is a pure function `(state, data) -> (state, metrics)` for one seed. The loop maps it
+over a leading seed axis of the state (the data are shared, never copied), scans it `chunk` times
+inside one jit with the state donated, and between chunks, and only there, logs, evaluates, checks
+for non-finite numbers, checkpoints and listens for Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from . import checkpoint, devices
+from .errors import ConfigError, DivergenceError, Interrupted
+from .experiment import RunContext
+from .history import History
+from .metrics import Progress
+
+PyTree = Any
+Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
+
+
+class Trained(NamedTuple):
+    """What `train` returns.
+
+    Attributes:
+        state: the final state, leading axis = seeds.
+        history: every record, also those from before a resume.
+        compile_seconds: spent compiling in this process.
+        run_seconds: spent in compiled chunks in this process.
+    """
+
+    state: PyTree
+    history: History
+    compile_seconds: float
+    run_seconds: float
+
+
+def train(
+    update: Update,
+    state: PyTree,
+    data: PyTree = (),
+    *,
+    iterations: int,
+    stage: str,
+    chunk: int = 1,
+    unit: str = "updates",
+    units_per_iteration: int = 1,
+    evaluate: Callable[[PyTree, int], Mapping[str, Any]] | None = None,
+    evaluate_every: int | None = None,
+    finished: Callable[[Mapping[str, np.ndarray]], bool] | None = None,
+    context: RunContext | None = None,
+    save_every_seconds: float = 60.0,
+    mesh: Mesh | None = None,
+) -> Trained:
+    """Apply `update` `iterations` times to every seed of `state`.
+
+    Args:
+        update: one iteration for one seed; may itself scan over many gradient steps. The same
+            function object compiles once per process, however often `train` is called with it.
+        state: pytree of arrays with a leading seed axis. Copied once; the caller's stays usable.
+        data: pytree shared by the seeds.
+        iterations: how many times to apply `update`.
+        stage: name of the stage; its checkpoints and history live in that folder of the run.
+        chunk: iterations per compiled call, hence the grain of everything between chunks.
+        unit, units_per_iteration: what the progress bar counts.
+        evaluate: `(state, iteration) -> {name: [seeds] values}`, called on the host after every
+            `evaluate_every` iterations and at the end. Must depend on its arguments only.
+        evaluate_every: a multiple of `chunk`; None evaluates at the end only.
+        finished: stop early when this is true of the chunk's mean metrics.
+        context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
+        save_every_seconds: least time between two checkpoints.
+        mesh: spread the seeds over its devices.
+
+    Returns:
+        A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
+        and one that was cut is continued from its newest checkpoint, bitwise on CPU.
+
+    Raises:
+        DivergenceError: a metric became NaN or infinite; names it, the iteration and the seed.
+        Interrupted: the context's stop flag was raised; a checkpoint was written.
+        ConfigError: `chunk`, `iterations` or `evaluate_every` do not fit each other.
+        CheckpointError: the stage's folder holds a checkpoint of something else.
+    """
+    if iterations < 1 or chunk < 1:
+        raise ConfigError("iterations, chunk", (iterations, chunk), "both at least 1")
+    if evaluate_every is not None and evaluate_every % chunk:
+        raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
+    folder = context.folder.stage(stage) if context else None
+    state = jax.tree.map(jnp.copy, state)  # chunks donate theirs
+    iteration, stopped = 0, False
+    if folder and (found := checkpoint.load_newest(folder, _bundle(state, 0, False))):
+        iteration, bundle = found
+        state, stopped = bundle["state"], bool(bundle["finished"])
+    history = History(folder / "history.jsonl" if folder else None, upto=iteration)
+    for logger in context.loggers if context else ():
+        logger.truncate(stage, iteration)
+    if mesh is not None:
+        state, data = devices.shard_seeds(state, mesh), devices.replicate(data, mesh)
+
+    progress = Progress(
+        stage, total=iterations * units_per_iteration, initial=iteration * units_per_iteration,
+        unit=unit, enabled=bool(context and context.progress),
+    )  # fmt: skip
+    compile_seconds = run_seconds = 0.0
+    saved_at = time.monotonic()
+    with progress:
+        while iteration < iterations and not stopped:
+            length = min(chunk, iterations - iteration)
+            program, seconds = _compiled(update, length).get(state, data)
+            compile_seconds += seconds
+            begin = time.perf_counter()
+            state, metrics = program(state, data)
+            metrics = {name: np.asarray(value) for name, value in metrics.items()}
+            run_seconds += time.perf_counter() - begin
+            _check_finite(stage, iteration, metrics, folder)
+            iteration += length
+            means = {name: value.mean(0) for name, value in metrics.items()}
+            last = iteration == iterations
+            stopped = bool(finished and finished(means))
+            if evaluate and (
+                last or stopped or (evaluate_every and not iteration % evaluate_every)
+            ):
+                means |= {k: np.asarray(v) for k, v in evaluate(state, iteration).items()}
+            history.append(iteration, means)
+            for logger in context.loggers if context else ():
+                logger.log(stage, iteration, means)
+            progress.advance(length * units_per_iteration, means)
+            asked = bool(context and context.stop and context.stop.requested)
+            due = time.monotonic() - saved_at >= save_every_seconds
+            if folder and (last or stopped or asked or due):
+                checkpoint.save(folder, iteration, _bundle(state, iteration, stopped))
+                saved_at = time.monotonic()
+            if asked and not (last or stopped):
+                raise Interrupted(
+                    f"stopped in stage {stage} after {iteration} of {iterations} iterations; "
+                    f"go on with: jaxrl-rollouts resume {context.folder.path}"  # type: ignore[union-attr]
+                )
+    return Trained(state, history, compile_seconds, run_seconds)
+
+
+def _bundle(state: PyTree, iteration: int, finished: bool) -> dict[str, Any]:
+    return {"state": state, "iteration": iteration, "finished": int(finished)}
+
+
+class _Chunk:
+    """One chunk length of one update: `scan` of `vmap`, compiled once per set of shapes."""
+
+    def __init__(self, update: Update, length: int) -> None:
+        seeds = jax.vmap(update, in_axes=(0, None))
+
+        def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
+            return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
+
+        self._jitted = jax.jit(run, donate_argnums=0)
+        self._programs: dict[Any, Any] = {}
+
+    def get(self, state: PyTree, data: PyTree) -> tuple[Callable, float]:
+        """The compiled program for these shapes, and the seconds it took to compile it now."""
+        leaves, structure = jax.tree.flatten((state, data))
+        signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
+        begin = time.perf_counter()
+        if signature not in self._programs:
+            self._programs[signature] = self._jitted.lower(state, data).compile()
+            return self._programs[signature], time.perf_counter() - begin
+        return self._programs[signature], 0.0
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(update: Update, length: int) -> _Chunk:
+    return _Chunk(update, length)
+
+
+def _check_finite(stage: str, iteration: int, metrics: dict[str, np.ndarray], folder: Any) -> None:
+    """Raise for the earliest iteration at which any metric `[chunk, seeds]` is not finite."""
+    for name, value in metrics.items():
+        if value.ndim != 2:
+            raise ValueError(f"metric {name}: found shape {value.shape[2:]}, expected a scalar")
+    bad = {name: np.argwhere(~np.isfinite(value)) for name, value in metrics.items()}
+    firsts = [(*map(int, rows[0]), name) for name, rows in bad.items() if len(rows)]
+    if not firsts:
+        return
+    step, seed, name = min(firsts)
+    steps = checkpoint.steps(folder) if folder else []
+    kept = f"the last good checkpoint is {folder / str(steps[-1])}" if steps else "none was saved"
+    value = metrics[name][step, seed]
+    raise DivergenceError(
+        f"stage {stage}, iteration {iteration + step + 1}, seed {seed}: metric {name} is {value}, "
+        f"expected a finite number; {kept}"
+    )

@@ -1,0 +1,90 @@
+"""Networks as a pair of pure functions. Flax's Linen is an implementation detail of this file.
+
+Parameters are nested dicts of arrays, so an ensemble is `vmap` of `init`, an elite is an index
+into the leading axis and a checkpoint needs no special care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+PyTree = Any
+Initializer = jax.nn.initializers.Initializer
+
+
+class Network(NamedTuple):
+    """`init(key) -> params` and `apply(params, *inputs) -> outputs`."""
+
+    init: Callable[[jax.Array], PyTree]
+    apply: Callable[..., Any]
+
+
+def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) -> Network:
+    """Hide a Linen module behind `Network`; `example` are inputs of the shapes it will see."""
+    zeros = [jnp.zeros(x.shape, x.dtype) for x in example]
+
+    def init(key: jax.Array) -> PyTree:
+        return module.init(key, *zeros)["params"]
+
+    def apply(params: PyTree, *inputs: jax.Array) -> Any:
+        return module.apply({"params": params}, *inputs)
+
+    return Network(init, apply)
+
+
+def uniform_fan_in(scale: float = 1.0) -> Initializer:
+    """U(+-scale / sqrt(fan_in)), torch's default for weights of a linear layer."""
+    return jax.nn.initializers.variance_scaling(scale**2 / 3.0, "fan_in", "uniform")
+
+
+def uniform(bound: float) -> Initializer:
+    """U(-bound, bound)."""
+
+    def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32, **_: Any) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return init
+
+
+class MLP(nn.Module):
+    """Dense layers with an activation between them, optionally with layer normalisation before it.
+
+    Attributes:
+        hidden: widths of the hidden layers.
+        out: widths of the linear heads; one array is returned for a single head.
+        activation: between layers.
+        layer_norm: normalise (affine) before each activation.
+        kernel_init, bias_init: of the hidden layers.
+        head_init, head_bias_init: of the heads; the hidden layers' where None.
+    """
+
+    hidden: Sequence[int]
+    out: Sequence[int]
+    activation: Callable[[jax.Array], jax.Array] = nn.relu
+    layer_norm: bool = False
+    kernel_init: Initializer = uniform_fan_in()
+    bias_init: Initializer = jax.nn.initializers.zeros
+    head_init: Initializer | None = None
+    head_bias_init: Initializer | None = None
+
+    @nn.compact
+    def __call__(self, *inputs: jax.Array) -> Any:
+        x = jnp.concatenate(inputs, axis=-1) if len(inputs) > 1 else inputs[0]
+        for width in self.hidden:
+            x = nn.Dense(width, kernel_init=self.kernel_init, bias_init=self.bias_init)(x)
+            x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
+            x = self.activation(x)
+        kernel = self.head_init or self.kernel_init
+        bias = self.head_bias_init or self.bias_init
+        heads = tuple(nn.Dense(n, kernel_init=kernel, bias_init=bias)(x) for n in self.out)
+        return heads[0] if len(heads) == 1 else heads
+
+
+def parameter_count(params: PyTree) -> int:
+    """Number of scalars in a parameter tree."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -1,0 +1,186 @@
+"""House style for figures: drawn on their own canvas, without pyplot's global state.
+
+figure, axes = figure(1, 2, title="Edge of reach")
+curve_with_band(axes[0], steps, returns, "RAVL")
+report.picture("returns", figure, "Return of the policy while it trains")
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from .statistics import STATISTICS, Summary, bootstrap_interval, iqm
+
+# Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
+# of colour vision.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS: Mapping[str, str] = {
+    "base": "#D55E00",
+    "oracle": "#009E73",
+    "mopo": "#E69F00",
+    "mobile": "#CC79A7",
+    "ravl": "#0072B2",
+    "neubay": "#56B4E9",
+    "behaviour": "#777777",
+    "data": "#777777",
+    "truth": "#000000",
+}
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "image.cmap": "viridis",
+}
+DPI = 110
+MAX_BYTES = 200_000
+
+
+def colour(method: str) -> str:
+    """The colour of a method: the same in every figure, whatever else is drawn beside it."""
+    known = next((c for name, c in COLOURS.items() if method.lower().startswith(name)), None)
+    return known or PALETTE[zlib.crc32(method.encode()) % len(PALETTE)]
+
+
+def figure(
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    width: float = 3.4,
+    height: float = 2.6,
+    title: str = "",
+    titles: Sequence[str] = (),
+    sharex: bool = False,
+    sharey: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """A figure and its axes, row by row.
+
+    `width` and `height` are inches per panel, `titles` are the panels'.
+    """
+    with rc_context(STYLE):
+        made = Figure(figsize=(width * columns, height * rows + 0.25 * bool(title)))
+        made.set_layout_engine("constrained")
+        FigureCanvasAgg(made)
+        axes = made.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
+        if title:
+            made.suptitle(title, fontsize=10)
+        for ax, text in zip(axes.flat, titles, strict=False):
+            ax.set_title(text)
+    return made, list(axes.flat)
+
+
+def curve_with_band(
+    ax: Axes,
+    x: ArrayLike,
+    values: ArrayLike,
+    label: str,
+    *,
+    colour_name: str | None = None,
+    linestyle: str = "-",
+) -> None:
+    """A curve of interquartile means with its 95 % bootstrap band.
+
+    Args:
+        ax: where.
+        x: `[points]`.
+        values: `[seeds, points]`; points with a non-finite seed leave a gap. One seed: no band.
+        label: for the legend; also decides the colour.
+        colour_name: a matplotlib colour instead.
+        linestyle: matplotlib's.
+    """
+    array, points = np.asarray(values, np.float64), np.asarray(x)
+    if array.ndim != 2 or array.shape[1:] != points.shape:
+        raise ValueError(
+            f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
+        )
+    shade = colour_name or colour(label)
+    centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
+    ax.plot(points, centre, color=shade, label=label, linestyle=linestyle)
+    if len(array) > 1:
+        band = np.array([bootstrap_interval(v, resamples=500) for v in array.T])
+        ax.fill_between(points, band[:, 0], band[:, 1], color=shade, alpha=0.2, linewidth=0)
+
+
+def intervals(
+    ax: Axes,
+    rows: Mapping[str, Summary | ArrayLike],
+    *,
+    statistic: str = "iqm",
+    xlabel: str = "",
+) -> None:
+    """Horizontal interval bars, one per method, in the manner of rliable.
+
+    The bar is the 95 % interval, the dark line the statistic, the dots are seeds (their mean
+    over tasks). Methods come in the order given, the first at the top.
+    """
+    for index, (name, row) in enumerate(rows.items()):
+        array = np.asarray(row.values if isinstance(row, Summary) else row, np.float64)
+        table = array.reshape(len(array), -1)
+        shade = colour(name)
+        finite = np.isfinite(table).all()
+        if finite:
+            low, high = bootstrap_interval(table, statistic)
+            middle = float(STATISTICS[statistic](table))
+            ax.barh(index, high - low, left=low, height=0.55, color=shade, alpha=0.35)
+            ax.vlines(middle, index - 0.275, index + 0.275, color=shade, linewidth=2.2)
+        seeds = table.mean(1)
+        seeds = seeds[np.isfinite(seeds)]
+        ax.plot(seeds, np.full(len(seeds), index), "o", color=shade, markersize=2.5, alpha=0.9)
+        if not finite:
+            ax.annotate(
+                "diverged", (0.99, index), xycoords=("axes fraction", "data"), fontsize=8,
+                ha="right", va="center", color=shade,
+            )  # fmt: skip
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(xlabel)
+
+
+def legend(made: Figure, axes: Sequence[Axes]) -> None:
+    """One legend: inside a single panel, below the figure for several."""
+    if len(axes) == 1:
+        axes[0].legend(frameon=False, fontsize=8)
+        return
+    found = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if found:
+        made.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 6),
+            frameon=False, fontsize=8,
+        )  # fmt: skip
+
+
+def save_png(made: Figure, path: Path) -> Path:
+    """Write a PNG atomically, at a lower resolution if it would exceed 200 kB."""
+    dpi = DPI
+    while True:
+        buffer = io.BytesIO()
+        # Without the version of matplotlib in it, the same figure gives the same bytes.
+        made.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        if buffer.tell() <= MAX_BYTES or dpi <= 20:
+            break
+        dpi = int(dpi * 0.8)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(buffer.getvalue())
+    os.replace(temporary, path)
+    return path

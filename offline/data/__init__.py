@@ -1,0 +1,58 @@
+"""Offline datasets: find, read, check, write, look at and sample them.
+
+dataset = load("hopper-medium-v2")      # or a path, "jr/halfcheetah-medium", a Minari id
+print_inspection(inspect(dataset))
+transitions = to_device(dataset.transitions)
+batch = sample_batch(transitions, key, 256)
+"""
+
+from .catalogue import CATALOGUE, JR_DATASETS
+from .checks import validate
+from .d4rl import load_d4rl, write_d4rl
+from .inspection import Inspection, inspect, inspect_file
+from .minari import load_minari
+from .names import data_folder, load, resolve
+from .neorl import load_neorl
+from .references import REFERENCE_SCORES, normalised_score, normalised_spread, reference_scores
+from .sampling import sample_batch, to_device
+from .transitions import (
+    Dataset,
+    Episodes,
+    Transitions,
+    clip_actions,
+    episode_returns,
+    episodes,
+    take_rows,
+)
+from .views import draw_inspection, print_inspection
+
+__all__ = [
+    "CATALOGUE",
+    "JR_DATASETS",
+    "REFERENCE_SCORES",
+    "Dataset",
+    "Episodes",
+    "Inspection",
+    "Transitions",
+    "clip_actions",
+    "data_folder",
+    "draw_inspection",
+    "episode_returns",
+    "episodes",
+    "inspect",
+    "inspect_file",
+    "load",
+    "load_d4rl",
+    "load_minari",
+    "load_neorl",
+    "normalised_score",
+    "normalised_spread",
+    "print_inspection",
+    "reference_scores",
+    "resolve",
+    "sample_batch",
+    "take_rows",
+    "to_device",
+    "validate",
+    "write_d4rl",
+]

@@ -1,0 +1,138 @@
+"""Checks at the border: arrays from outside become float32 or bool, or a one-line `DataError`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+
+from .transitions import Transitions
+
+_RANKS = {
+    "observations": 2,
+    "actions": 2,
+    "rewards": 1,
+    "next_observations": 2,
+    "terminations": 1,
+    "truncations": 1,
+}
+# float32 rounding of a tanh or of a clipped float64 action, and no more.
+ACTION_TOLERANCE = 1e-5
+
+
+def one_line(error: BaseException) -> str:
+    """The message of another library's exception, on one line and not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def as_column(source: str | Path, key: str, values: np.ndarray, rank: int) -> np.ndarray:
+    """`values` with `rank` axes; `[N, 1]` is taken for `[N]` as D4RL itself does."""
+    if rank == 1 and values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != rank:
+        expected = "[N]" if rank == 1 else "[N, columns]"
+        raise DataError(source, key, f"shape {values.shape}", f"shape {expected}")
+    return values
+
+
+def as_floats(source: str | Path, key: str, values: np.ndarray, rank: int) -> np.ndarray:
+    """Any real or integer array as float32 with `rank` axes; values are not checked here."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiu":
+        raise DataError(source, key, f"dtype {values.dtype}", "a real number dtype")
+    with np.errstate(over="ignore"):  # an overflow becomes inf, which `validate` reports
+        return np.ascontiguousarray(as_column(source, key, values, rank), dtype=np.float32)
+
+
+def as_flags(source: str | Path, key: str, values: np.ndarray) -> np.ndarray:
+    """A bool array, or numbers that are all 0 or 1, as bool `[N]`."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "bfiu":
+        raise DataError(source, key, f"dtype {values.dtype}", "bool, or numbers 0 and 1")
+    values = as_column(source, key, values, 1)
+    wrong = np.flatnonzero((values != 0) & (values != 1))
+    if len(wrong):
+        raise DataError(source, key, f"{values[wrong[0]]} in row {wrong[0]}", "only 0 and 1")
+    return values.astype(bool)
+
+
+def check_limit(action_limit: float | None) -> None:
+    """Raise `ConfigError` unless `action_limit` is None or a positive number."""
+    if action_limit is not None and not action_limit > 0:
+        raise ConfigError("action_limit", action_limit, "a positive number, or None for no check")
+
+
+def validate(
+    transitions: Transitions,
+    source: str | Path = "transitions",
+    *,
+    action_limit: float | None = 1.0,
+    action_tolerance: float = ACTION_TOLERANCE,
+    keys: Mapping[str, str] | None = None,
+) -> None:
+    """Check that `transitions` keep the contract of `Transitions`.
+
+    Args:
+        transitions: rows to check; numpy or jax arrays.
+        source: file or dataset the message names.
+        action_limit: largest magnitude of an action entry, None for no limit.
+        action_tolerance: how far beyond the limit rounding may put an entry.
+        keys: what the file calls a field, where that differs (`terminations`: `terminals`).
+
+    Raises:
+        DataError: a wrong rank, dtype or length, no rows, no columns, a NaN or infinity, or an
+            action out of bounds. Names the array and the first row.
+        ConfigError: `action_limit` is not positive.
+    """
+    check_limit(action_limit)
+    named = {(keys or {}).get(key, key): key for key in transitions._fields}
+    shape = transitions.observations.shape
+    count, width = (shape[0] if shape else 0), shape[1:]
+    if count == 0:
+        raise DataError(source, _file_key(named, "observations"), "0 rows", "at least one row")
+    for name, key in named.items():
+        values = getattr(transitions, key)
+        dtype = np.dtype(np.bool_ if key in ("terminations", "truncations") else np.float32)
+        if values.dtype != dtype:
+            raise DataError(source, name, f"dtype {values.dtype}", f"dtype {dtype}")
+        if values.ndim != _RANKS[key]:
+            expected = "shape [N]" if _RANKS[key] == 1 else "shape [N, columns]"
+            raise DataError(source, name, f"shape {values.shape}", expected)
+        if len(values) != count:
+            raise DataError(source, name, f"{len(values)} rows", f"{count} rows, as observations")
+        if 0 in values.shape:
+            raise DataError(source, name, f"shape {values.shape}", "at least one column")
+        if key == "next_observations" and values.shape[1:] != width:
+            expected = f"{width[0]} columns, as observations"
+            raise DataError(source, name, f"{values.shape[1]} columns", expected)
+        if dtype == np.float32:
+            _check_finite(source, name, np.asarray(values).reshape(count, -1))
+    if action_limit is not None:
+        actions = np.asarray(transitions.actions)
+        _check_bounds(source, _file_key(named, "actions"), actions, action_limit, action_tolerance)
+
+
+def _file_key(named: Mapping[str, str], field: str) -> str:
+    return next(name for name, key in named.items() if key == field)
+
+
+def _check_finite(source: str | Path, key: str, values: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(values).all(1))
+    if len(bad):
+        found = f"NaN or infinity in {len(bad)} of {len(values)} rows, first in row {bad[0]}"
+        raise DataError(source, key, found, "finite numbers")
+
+
+def _check_bounds(
+    source: str | Path, key: str, actions: np.ndarray, limit: float, tolerance: float
+) -> None:
+    magnitude = np.abs(actions).max(1)
+    bad = np.flatnonzero(magnitude > limit + tolerance)
+    if len(bad):
+        found = f"magnitude {magnitude[bad[0]]:.6g} in row {bad[0]} ({len(bad)} such rows)"
+        hint = "clip them (clip=True) or give the environment's action_limit"
+        raise DataError(source, key, found, f"actions in [-{limit:g}, {limit:g}]", hint)

@@ -1,0 +1,122 @@
+"""Minari datasets, from the local store or a folder; nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError, MissingExtraError
+
+from .checks import as_flags, as_floats, check_limit, one_line, validate
+from .transitions import Dataset, Transitions, clip_actions, file_sha256
+
+
+def _open(name_or_path: str | Path) -> Any:
+    try:
+        import minari
+    except ImportError:
+        raise MissingExtraError("loading a Minari dataset", "minari", "minari") from None
+    path = Path(name_or_path)
+    data = path / "data" if (path / "data").is_dir() else path
+    try:
+        if data.is_dir():
+            return minari.MinariDataset(str(data))
+        return minari.load_dataset(str(name_or_path), download=False)
+    except FileNotFoundError:
+        hint = f"fetch it with: minari download {name_or_path}"
+        expected = "a Minari dataset on this machine"
+        raise DataError(name_or_path, "dataset", "nothing", expected, hint) from None
+    except Exception as error:  # minari raises bare asserts, KeyError, ValueError on bad metadata
+        expected = "a readable Minari dataset"
+        raise DataError(name_or_path, "metadata", one_line(error), expected) from error
+
+
+def _flat(source: str, key: str, values: Any) -> tuple[np.ndarray, list[str]]:
+    """One array of columns, and the names of the parts of a dict observation in their order."""
+    if not isinstance(values, dict):
+        return as_floats(source, key, values, 2), []
+    names = sorted(values)  # Gymnasium's own order of Dict spaces
+    parts = [as_floats(source, f"{key}.{name}", values[name], 2) for name in names]
+    return np.concatenate(parts, axis=1), names
+
+
+def _rows(source: str, episode: Any) -> tuple[Transitions, list[str]]:
+    at = f"episode_{episode.id}"
+    states, names = _flat(source, f"{at}/observations", episode.observations)
+    rewards = as_floats(source, f"{at}/rewards", episode.rewards, 1)
+    count = len(rewards)
+    if len(states) != count + 1:
+        expected = f"{count + 1} rows, one more than rewards"
+        raise DataError(source, f"{at}/observations", f"{len(states)} rows", expected)
+    actions = as_floats(source, f"{at}/actions", episode.actions, 2)
+    terminations = as_flags(source, f"{at}/terminations", episode.terminations)
+    truncations = as_flags(source, f"{at}/truncations", episode.truncations)
+    lengths = {"actions": actions, "terminations": terminations, "truncations": truncations}
+    for key, values in lengths.items():
+        if len(values) != count:
+            expected = f"{count} rows, as rewards"
+            raise DataError(source, f"{at}/{key}", f"{len(values)} rows", expected)
+    return (
+        Transitions(states[:-1], actions, rewards, states[1:], terminations, truncations),
+        names,
+    )
+
+
+def _episodes(source: str, dataset: Any) -> Iterator[Any]:
+    try:
+        yield from dataset.iterate_episodes()
+    except DataError:
+        raise
+    except Exception as error:  # a broken file shows as KeyError, OSError or AssertionError
+        expected = "readable episodes"
+        raise DataError(source, "episodes", one_line(error), expected) from error
+
+
+def load_minari(
+    name_or_path: str | Path, *, action_limit: float | None = 1.0, clip: bool = False
+) -> Dataset:
+    """Read a local Minari dataset.
+
+    Observations have one row more than actions, so every step has its true successor. Dict
+    observations are concatenated in sorted order of their names (`attributes["observation_keys"]`).
+    An episode recorded without an ending counts as truncated at its last row.
+
+    Args:
+        name_or_path: Minari id (`D4RL/door/human-v2`) or the dataset's folder.
+        action_limit: see `validate`.
+        clip: clip actions to the limit instead of refusing them.
+
+    Raises:
+        MissingExtraError: `minari` is not installed.
+        DataError: not on this machine, unreadable, discrete or image spaces, or see `validate`.
+    """
+    check_limit(action_limit)
+    dataset = _open(name_or_path)
+    source, columns, names = str(name_or_path), [], []
+    unmarked = 0
+    for episode in _episodes(source, dataset):
+        rows, names = _rows(source, episode)
+        if not len(rows.rewards):
+            continue
+        if not (rows.terminations[-1] or rows.truncations[-1]):
+            rows.truncations[-1] = True  # else the next episode would seem to follow
+            unmarked += 1
+        columns.append(rows)
+    if not columns:
+        raise DataError(source, "episodes", "0 steps", "at least one step")
+    widths = {(c.observations.shape[1], c.actions.shape[1]) for c in columns}
+    if len(widths) > 1:
+        raise DataError(source, "episodes", f"widths {sorted(widths)}", "equal columns throughout")
+    rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    if clip and action_limit is not None:
+        rows = clip_actions(rows, action_limit)
+    validate(rows, source, action_limit=action_limit)
+    attributes = {"format": "minari", "successors": "stored", "episodes_cut": unmarked}
+    attributes |= {"minari_version": dataset.minari_version}
+    attributes |= {"observation_keys": names} if names else {}
+    environment = dataset.env_spec.id if dataset.env_spec is not None else None
+    path = Path(dataset.storage.data_path)
+    return Dataset(dataset.id, rows, environment, path, file_sha256(path), attributes)

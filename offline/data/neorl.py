@@ -1,0 +1,133 @@
+"""NeoRL's npz files: `obs`, `next_obs`, `action`, `reward`, `done`, `index`.
+
+Qin et al. 2022, "NeoRL: A Near Real-World Benchmark for Offline Reinforcement Learning". `done` is
+Gym's old flag and also marks the time limit, so it is split by episode length. `index` is found
+with two meanings: NeoRL's package hands out episode *starts* (0, ...), its files store *ends*
+(..., N); which of the two a file has is told by its first and last entry.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+
+from .checks import as_column, as_flags, as_floats, check_limit, one_line, validate
+from .transitions import Dataset, Transitions, clip_actions, file_sha256
+
+_FILE_KEYS = {
+    "observations": "obs",
+    "actions": "action",
+    "rewards": "reward",
+    "next_observations": "next_obs",
+    "terminations": "done",
+}
+_ENVIRONMENTS = ("HalfCheetah-v3", "Hopper-v3", "Walker2d-v3")
+
+
+def open_npz(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an npz file that can be read without unpickling; `DataError` otherwise."""
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing"
+        raise DataError(path, "file", found, "an npz file")
+    key = "file"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise DataError(path, "file", "a single array", "an npz file")
+            arrays = {}
+            for key in file.files:
+                arrays[key] = file[key]
+            return arrays
+    except PermissionError:
+        raise DataError(path, "file", "no permission to read", "a readable file") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise DataError(path, key, one_line(error), "a whole npz file of plain arrays") from error
+
+
+def episode_ends(path: Path, index: np.ndarray, count: int) -> np.ndarray:
+    """`[E]` int64, one past the last row of each episode, from starts or ends.
+
+    Raises:
+        DataError: `index` is not increasing or fits `count` rows in neither meaning.
+    """
+    if index.dtype.kind not in "iu":
+        raise DataError(path, "index", f"dtype {index.dtype}", "an integer dtype")
+    index = as_column(path, "index", index, 1).astype(np.int64)
+    bounds = np.unique(np.concatenate([[0], index, [count]]))
+    outer = len(index) and (index[0] == 0 or index[-1] == count)
+    increasing = bool((np.diff(index) > 0).all())
+    if not outer or not increasing or bounds[0] < 0 or bounds[-1] > count:
+        found = f"{len(index)} entries" + (f" from {index[0]} to {index[-1]}" if len(index) else "")
+        expected = f"increasing episode starts from 0, or ends up to {count}"
+        raise DataError(path, "index", found, expected)
+    return bounds[1:]
+
+
+def load_neorl(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    max_episode_steps: int = 1000,
+    action_limit: float | None = 1.0,
+    clip: bool = False,
+) -> Dataset:
+    """Read one npz file of NeoRL.
+
+    Args:
+        path: the npz file.
+        name: label, by default `neorl/<file stem>`.
+        max_episode_steps: time limit `T`; a `done` after `T` steps is a truncation, an earlier one
+            a termination. 1000 for its MuJoCo tasks.
+        action_limit: see `validate`.
+        clip: clip actions to the limit instead of refusing them.
+
+    Raises:
+        DataError: a missing key, an index that does not fit, a `done` inside an episode, an
+            episode longer than `T`, or see `validate`.
+        ConfigError: an argument out of range.
+    """
+    path = Path(path)
+    check_limit(action_limit)
+    if max_episode_steps < 1:
+        raise ConfigError("max_episode_steps", max_episode_steps, "at least 1")
+    arrays = open_npz(path)
+    for key in (*_FILE_KEYS.values(), "index"):
+        if key not in arrays:
+            found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
+            raise DataError(path, key, found, f"an array {key}")
+    observations = as_floats(path, "obs", arrays["obs"], 2)
+    done = as_flags(path, "done", arrays["done"])
+    rows = Transitions(
+        observations,
+        as_floats(path, "action", arrays["action"], 2),
+        as_floats(path, "reward", arrays["reward"], 1),
+        as_floats(path, "next_obs", arrays["next_obs"], 2),
+        done,
+        np.zeros_like(done),
+    )
+    if clip and action_limit is not None:
+        rows = clip_actions(rows, action_limit)
+    validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
+    ends = episode_ends(path, arrays["index"], len(observations))
+    last = np.zeros_like(done)
+    last[ends - 1] = True
+    inside = np.flatnonzero(done & ~last)
+    if len(inside):
+        found = f"an end in row {inside[0]} ({len(inside)} such rows)"
+        raise DataError(path, "done", found, "ends only where index has one")
+    lengths = np.diff(ends, prepend=0)
+    if lengths.max() > max_episode_steps:
+        found = f"an episode of {lengths.max()} steps"
+        expected = f"at most max_episode_steps, {max_episode_steps}"
+        raise DataError(path, "index", found, expected, "give the task's max_episode_steps")
+    terminated = np.zeros_like(done)
+    terminated[ends - 1] = done[ends - 1] & (lengths < max_episode_steps)
+    rows = rows._replace(terminations=terminated, truncations=last & ~terminated)
+    environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
+    attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
+    label = name or f"neorl/{path.stem}"
+    return Dataset(label, rows, environment, path, file_sha256(path), attributes)

@@ -1,0 +1,95 @@
+"""D4RL's reference returns and the normalised score.
+
+`score = 100 (R - low) / (high - low)`: 0 is a random policy, 100 the expert of Fu et al. 2020.
+The returns are D4RL's (Apache-2.0, `d4rl/infos.py`, `d4rl/pointmaze/__init__.py`). A score is
+comparable with published ones only if the data and the environment are D4RL's; for `jr/` data the
+same references are used and the name says that the data are others. Minari and NeoRL data have no
+entry: their environments are other versions, and no number is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS
+
+Returns = TypeVar("Returns", float, np.ndarray)
+
+_LOCOMOTION = {
+    "halfcheetah": (-280.178953, 12135.0),
+    "hopper": (-20.272305, 3234.3),
+    "walker2d": (1.629008, 4592.3),
+    "ant": (-325.6, 3879.7),
+}
+_ADROIT = {
+    "pen": (96.262799, 3076.8331017826877),
+    "hammer": (-274.856578, 12794.134825156867),
+    "relocate": (-6.425911, 4233.877797728884),
+    "door": (-56.512833, 2880.5693087298737),
+}
+_MAZE2D = {
+    "open-v0": (0.01, 20.66),
+    "umaze-v0": (0.94, 62.6),
+    "medium-v0": (5.77, 85.14),
+    "large-v0": (4.83, 191.99),
+    "open-dense-v0": (11.17817, 27.166538620695782),
+    "umaze-dense-v0": (23.249793, 81.78995240126592),
+    "medium-dense-v0": (19.477620, 96.03474232952358),
+    "large-dense-v0": (27.388310, 215.09965671563742),
+    "umaze-v1": (23.85, 161.86),
+    "medium-v1": (13.13, 277.39),
+    "large-v1": (6.7, 273.99),
+    "umaze-dense-v1": (68.537689, 193.66285642381482),
+    "medium-dense-v1": (44.264742, 297.4552547777125),
+    "large-dense-v1": (30.569041, 303.4857382709002),
+}
+
+
+def _table() -> Iterator[tuple[str, tuple[float, float]]]:
+    for family, scores in _LOCOMOTION.items():
+        for version, kinds in LOCOMOTION_KINDS.items():
+            yield from ((f"{family}-{kind}-{version}", scores) for kind in kinds)
+    for kind in ANTMAZES:
+        yield from ((f"antmaze-{kind}-{version}", (0.0, 1.0)) for version in ("v0", "v1", "v2"))
+    for maze, scores in _MAZE2D.items():
+        yield f"maze2d-{maze}", scores
+    for task, scores in _ADROIT.items():
+        for kind in ADROIT_KINDS:
+            yield from ((f"{task}-{kind}-{version}", scores) for version in ("v0", "v1"))
+    for kind in ("complete", "partial", "mixed"):
+        yield f"kitchen-{kind}-v0", (0.0, 4.0)
+
+
+REFERENCE_SCORES: dict[str, tuple[float, float]] = dict(_table())
+
+
+def reference_scores(name: str) -> tuple[float, float] | None:
+    """Returns of D4RL's random and expert policy for a dataset name, None if there are none.
+
+    `jr/<environment>-<kind>` takes the references of that locomotion environment.
+    """
+    if name.startswith("jr/"):
+        return _LOCOMOTION.get(name.removeprefix("jr/").split("-")[0])
+    return REFERENCE_SCORES.get(name)
+
+
+def normalised_score(name: str, returns: Returns) -> Returns | None:
+    """D4RL-normalised score of undiscounted returns; None without references, never a number.
+
+    For a standard deviation or an interval's width use `normalised_spread`: this formula would
+    shift it by `-low / (high - low)`.
+    """
+    references = reference_scores(name)
+    if references is None:
+        return None
+    low, high = references
+    return 100.0 * (returns - low) / (high - low)
+
+
+def normalised_spread(name: str, spread: Returns) -> Returns | None:
+    """A spread of returns (standard deviation, interval width) on the normalised scale."""
+    references = reference_scores(name)
+    return None if references is None else 100.0 * spread / (references[1] - references[0])

@@ -1,0 +1,79 @@
+"""Rows without a stored successor: take the following row of the same episode, or drop the row.
+
+D4RL's own `qlearning_dataset` pairs a terminal row with the first observation of the *next*
+episode. Q-learning masks that entry, a dynamics model learns from it. Here a row whose successor
+is not in the file is dropped, terminal rows included: there is none to give them. What is lost is
+counted and told (`Dropped`), because without terminal rows a value function never sees an end;
+files with `next_observations` lose nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Dropped(NamedTuple):
+    """How many rows had no known successor."""
+
+    rows: int
+    terminations: int
+    truncations: int
+
+
+class Shifted(NamedTuple):
+    """Result of `shift`; `M` rows are kept."""
+
+    rows: np.ndarray  # [M] int64: which rows are kept
+    next_observations: np.ndarray  # [M, S]: the row that follows each of them
+    truncations: np.ndarray  # [M] bool: the kept row before a dropped ending is now the cut
+    dropped: Dropped
+
+
+def cut_by_length(terminations: np.ndarray, limit: int) -> np.ndarray:
+    """Truncations, `[N]` bool, for files without any: every `limit` steps since an ending."""
+    index = np.arange(len(terminations))
+    begins = np.concatenate([[True], terminations[:-1]]) if len(index) else np.zeros(0, bool)
+    since = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return ((since + 1) % limit == 0) & ~terminations
+
+
+def shift(observations: np.ndarray, terminations: np.ndarray, truncations: np.ndarray) -> Shifted:
+    """Successors by shifting inside episodes.
+
+    The row before a dropped ending is marked truncated, so that no sequence runs on into the next
+    episode; the last row of the file is dropped as well, and an unfinished last episode stays
+    unfinished.
+
+    Args:
+        observations: `[N, S]`, at least one row.
+        terminations: `[N]` bool.
+        truncations: `[N]` bool.
+    """
+    ending = terminations | truncations
+    keep = ~ending
+    keep[-1] = False
+    rows = np.flatnonzero(keep)
+    followed_by_ending = ending[rows + 1]
+    lost = ~keep
+    dropped = Dropped(
+        int(lost.sum()), int(terminations.sum()), int((truncations & ~terminations).sum())
+    )
+    return Shifted(rows, observations[rows + 1], followed_by_ending, dropped)
+
+
+def mismatches(
+    observations: np.ndarray, next_observations: np.ndarray, ending: np.ndarray
+) -> np.ndarray:
+    """Rows inside episodes whose stored successor is not the row that follows, `[K]` int64.
+
+    Either column may be the wrong one: a collector that kept views of a buffer instead of copies
+    writes one observation over and over. Differences of float32 rounding do not count.
+    """
+    if len(observations) < 2:
+        return np.zeros(0, np.int64)
+    here, there = next_observations[:-1], observations[1:]
+    rows = np.flatnonzero(~ending[:-1] & (here != there).any(1))
+    close = np.isclose(here[rows], there[rows], rtol=1e-5, atol=1e-5, equal_nan=True)
+    return rows[~close.all(1)]

@@ -1,0 +1,122 @@
+"""Transitions on the host and where they came from.
+
+Shapes: `N` rows, `S` observation entries, `A` action entries, `E` episodes. Rows of one episode
+stand together and in order, episodes follow each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+Array = np.ndarray | jax.Array
+
+
+class Transitions(NamedTuple):
+    """One row per environment step; `next_observations` is the true successor on every row.
+
+    A row may be terminated and truncated at once (a fall on the last allowed step); it then counts
+    as terminated.
+    """
+
+    observations: Array  # [N, S] float32
+    actions: Array  # [N, A] float32
+    rewards: Array  # [N] float32
+    next_observations: Array  # [N, S] float32
+    terminations: Array  # [N] bool: the episode is over; no value follows
+    truncations: Array  # [N] bool: the episode was cut; a value would follow
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Transitions and their provenance.
+
+    Attributes:
+        name: label to print and to look reference scores up with, `hopper-medium-v2`.
+        transitions: the rows, as numpy arrays.
+        environment: id of the environment they were collected in, None where the file is silent.
+        source: the file (Minari: the folder) they were read from.
+        sha256: hex digest of that file's bytes.
+        attributes: what the file says of itself, plus what the loader did: `format`,
+            `successors` ("stored" or "shifted") and, where rows were dropped because no successor
+            is known, `dropped_rows`, `dropped_terminations` and `dropped_truncations`.
+        infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
+    """
+
+    name: str
+    transitions: Transitions
+    environment: str | None
+    source: Path
+    sha256: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    infos: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.transitions.rewards)
+
+
+class Episodes(NamedTuple):
+    """Where episodes begin and how they end; every field is `[E]`.
+
+    Only the last episode can have neither ending: the file stops in the middle of it.
+    """
+
+    starts: np.ndarray  # int64: first row
+    ends: np.ndarray  # int64: one past the last row
+    terminated: np.ndarray  # bool
+    truncated: np.ndarray  # bool: cut and not terminated
+    unfinished: np.ndarray  # bool: neither
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Rows per episode, `[E]` int64."""
+        return self.ends - self.starts
+
+
+def episodes(transitions: Transitions) -> Episodes:
+    """Cut rows into episodes after every termination or truncation."""
+    terminations = np.asarray(transitions.terminations, bool)
+    truncations = np.asarray(transitions.truncations, bool)
+    count = len(terminations)
+    ends = np.flatnonzero(terminations | truncations) + 1
+    if count and (not len(ends) or ends[-1] != count):
+        ends = np.append(ends, count)
+    ends = ends.astype(np.int64)
+    starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1]])
+    terminated, cut = terminations[ends - 1], truncations[ends - 1]
+    return Episodes(starts, ends, terminated, cut & ~terminated, ~(cut | terminated))
+
+
+def episode_returns(transitions: Transitions) -> np.ndarray:
+    """Undiscounted sum of rewards per episode, `[E]` float64, unfinished one included."""
+    starts = episodes(transitions).starts
+    rewards = np.asarray(transitions.rewards, np.float64)
+    return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
+
+
+def clip_actions(transitions: Transitions, limit: float = 1.0) -> Transitions:
+    """The same rows with actions clipped to `[-limit, limit]`."""
+    actions = np.clip(np.asarray(transitions.actions), -limit, limit)
+    return transitions._replace(actions=actions.astype(np.float32))
+
+
+def take_rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
+    """Rows selected by index or mask; endings are not adjusted."""
+    return Transitions(*(np.asarray(column)[rows] for column in transitions))
+
+
+def file_sha256(path: Path) -> str:
+    """Hex SHA-256 of a file, or of the names and contents of all files below a folder."""
+    if path.is_dir():
+        digest = hashlib.sha256()
+        for child in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{child.relative_to(path).as_posix()}\0{file_sha256(child)}\n".encode())
+        return digest.hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,156 @@
+"""What an environment is here: a transition model for the engine's rollout, plus a reset.
+
+There is no environment loop in this package: a policy acts in a simulator through the same
+`jaxrl_rollouts.rollout.rollout` that rolls a learned model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.rollout import Model, Outcome, outcome
+
+PyTree = Any
+Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+class EnvironmentState(NamedTuple):
+    """State of `B` copies; every leaf is `[B, ...]`.
+
+    Attributes:
+        inner: what the simulator needs.
+        observation: `[B, S]` float32, the true observation of `inner`.
+        time: `[B]` int32, steps since the reset.
+    """
+
+    inner: PyTree
+    observation: jax.Array
+    time: jax.Array
+
+
+class Environment(NamedTuple):
+    """`B` copies of a simulator as pure functions. Actions are always in `[-1, 1]^A`.
+
+    Attributes:
+        name: the name `make` knows it by.
+        observation_size: `S`.
+        action_size: `A`.
+        max_episode_steps: time limit; reaching it is a truncation, not a termination.
+        reset: `(key, batch) -> state`. `key` is one key, or `[K]` keys with `batch` divisible by
+            `K`: then row group `k` starts as `reset(key[k], batch // K)` does.
+        step: `(key, state, action [B, A]) -> (state, Outcome)`; rows never reset themselves.
+        observe: `state -> [B, S]`.
+        termination: `(observation, action, next_observation) -> [B] bool` where it is a known
+            function of the transition, else None.
+        reward: `(observation, action, next_observation) -> [B]` where known, else None.
+        set_observation: `[B, S] -> state` where the observation determines the state, else None.
+        reset_to: `(qpos [B, Q], qvel [B, V]) -> state` of MuJoCo environments, else None.
+        version: packages and versions behind the numbers.
+        host: True where steps run outside the compiled program, in order, one batch at a time;
+            such an environment cannot be vmapped.
+    """
+
+    name: str
+    observation_size: int
+    action_size: int
+    max_episode_steps: int
+    reset: Callable[[jax.Array, int], EnvironmentState]
+    step: Callable[[jax.Array, EnvironmentState, jax.Array], tuple[EnvironmentState, Outcome]]
+    observe: Callable[[EnvironmentState], jax.Array]
+    termination: Rowwise | None = None
+    reward: Rowwise | None = None
+    set_observation: Callable[[jax.Array], EnvironmentState] | None = None
+    reset_to: Callable[[jax.Array, jax.Array], EnvironmentState] | None = None
+    version: str = ""
+    host: bool = False
+
+
+def observe(state: EnvironmentState) -> jax.Array:
+    """The observation `[B, S]` kept in the state."""
+    return state.observation
+
+
+def row_keys(key: jax.Array, batch: int) -> jax.Array:
+    """`[batch]` keys from one key, or from `[K]` keys in `K` equal groups of rows."""
+    if key.ndim == 0:
+        return jax.random.split(key, batch)
+    if batch % key.shape[0]:
+        raise ValueError(f"batch: found {batch}, expected a multiple of {key.shape[0]} keys")
+    per = batch // key.shape[0]
+    return jax.vmap(lambda k: jax.random.split(k, per))(key).reshape(batch)
+
+
+def begin(inner: PyTree, observation: jax.Array) -> EnvironmentState:
+    """A state at time zero."""
+    return EnvironmentState(inner, observation, jnp.zeros(observation.shape[:1], jnp.int32))
+
+
+def proceed(
+    state: EnvironmentState,
+    inner: PyTree,
+    observation: jax.Array,
+    reward: jax.Array,
+    terminated: jax.Array,
+    max_episode_steps: int,
+) -> tuple[EnvironmentState, Outcome]:
+    """The next state and the outcome of one step, with the time limit applied."""
+    time = state.time + 1
+    # Compiled carries need one dtype throughout; simulators like to return weak or wide types.
+    inner = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), inner, state.inner)
+    truncated = (time >= max_episode_steps) & ~terminated
+    out = outcome(
+        time.shape[0],
+        reward=reward.astype(jnp.float32),
+        terminated=terminated,
+        truncated=truncated,
+    )
+    return EnvironmentState(inner, observation.astype(jnp.float32), time), out
+
+
+def as_model(env: Environment) -> Model:
+    """The environment as a transition model whose state is the environment's own.
+
+    `params` and `member` are ignored; `uncertainty` is zero.
+    """
+
+    def step(
+        params: PyTree, key: jax.Array, state: EnvironmentState, action: jax.Array, member: PyTree
+    ) -> tuple[EnvironmentState, Outcome]:
+        return env.step(key, state, action)
+
+    return Model(step, env.observe)
+
+
+def true_model(env: Environment) -> Model:
+    """The true dynamics as a transition model whose state is the observation, `[B, S]`.
+
+    It takes the place of a learned model: rollouts may start from any observation in a dataset.
+    There is no time limit. `params` and `member` are ignored; `uncertainty` is zero.
+
+    Raises:
+        ConfigError: the observation of `env` does not determine its state.
+    """
+    if env.set_observation is None:
+        raise ConfigError(
+            "environment", env.name, "one whose observation determines the state (set_observation)"
+        )
+    restore = env.set_observation
+
+    def step(
+        params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
+    ) -> tuple[jax.Array, Outcome]:
+        following, out = env.step(key, restore(state), action)
+        return env.observe(following), out._replace(truncated=jnp.zeros_like(out.truncated))
+
+    return Model(step)
+
+
+def rescale(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Clip an action to `[-1, 1]` and map it linearly to `[low, high]`."""
+    # centre + half width: exact where the bounds are [-1, 1] already
+    return 0.5 * (low + high) + 0.5 * (high - low) * jnp.clip(action, -1.0, 1.0)

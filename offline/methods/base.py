@@ -1,0 +1,17 @@
+"""Base: model-based policy optimisation with no pessimism about the model (MBPO offline).
+
+Two critics and their minimum, as in SAC; nothing tells the agent where the model or the critics
+cannot be trusted. The control every other method is compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..model_based import Method
+from ..sac import SacConfig
+
+
+def base(agent: SacConfig) -> Method:
+    """`agent` with two critics and no diversity term."""
+    return Method("base", replace(agent, critics=2, diversity=0.0))

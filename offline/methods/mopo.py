@@ -1,0 +1,25 @@
+"""MOPO (Yu et al. 2020): rewards of imagined steps are lowered where the model is unsure.
+
+The uncertainty is the largest norm of a member's predicted standard deviation. It vanishes with
+the model's error, and with it the only protection against the edge of reach.
+"""
+
+from __future__ import annotations
+
+from jaxrl_rollouts.disagreement import max_aleatoric
+from jaxrl_rollouts.errors import ConfigError
+
+from ..model_based import Method
+from ..sac import SacConfig
+from .base import base
+
+
+def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
+    """Base with rewards `r - penalty * u` (lambda in the paper: 0.5, 1, 2.5 or 5).
+
+    Raises:
+        ConfigError: a negative penalty.
+    """
+    if penalty < 0:
+        raise ConfigError("penalty", penalty, "at least 0")
+    return base(agent)._replace(name="mopo", disagreement=max_aleatoric, reward_penalty=penalty)

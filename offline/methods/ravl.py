@@ -1,0 +1,17 @@
+"""RAVL (Sims et al. 2024): the edge of reach is seen by the critics, not by the model.
+
+States that can be reached in exactly k steps are bootstrapped from but never updated. A diverse
+ensemble of critics disagrees there, so the minimum over it is low where no data correct it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..model_based import Method
+from ..sac import SacConfig
+
+
+def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Method:
+    """`agent` with `critics` critics (N) and EDAC's diversity term (eta); no model penalty."""
+    return Method("ravl", replace(agent, critics=critics, diversity=diversity))

@@ -1,0 +1,146 @@
+"""The two stages of every model-based run: fit world models, then train an agent in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import Trained, train
+
+from .data import Transitions, to_device
+from .diagnostics import start_values
+from .environments import Environment
+from .evaluation import evaluate_seeds
+from .model_based import ModelBased
+from .world_model import World, WorldModel, make_world_model
+
+PyTree = Any
+Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
+
+
+class FittedWorlds(NamedTuple):
+    """World models of several seeds.
+
+    Attributes:
+        model: architecture, data and scalers.
+        worlds: a `World` with a leading seed axis.
+        trained: history and times of the fit.
+    """
+
+    model: WorldModel
+    worlds: World
+    trained: Trained
+
+
+def fit_worlds(
+    config: EnsembleConfig,
+    transitions: Transitions,
+    key: jax.Array,
+    *,
+    seeds: int = 1,
+    scale_targets: bool = False,
+    stage: str = "world_model",
+    context: RunContext | None = None,
+) -> FittedWorlds:
+    """Fit `seeds` independent ensembles to one dataset, side by side.
+
+    Args:
+        config: architecture and optimisation; one epoch is one iteration of the loop.
+        transitions: the dataset, on the host.
+        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        seeds: how many ensembles.
+        scale_targets: standardise observation changes and rewards as well as inputs.
+        stage, context: as for `loop.train`.
+    """
+    model = make_world_model(config, transitions, scale_targets=scale_targets)
+    fitter = model.fitter
+    trained = train(
+        fitter.update, jax.vmap(fitter.init)(jax.random.split(key, seeds)), model.data,
+        iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
+        context=context,
+    )  # fmt: skip
+    return FittedWorlds(model, jax.vmap(model.world)(trained.state), trained)
+
+
+def train_agents(
+    agent: ModelBased,
+    worlds: PyTree,
+    transitions: Transitions,
+    key: jax.Array,
+    *,
+    epochs: int,
+    updates_per_epoch: int,
+    evaluate: Evaluate | None = None,
+    evaluate_every: int | None = None,
+    stage: str = "agent",
+    context: RunContext | None = None,
+) -> Trained:
+    """Train one agent per seed in its own world model, all on the same dataset.
+
+    Args:
+        agent: of `make_model_based`.
+        worlds: parameters of its dynamics with a leading seed axis.
+        transitions: the dataset.
+        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        epochs: iterations of the loop.
+        updates_per_epoch: of the agent's configuration; for the progress bar.
+        evaluate, evaluate_every, stage, context: as for `loop.train`.
+
+    Returns:
+        `Trained` whose state is a `ModelBasedState` with a leading seed axis.
+    """
+    dataset = to_device(transitions)
+    seeds = jax.tree.leaves(worlds)[0].shape[0]
+    state = jax.vmap(agent.init, (0, 0, None))(jax.random.split(key, seeds), worlds, dataset)
+    return train(
+        agent.update, state, dataset, iterations=epochs, stage=stage,
+        units_per_iteration=updates_per_epoch, evaluate=evaluate, evaluate_every=evaluate_every,
+        context=context,
+    )  # fmt: skip
+
+
+def evaluator(
+    agent: ModelBased,
+    env: Environment,
+    key: jax.Array,
+    episodes: int,
+    *,
+    discount: float = 0.99,
+    extra: Callable[[PyTree], Mapping[str, jax.Array]] | None = None,
+) -> Evaluate:
+    """An `evaluate` for `train_agents`: the mean action in the true environment.
+
+    Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
+    critics promise from the start states (mean over critics), so that the two can be compared.
+
+    Args:
+        agent: whose greedy policy to play.
+        env: the true environment.
+        key: consumed; start states depend on it and on the iteration.
+        episodes: per seed.
+        discount: for `discounted_return`.
+        extra: more metrics of the seed-batched `ModelBasedState`.
+    """
+
+    def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
+        start_key, play_key = jax.random.split(jax.random.fold_in(key, iteration))
+        played = evaluate_seeds(
+            env, agent.agent.greedy, state.agent.actor, play_key, episodes, discount=discount
+        )
+        starts = env.observe(env.reset(start_key, max(episodes, 32)))
+        metrics = {
+            "return": played.returns.mean(1),
+            "discounted_return": played.discounted.mean(1),
+            "length": played.lengths.mean(1, dtype=jnp.float32),
+            "estimated_value": start_values(agent.agent, state.agent, starts),
+        }
+        metrics |= extra(state) if extra else {}
+        return {name: np.asarray(value) for name, value in metrics.items()}
+
+    return evaluate

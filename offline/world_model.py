@@ -1,0 +1,168 @@
+"""World models for offline RL: an ensemble that predicts the change of observation and the reward.
+
+Shared by base, MOPO, MOBILE and RAVL (PETS/MBPO architecture). The parameters that are rolled hold
+the elites only, each at its best snapshot, and the scalers they were fitted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.ensemble import apply_assigned, take_members
+from jaxrl_rollouts.fitting import (
+    EnsembleConfig,
+    FitData,
+    FitState,
+    Fitter,
+    elite_members,
+    make_fitter,
+    split_holdout,
+)
+from jaxrl_rollouts.gaussian import Gaussian
+from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
+
+from .data import Transitions
+
+PyTree = Any
+Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+class World(NamedTuple):
+    """A fitted world model, ready to be rolled.
+
+    Attributes:
+        elites: parameters of the elite snapshots, leaves `[E, ...]`, best first.
+        inputs: scaler of `[observation, action]`.
+        targets: scaler of `[observation change, reward]` (identity unless asked for).
+    """
+
+    elites: PyTree
+    inputs: Scaler
+    targets: Scaler
+
+
+class Imagined(NamedTuple):
+    """One sampled transition per elite: rewards and terminations `[E, B]`, next `[E, B, S]`."""
+
+    rewards: jax.Array
+    next_observations: jax.Array
+    terminations: jax.Array
+
+
+class Dynamics(NamedTuple):
+    """What a model-based agent needs of a transition model; `params` is a `World`, or what the
+    functions agree on.
+
+    Attributes:
+        model: for `rollout`; its state is the observation, `[B, S]`.
+        imagine: `(params, key, observations, actions) -> Imagined`, every elite's opinion.
+        members: number of elites `E`; 1 for dynamics that are no ensemble.
+    """
+
+    model: Model
+    imagine: Callable[[PyTree, jax.Array, jax.Array, jax.Array], Imagined]
+    members: int
+
+
+class WorldModel(NamedTuple):
+    """Functions of one world-model architecture; see `make_world_model`."""
+
+    fitter: Fitter
+    data: FitData
+    inputs: Scaler
+    targets: Scaler
+    elites: int
+
+    def world(self, state: FitState) -> World:
+        """The `World` of a finished fit (one seed)."""
+        chosen = elite_members(state, self.elites)
+        return World(take_members(state.best, chosen), self.inputs, self.targets)
+
+
+def make_world_model(
+    config: EnsembleConfig, transitions: Transitions, *, scale_targets: bool = False
+) -> WorldModel:
+    """Prepare data, scalers and functions to fit a world model of a dataset.
+
+    Fit it with `loop.train(wm.fitter.update, states, wm.data, finished=wm.fitter.finished, ...)`.
+    """
+    observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
+    change = np.asarray(transitions.next_observations) - observations
+    x = np.concatenate([observations, actions], -1)
+    y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
+    inputs = fit_scaler(jnp.asarray(x))
+    targets = fit_scaler(jnp.asarray(y)) if scale_targets else identity_scaler(y.shape[1])
+    data = split_holdout(config, np.asarray(inputs.normalise(x)), np.asarray(targets.normalise(y)))
+    fitter = make_fitter(config, x.shape[1], y.shape[1])
+    return WorldModel(fitter, data, inputs, targets, config.elites)
+
+
+def predict(fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array) -> Gaussian:
+    """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`."""
+    x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
+    return _in_data_units(world, *fitter.ensemble.apply_all(world.elites, x))
+
+
+def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussian:
+    return Gaussian(world.targets.denormalise(mean), jnp.exp(0.5 * log_var) * world.targets.std)
+
+
+def learned_dynamics(
+    fitter: Fitter,
+    elites: int,
+    *,
+    termination: Termination,
+    reward: Reward | None = None,
+    disagreement: Disagreement | None = None,
+) -> Dynamics:
+    """Dynamics of a fitted ensemble.
+
+    Args:
+        fitter: of the `WorldModel`.
+        elites: number of elites in the worlds it will be given.
+        termination: known function `(obs, action, next_obs) -> [B] bool`.
+        reward: known function of the same arguments; None uses the ensemble's reward head.
+        disagreement: reported as the step's uncertainty, from every elite's prediction in data
+            units. None reports zero and evaluates one elite per row only, which is `E` times less
+            work.
+    """
+
+    def split(sample: jax.Array, observations: jax.Array, actions: jax.Array) -> tuple:
+        following = observations + sample[..., :-1]
+        known = reward(observations, actions, following) if reward else sample[..., -1]
+        return known, following, termination(observations, actions, following)
+
+    def step(
+        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array, member: jax.Array
+    ) -> tuple:
+        batch = observations.shape[0]
+        if disagreement is None:
+            x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
+            raw = apply_assigned(
+                fitter.ensemble.apply_each, world.elites, x, member, -(-batch // elites)
+            )
+            own, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
+        else:
+            every = predict(fitter, world, observations, actions)
+            uncertainty = disagreement(every.mean, every.std)
+            rows = jnp.arange(batch)
+            own = Gaussian(every.mean[member, rows], every.std[member, rows])
+        rewards, following, done = split(own.sample(key), observations, actions)
+        return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
+
+    def imagine(
+        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> Imagined:
+        sample = predict(fitter, world, observations, actions).sample(key)
+        of_member = jax.vmap(split, in_axes=(0, None, None))
+        return Imagined(*of_member(sample, observations, actions))
+
+    return Dynamics(Model(step), imagine, elites)

@@ -1,0 +1,20 @@
+"""Settings for all tests: CPU, and hypothesis without deadlines (the first call compiles)."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("WANDB_MODE", "disabled")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+settings.register_profile(
+    "fast",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("thorough", parent=settings.get_profile("fast"), max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

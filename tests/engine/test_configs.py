@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxrl_rollouts.configs import check, did_you_mean, digest, from_json, to_json
+from jaxrl_rollouts.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Agent:
+    learning_rate: float = 3e-4
+    num_critics: int = 10
+    hidden: tuple[int, ...] = (256, 256)
+    kind: Literal["sac", "edac"] = "sac"
+
+    def validate(self) -> None:
+        if self.num_critics < 1:
+            raise ConfigError("agent.num_critics", self.num_critics, "at least 1")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    level: float
+
+
+@dataclass(frozen=True)
+class Config:
+    task: str
+    agent: Agent = field(default_factory=Agent)
+    horizon: int | None = None
+    stop: Threshold | None = None
+    pair: tuple[int, float] = (1, 2.0)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    folder: Path = Path("data")
+    on: bool = True
+    names: list[str] = field(default_factory=list)
+
+
+FULL = Config(
+    "hopper",
+    Agent(math.inf, 3, (), "edac"),
+    5,
+    Threshold(-math.inf),
+    (7, 0.5),
+    {"a": 1.0},
+    Path("x/y"),
+    False,
+    ["p", "q"],
+)
+
+
+@pytest.mark.parametrize("config", [Config("hopper"), FULL])
+def test_survives_the_way_through_a_json_file(config: Config) -> None:
+    text = json.dumps(to_json(config), allow_nan=False)
+    assert from_json(Config, json.loads(text)) == config
+
+
+@given(
+    st.builds(
+        Config,
+        task=st.text(),
+        agent=st.builds(
+            Agent,
+            learning_rate=st.floats(allow_nan=False),
+            num_critics=st.integers(1, 10**12),
+            hidden=st.lists(st.integers(), max_size=4).map(tuple),
+            kind=st.sampled_from(["sac", "edac"]),
+        ),
+        horizon=st.none() | st.integers(),
+        stop=st.none() | st.builds(Threshold, st.floats(allow_nan=False)),
+        pair=st.tuples(st.integers(), st.floats(allow_nan=False)),
+        weights=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=3),
+        folder=st.just(Path("a/b")),
+        on=st.booleans(),
+        names=st.lists(st.text(), max_size=3),
+    )
+)
+def test_any_config_survives(config: Config) -> None:
+    back = from_json(Config, json.loads(json.dumps(to_json(config), allow_nan=False)))
+    assert back == config
+    assert digest(back) == digest(config)
+
+
+def test_nan_survives() -> None:
+    back = from_json(Threshold, json.loads(json.dumps(to_json(Threshold(math.nan)))))
+    assert math.isnan(back.level)
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return {**to_json(Config("hopper")), **changes}
+
+
+BAD = {
+    "unknown key": (changed(hoirzon=3), "run.json: hoirzon", "did you mean horizon?"),
+    "nested unknown": (changed(agent={"num_critic": 1}), "agent.num_critic", "num_critics"),
+    "missing": ({}, "task: found 'nothing', expected str", ""),
+    "string for int": (changed(horizon="5"), "horizon: found '5'", "int or null"),
+    "float for int": (changed(agent={"num_critics": 1.5}), "agent.num_critics", "expected int"),
+    "bool for int": (changed(horizon=True), "horizon: found True", "int or null"),
+    "int for bool": (changed(on=1), "on: found 1", "expected bool"),
+    "bool for float": (changed(agent={"learning_rate": True}), "agent.learning_rate", "float"),
+    "word for float": (changed(agent={"learning_rate": "big"}), "learning_rate", "float"),
+    "null": (changed(task=None), "task: found None", "expected str"),
+    "literal": (changed(agent={"kind": "edacc"}), "agent.kind", "did you mean edac?"),
+    "literal type": (changed(agent={"kind": 3}), "agent.kind", "one of sac, edac"),
+    "no object": (changed(agent=[1]), "agent: found [1]", "settings of Agent"),
+    "top level": ([], "run.json: found []", "settings of Config"),
+    "tuple length": (changed(pair=[1]), "pair: found [1]", "2 values"),
+    "tuple item": (changed(pair=["a", 1.0]), "pair[0]: found 'a'", "expected int"),
+    "list item": (changed(names=["a", 3]), "names[1]: found 3", "expected str"),
+    "no list": (changed(names="abc"), "names: found 'abc'", "list[str]"),
+    "mapping": (changed(weights=[1.0]), "weights", "Mapping[str, float]"),
+    "mapping value": (changed(weights={"a": "b"}), "weights.a: found 'b'", "expected float"),
+    "path": (changed(folder=3), "folder: found 3", "expected Path"),
+    "inside an optional": (changed(stop={"levle": 1.0}), "stop.levle", "did you mean level?"),
+    "refused by validate": (changed(agent={"num_critics": 0}), "found 0", "at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_is_one_line_that_names_the_setting(case: str) -> None:
+    data, setting, hint = BAD[case]
+    with pytest.raises(ConfigError) as caught:
+        from_json(Config, data, "run.json")
+    message = str(caught.value)
+    assert setting in message and hint in message
+    assert "\n" not in message
+    assert caught.value.exit_code == 2
+
+
+def test_check_reaches_nested_configs() -> None:
+    check(Config("hopper"))
+    with pytest.raises(ConfigError, match="num_critics"):
+        check(Config("hopper", agent=Agent(num_critics=0)))
+
+
+def test_digest_depends_on_values_only() -> None:
+    base = digest(Config("hopper"))
+    assert len(base) == 12 and int(base, 16) >= 0
+    assert digest(Config("hopper")) == base
+    assert digest(dataclasses.replace(Config("hopper"), on=False)) != base
+    assert digest(Config("hopper", agent=Agent(num_critics=11))) != base
+
+
+def test_digest_is_the_same_in_another_process() -> None:
+    code = (
+        "from dataclasses import make_dataclass as m; from jaxrl_rollouts.configs import digest;"
+        "print(digest(m('C', [('a', int), ('b', str)])(1, 'x')))"
+    )
+    runs = {
+        subprocess.check_output([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+def test_what_json_cannot_carry_is_refused() -> None:
+    with pytest.raises(TypeError, match="found a object"):
+        to_json(Config(object()))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="dataclass instance"):
+        to_json(Config)
+
+
+def test_did_you_mean() -> None:
+    assert did_you_mean("ofline", ["offline", "online"]) == "did you mean offline?"
+    assert did_you_mean("zzz", ["offline"]) == ""

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import builtins
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.metrics import CsvLogger, JsonlLogger, make_loggers
+from jaxrl_rollouts.progress import Progress, brief
+
+
+def test_jsonl_records(tmp_path: Path) -> None:
+    logger = JsonlLogger(tmp_path / "m.jsonl")
+    logger.log("agent", np.int32(10), {"loss": np.float32([0.5, np.nan]), "n": 3})
+    (record,) = logger.read()
+    assert record.pop("time") > 1e9
+    assert record == {"stage": "agent", "step": 10, "loss": [0.5, None], "n": [3.0]}
+
+
+def test_reserved_names(tmp_path: Path) -> None:
+    logger = JsonlLogger(tmp_path / "m.jsonl")
+    with pytest.raises(ValueError, match="reserved name step"):
+        logger.log("a", 1, {"step": 1.0})
+    assert logger.read() == []
+
+
+@given(torn=st.integers(1, 200))
+def test_jsonl_goes_on_after_kill(tmp_path_factory: Any, torn: int) -> None:
+    path = tmp_path_factory.mktemp("m") / "m.jsonl"
+    logger = JsonlLogger(path)
+    for step in range(4):
+        logger.log("agent", step, {"loss": [step, step]})
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines)[: -min(torn, len(lines[-1]))])
+    again = JsonlLogger(path)
+    assert [r["step"] for r in again.read()] == [0, 1, 2]
+    again.log("agent", 3, {"loss": [9, 9]})
+    assert [r["loss"] for r in again.read()] == [[0, 0], [1, 1], [2, 2], [9, 9]]
+
+
+@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
+def test_truncate_drops_later_records_of_that_stage_only(tmp_path: Path, kind: Any) -> None:
+    logger = kind(tmp_path / "m")
+    for stage in ("world, model", "agent"):
+        for step in (1, 2, 3):
+            logger.log(stage, step, {"loss": [step, -step]})
+    logger.truncate("world, model", 1)
+    text = (tmp_path / "m").read_text()
+    if kind is JsonlLogger:
+        found = [(r["stage"], r["step"]) for r in map(json.loads, text.splitlines())]
+    else:
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert len(rows) == 2 * 4
+        found = list(dict.fromkeys((r["stage"], int(r["step"])) for r in rows))
+    assert found == [("world, model", 1), ("agent", 1), ("agent", 2), ("agent", 3)]
+    logger.truncate("nothing", 0)
+    assert (tmp_path / "m").read_text() == text
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_csv_is_tidy_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    CsvLogger(path).log("a", 1, {"loss": [0.25, 0.5], "return": 7})
+    with path.open("a") as file:
+        file.write("a,2,0,los")  # torn
+    CsvLogger(path).log("a", 2, {"loss": [1.0]})
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    found = [(r["step"], r["metric"], r["seed"], float(r["value"])) for r in rows]
+    assert found == [
+        ("1", "loss", "0", 0.25), ("1", "loss", "1", 0.5), ("1", "return", "0", 7.0),
+        ("2", "loss", "0", 1.0),
+    ]  # fmt: skip
+
+
+def test_csv_whose_header_was_torn(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("stage,st")
+    CsvLogger(path).log("a", 1, {"loss": 1})
+    assert list(csv.DictReader(io.StringIO(path.read_text())))[0]["value"] == "1.0"
+
+
+def test_make_loggers_by_name(tmp_path: Path) -> None:
+    loggers = make_loggers(["jsonl", "csv", "jsonl"], tmp_path)
+    assert [type(logger).__name__ for logger in loggers] == ["JsonlLogger", "CsvLogger"]
+    with pytest.raises(ConfigError, match="--logger: found 'tensorbord'.*mean tensorboard"):
+        make_loggers(["tensorbord"], tmp_path)
+
+
+def test_tensorboard_writes_mean_and_seeds(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+
+    (logger,) = make_loggers(["tensorboard"], tmp_path)
+    logger.log("agent", 5, {"loss": [1.0, 3.0]})
+    logger.close()
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    data, found, start = file.read_bytes(), {}, 0
+    while start < len(data):  # a record: length (8), crc (4), event, crc (4)
+        size = int.from_bytes(data[start : start + 8], "little")
+        event = Event.FromString(data[start + 12 : start + 12 + size])
+        found |= {v.tag: (event.step, v.simple_value) for v in event.summary.value}
+        start += size + 16
+    assert found == {
+        "agent/loss": (5, 2.0), "agent/loss/seed_0": (5, 1.0), "agent/loss/seed_1": (5, 3.0),
+    }  # fmt: skip
+
+
+class FakeWandb:
+    """What `WandbLogger` uses of wandb, recording instead of sending."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def init(self, **options: Any) -> FakeWandb:
+        self.sent.append(options)
+        return self
+
+    def log(self, values: dict[str, float]) -> None:
+        self.sent.append(values)
+
+    def finish(self) -> None:
+        self.sent.append("finished")
+
+
+def test_wandb_gets_scalars(tmp_path: Path, monkeypatch: Any) -> None:
+    import sys
+
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    (logger,) = make_loggers(["wandb"], tmp_path)
+    logger.log("agent", 5, {"loss": 2.0})
+    logger.truncate("agent", 1)
+    logger.close()
+    assert fake.sent[0]["name"] == tmp_path.name
+    assert fake.sent[1:] == [{"agent/loss": 2.0, "agent/step": 5}, "finished"]
+
+
+@pytest.mark.parametrize(("name", "extra"), [("tensorboard", "tensorboard"), ("wandb", "wandb")])
+def test_missing_extra_says_what_to_install(
+    tmp_path: Path, monkeypatch: Any, name: str, extra: str
+) -> None:
+    real = builtins.__import__
+
+    def without(module: str, *rest: Any) -> Any:
+        if module in ("tensorboardX", "wandb"):
+            raise ImportError(module)
+        return real(module, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=rf"jaxrl-rollouts\[{extra}\]"):
+        make_loggers([name], tmp_path)
+
+
+def test_progress_in_a_log_file() -> None:
+    stream = io.StringIO()
+    with Progress("agent", 100, initial=40, unit="updates", stream=stream, every_seconds=0) as bar:
+        bar.advance(30, {"loss": np.array([1.0, 2.0])})
+        bar.advance(30)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("agent:  70% 70/100 updates, ") and "left  loss=1.5" in lines[0]
+    assert lines[-1].startswith("agent: 100% 100/100 updates, ") and "took 0:00" in lines[-1]
+
+
+def test_progress_lines_are_rare() -> None:
+    stream = io.StringIO()
+    with Progress("agent", 1000, stream=stream) as bar:
+        for _ in range(1000):
+            bar.advance(1)
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_progress_off_is_silent() -> None:
+    stream = io.StringIO()
+    with Progress("agent", 10, enabled=False, stream=stream, every_seconds=0) as bar:
+        bar.advance(10, {"loss": 1.0})
+    assert stream.getvalue() == ""
+
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Progress("agent", 10, unit="updates", stream=stream) as bar:
+        bar.advance(10, {"loss": 1.0})
+    text = stream.getvalue()
+    assert "10/10" in text and "updates/s" in text and "loss=1" in text
+
+
+def test_brief_keeps_the_first_few() -> None:
+    assert brief({"a": 1.0, "b": [1, 2], "c": 12345.678}, limit=2) == "a=1 b=1.5"

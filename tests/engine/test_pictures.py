@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxrl_rollouts import pictures
+from jaxrl_rollouts.statistics import iqm, summarize
+from matplotlib.image import imread
+
+
+def test_curve_is_the_iqm_with_gaps_and_a_band() -> None:
+    figure, (ax,) = pictures.figure(title="t", titles=["panel"])
+    values = np.random.default_rng(0).normal(size=(8, 5))
+    values[3, 2] = np.nan
+    pictures.curve_with_band(ax, range(5), values, "RAVL")
+    drawn = np.asarray(ax.lines[0].get_ydata())
+    kept = [0, 1, 3, 4]
+    np.testing.assert_allclose(drawn[kept], iqm(values[:, kept], axis=0))
+    assert np.isnan(drawn[2])
+    assert len(ax.collections) == 1
+    pictures.curve_with_band(ax, range(5), values[:1], "single")
+    assert len(ax.collections) == 1  # one seed has no band
+
+
+def test_curve_shapes_are_checked() -> None:
+    _, (ax,) = pictures.figure()
+    with pytest.raises(ValueError, match=r"expected \[seeds, points\]"):
+        pictures.curve_with_band(ax, range(4), np.zeros((2, 3)), "a")
+
+
+def test_a_method_keeps_its_colour() -> None:
+    assert pictures.colour("ravl") == pictures.colour("RAVL (10 critics)")
+    assert pictures.colour("something new") == pictures.colour("something new")
+    assert len(set(pictures.COLOURS.values())) == len(pictures.COLOURS) - 1  # behaviour is data
+
+
+def test_interval_bars_show_interval_and_divergence() -> None:
+    _, (ax,) = pictures.figure()
+    good = summarize(np.random.default_rng(1).normal(size=10))
+    pictures.intervals(ax, {"ravl": good, "base": [1.0, np.inf, 2.0]}, xlabel="score")
+    (bar,) = ax.patches
+    low, high = good.interval
+    assert bar.get_x() == pytest.approx(low)  # type: ignore[attr-defined]
+    assert bar.get_width() == pytest.approx(high - low)  # type: ignore[attr-defined]
+    assert [t.get_text() for t in ax.texts] == ["diverged"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["ravl", "base"]
+
+
+def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -> None:
+    def draw() -> pictures.Figure:
+        figure, axes = pictures.figure(2, 2, width=5, height=4)
+        noise = np.random.default_rng(0).random((800, 800))
+        for ax in axes:
+            ax.imshow(noise, interpolation="nearest")
+        return figure
+
+    one, two = (pictures.save_png(draw(), tmp_path / n) for n in ("a.png", "b.png"))
+    assert one.stat().st_size <= pictures.MAX_BYTES
+    assert one.read_bytes() == two.read_bytes()
+    assert imread(one).ndim == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_legend_for_one_and_for_several() -> None:
+    figure, axes = pictures.figure(1, 2)
+    for ax in axes:
+        pictures.curve_with_band(ax, range(3), np.eye(3), "ravl")
+    pictures.legend(figure, axes)
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["ravl"]
+    pictures.legend(figure, axes[:1])
+    assert axes[0].get_legend() is not None
+
+
+def test_no_global_state() -> None:
+    code = (
+        "import matplotlib; before = dict(matplotlib.rcParams);"
+        "from jaxrl_rollouts import pictures; pictures.figure(title='x');"
+        "import matplotlib.pyplot as plt; assert plt.get_fignums() == [];"
+        "assert before == dict(matplotlib.rcParams)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jaxrl_rollouts import run_folder
+from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.interrupts import StopFlag
+from jaxrl_rollouts.run_folder import RunFolder, plain, write_json_atomically
+
+
+@dataclass(frozen=True)
+class Config:
+    seeds: int = 3
+
+
+def make(root: Path) -> RunFolder:
+    return RunFolder.create(root, "toy", "cpu", Config(), "jaxrl-rollouts run toy")
+
+
+def test_open_returns_what_create_made(tmp_path: Path) -> None:
+    made = make(tmp_path / "deep" / "runs")
+    assert RunFolder.open(made.path) == made
+    assert RunFolder.open(str(made.path)).config_as(Config) == Config(3)
+    assert made.path.name.startswith("toy-cpu-20")
+    assert set(made.versions) == {"python", "jax", "jaxlib", "jaxrl-rollouts"}
+    assert [p.name for p in made.path.iterdir()] == ["run.json"]
+
+
+def test_two_runs_in_one_second_get_two_folders(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20261120-000000")
+    names = [make(tmp_path).path.name for _ in range(3)]
+    base = "toy-cpu-20261120-000000"
+    assert names == [base, f"{base}-2", f"{base}-3"]
+
+
+def test_stage_is_a_subfolder(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    assert folder.stage("world-model") == folder.path / "world-model"
+    assert folder.stage("world-model").is_dir()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp"])
+def test_a_stage_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="plain folder name"):
+        make(tmp_path).stage(name)
+
+
+def spoil(path: Path, **changes: Any) -> None:
+    data = json.loads(path.read_text())
+    data.update(changes)
+    path.write_text(json.dumps({k: v for k, v in data.items() if v is not ...}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"format": 999}, "format: found 999, expected 1"),
+        ({"format": ...}, "format: found None, expected 1"),
+        ({"config": ...}, "config: found nothing, expected an object"),
+        ({"config": [1]}, "config: found list, expected an object"),
+        ({"experiment": 3}, "experiment: found int, expected a string"),
+        ({"command": None}, "command: found NoneType, expected a string"),
+        ({"versions": "1"}, "versions: found str, expected an object"),
+    ],
+)
+def test_spoilt_run_json(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    folder = make(tmp_path)
+    spoil(folder.path / "run.json", **changes)
+    with pytest.raises(CheckpointError, match=expected) as caught:
+        RunFolder.open(folder.path)
+    assert "run.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[]", b'"run"', b'{"format": 1'])
+def test_run_json_of_anything_else(tmp_path: Path, content: bytes) -> None:
+    folder = make(tmp_path)
+    (folder.path / "run.json").write_bytes(content)
+    with pytest.raises(CheckpointError) as caught:
+        RunFolder.open(folder.path)
+    assert "run.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_folder_and_no_run_json(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="found no folder"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="found no such file"):
+        RunFolder.open(tmp_path)
+
+
+def test_config_of_another_version(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    spoil(folder.path / "run.json", config={"sedes": 3})
+    with pytest.raises(ConfigError, match="sedes.*did you mean seeds"):
+        RunFolder.open(folder.path).config_as(Config)
+
+
+def test_root_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(CheckpointError, match="cannot make a run folder"):
+        make(tmp_path / "runs")
+
+
+def test_plain_keeps_infinities_and_drops_nan() -> None:
+    data = {"a": np.array([1.0, np.nan, np.inf]), 2: (np.float32(0.5), -math.inf), "p": Path("x")}
+    assert plain(data) == {"a": [1.0, None, "Infinity"], "2": [0.5, "-Infinity"], "p": "x"}
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "a.json"
+    write_json_atomically(path, {"old": 1})
+    with pytest.raises(TypeError):
+        write_json_atomically(path, {"new": object()})
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_json_atomically(path, {"new": 1})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -> None:
+    before = signal.getsignal(number)
+    with StopFlag() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert "stopping after this chunk" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+            signal.pause()
+    assert signal.getsignal(number) is before
+
+
+def test_stop_flag_outside_the_main_thread() -> None:
+    seen = []
+
+    def work() -> None:
+        with StopFlag() as stop:
+            stop.request()
+            seen.append(stop.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]

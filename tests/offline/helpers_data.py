@@ -1,0 +1,70 @@
+"""Synthetic episodes with known contents, and files made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from jaxrl_rollouts.offline.data import Transitions
+
+TERMINATED, TRUNCATED, UNFINISHED = "terminated", "truncated", "unfinished"
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+def make(plan: Sequence[tuple[int, str]], seed: int = 0, size: int = 3) -> Transitions:
+    """Episodes of given lengths and endings.
+
+    `observations[t] = (episode, step, noise...)`, and the successor has `step + 1`, so a test can
+    tell from a row alone which episode and step its two observations belong to.
+    """
+    rng = np.random.default_rng(seed)
+    columns: list[list] = [[] for _ in range(6)]
+    for episode, (length, ending) in enumerate(plan):
+        path = rng.normal(size=(length + 1, size)).astype(np.float32)
+        path[:, 0], path[:, 1] = episode, np.arange(length + 1)
+        last = np.arange(length) == length - 1
+        parts = (
+            path[:-1],
+            rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+            rng.normal(size=length).astype(np.float32),
+            path[1:],
+            last & (ending == TERMINATED),
+            last & (ending == TRUNCATED),
+        )
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+    return Transitions(*(np.concatenate(column) for column in columns))
+
+
+PLAN = ((4, TERMINATED), (3, TRUNCATED), (5, TERMINATED), (5, TRUNCATED), (2, UNFINISHED))
+
+
+def raw_arrays(rows: Transitions | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a D4RL file for `rows`."""
+    rows = make(PLAN) if rows is None else rows
+    names = {"terminations": "terminals", "truncations": "timeouts"}
+    return {names.get(key, key): np.asarray(value) for key, value in rows._asdict().items()}
+
+
+def write_raw(path: Path, arrays: dict, attributes: dict | None = None) -> Path:
+    """An HDF5 file of exactly these arrays, checked by nobody."""
+    with h5py.File(path, "w") as file:
+        for key, values in arrays.items():
+            file[key] = values
+        file.attrs.update(attributes or {})
+    return path
+
+
+def neorl_arrays(rows: Transitions, ends: Sequence[int]) -> dict[str, np.ndarray]:
+    """The arrays of a NeoRL file; `done` marks both endings, flags and rewards are `[N, 1]`."""
+    return {
+        "obs": rows.observations,
+        "next_obs": rows.next_observations,
+        "action": rows.actions,
+        "reward": rows.rewards[:, None],
+        "done": (rows.terminations | rows.truncations).astype(np.float32)[:, None],
+        "index": np.asarray(ends, np.int64),
+    }

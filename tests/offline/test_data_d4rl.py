@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+from helpers_data import (
+    PLAN,
+    SHARED,
+    TERMINATED,
+    TRUNCATED,
+    UNFINISHED,
+    make,
+    raw_arrays,
+    write_raw,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.offline.data import episode_returns, episodes, load_d4rl, write_d4rl
+from jaxrl_rollouts.offline.data.successors import cut_by_length, mismatches, shift
+from jaxrl_rollouts.offline.data.transitions import file_sha256
+
+ENDINGS = st.sampled_from([TERMINATED, TRUNCATED])
+PLANS = st.lists(st.tuples(st.integers(1, 6), ENDINGS), min_size=1, max_size=6)
+
+
+def without_successors(path, rows):
+    arrays = raw_arrays(rows)
+    del arrays["next_observations"]
+    return write_raw(path, arrays)
+
+
+def check_rows(rows, plan):
+    """Every kept row is a step of one episode with its own successor, in order."""
+    episode, step = rows.observations[:, 0], rows.observations[:, 1]
+    np.testing.assert_array_equal(rows.next_observations[:, 0], episode)
+    np.testing.assert_array_equal(rows.next_observations[:, 1], step + 1)
+    parts = episodes(rows)
+    for start, end in zip(parts.starts, parts.ends, strict=True):
+        assert len(np.unique(episode[start:end])) == 1
+        np.testing.assert_array_equal(step[start:end], np.arange(end - start))
+    ending = rows.terminations | rows.truncations
+    assert not len(mismatches(rows.observations, rows.next_observations, ending))
+    kept = {int(e) for e in episode}
+    assert len(parts.starts) == len(kept) <= len(plan)
+
+
+@given(PLANS, st.integers(0, 4))
+@settings(deadline=None, max_examples=60)
+def test_stored_successors_lose_nothing(tmp_path_factory, plan, tail):
+    plan = [*plan, (tail, UNFINISHED)] if tail else plan
+    rows = make(plan)
+    path = tmp_path_factory.mktemp("d4rl") / "file.hdf5"
+    write_d4rl(path, rows)
+    back = load_d4rl(path)
+    for before, after in zip(rows, back.transitions, strict=True):
+        assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
+    check_rows(back.transitions, plan)
+    assert back.attributes["successors"] == "stored"
+    assert back.attributes["successor_mismatches"] == 0
+
+
+@given(PLANS, st.integers(0, 4))
+@settings(deadline=None, max_examples=80)
+def test_shifted_successors_never_cross_an_episode(tmp_path_factory, plan, tail):
+    plan = [*plan, (tail, UNFINISHED)] if tail else plan
+    rows = make(plan)
+    path = without_successors(tmp_path_factory.mktemp("d4rl") / "file.hdf5", rows)
+    if all(length == 1 for length, _ in plan):
+        with pytest.raises(DataError, match="next_observations"):
+            load_d4rl(path)
+        return
+    back = load_d4rl(path)
+    check_rows(back.transitions, plan)
+    # One row of each episode has no successor in the file, and nothing else is lost.
+    assert len(back) == sum(length - 1 for length, _ in plan)
+    assert back.attributes["dropped_rows"] == len(plan)
+    assert back.attributes["dropped_terminations"] == sum(e == TERMINATED for _, e in plan)
+    assert back.attributes["dropped_truncations"] == sum(e == TRUNCATED for _, e in plan)
+    parts = episodes(back.transitions)
+    assert not parts.terminated.any()
+    kept = [ending for length, ending in plan if length > 1]
+    assert parts.truncated.tolist() == [ending != UNFINISHED for ending in kept]
+
+
+def test_known_shift():
+    observations = np.arange(6, dtype=np.float32)[:, None]
+    terminations = np.array([0, 0, 1, 0, 0, 0], bool)
+    truncations = np.array([0, 0, 0, 0, 1, 0], bool)
+    shifted = shift(observations, terminations, truncations)
+    assert shifted.rows.tolist() == [0, 1, 3]
+    assert shifted.next_observations[:, 0].tolist() == [1, 2, 4]
+    assert shifted.truncations.tolist() == [False, True, True]
+    assert shifted.dropped == (3, 1, 1)
+
+
+def test_cut_by_length_starts_anew_after_a_termination():
+    terminations = np.array([0, 1, 0, 0, 0, 0, 0, 1, 0], bool)
+    expected = np.array([0, 0, 0, 0, 1, 0, 0, 0, 0], bool)
+    np.testing.assert_array_equal(cut_by_length(terminations, 3), expected)
+
+
+def test_missing_timeouts_are_cut_by_the_limit(tmp_path):
+    rows = make([(4, TRUNCATED), (2, TERMINATED), (4, TRUNCATED), (3, UNFINISHED)])
+    arrays = raw_arrays(rows)
+    del arrays["timeouts"]
+    by_argument = load_d4rl(write_raw(tmp_path / "a.hdf5", arrays), max_episode_steps=4)
+    by_file = load_d4rl(write_raw(tmp_path / "b.hdf5", arrays, {"max_episode_steps": 4}))
+    by_name = load_d4rl(write_raw(tmp_path / "c.hdf5", arrays), name="pen-human-v0")
+    for dataset in (by_argument, by_file):
+        np.testing.assert_array_equal(dataset.transitions.truncations, rows.truncations)
+    assert not by_name.transitions.truncations.any()  # D4RL's limit for pen is 100
+    only_terminals = load_d4rl(tmp_path / "a.hdf5")
+    assert not only_terminals.transitions.truncations.any()
+    assert "a.hdf5" in str(only_terminals.source)
+
+
+def test_timeouts_win_over_the_limit(tmp_path):
+    rows = make([(4, TRUNCATED), (4, TRUNCATED)])
+    path = write_raw(tmp_path / "a.hdf5", raw_arrays(rows))
+    back = load_d4rl(path, max_episode_steps=2).transitions
+    np.testing.assert_array_equal(back.truncations, rows.truncations)
+
+
+def test_infos_follow_their_rows(tmp_path):
+    rows = make(PLAN)
+    qpos = rows.observations[:, :2] * 10
+    write_d4rl(tmp_path / "a.hdf5", rows, infos={"qpos": qpos, "qvel": qpos + 1})
+    assert load_d4rl(tmp_path / "a.hdf5").infos == {}
+    infos = load_d4rl(tmp_path / "a.hdf5", infos=True).infos
+    assert infos["qpos"].tobytes() == qpos.tobytes()
+    with h5py.File(tmp_path / "a.hdf5", "a") as file:
+        del file["next_observations"]
+    dataset = load_d4rl(tmp_path / "a.hdf5", infos=True)
+    expected = dataset.transitions.observations[:, :2] * 10
+    np.testing.assert_array_equal(dataset.infos["qpos"], expected)
+
+
+def test_attributes_and_provenance(tmp_path):
+    given = {"env_id": "Hopper-v4", "seed": 3, "rate": 0.5, "kinds": ["a", "b"]}
+    path = tmp_path / "hopper_mixed.hdf5"
+    write_d4rl(path, make(PLAN), given)
+    dataset = load_d4rl(path)
+    assert {key: dataset.attributes[key] for key in given} == given
+    assert dataset.environment == "Hopper-v4" and dataset.name == "jr/hopper-mixed"
+    assert dataset.sha256 == file_sha256(path) and dataset.source == path
+    assert dataset.attributes["format"] == "d4rl" and len(dataset) == 19
+
+
+@pytest.mark.parametrize(
+    ("stem", "attributes", "name"),
+    [
+        ("hopper_medium-v2", {}, "hopper-medium-v2"),
+        ("hopper-medium-v0", {}, "hopper-medium-v0"),
+        ("hopper_medium", {}, "hopper_medium"),
+        ("hopper_medium", {"env_id": "Hopper-v4"}, "jr/hopper-medium"),
+        ("other", {"env_id": "Hopper-v4"}, "other"),
+    ],
+)
+def test_a_file_is_not_taken_for_another_dataset(tmp_path, stem, attributes, name):
+    path = write_raw(tmp_path / f"{stem}.hdf5", raw_arrays(), attributes)
+    assert load_d4rl(path).name == name
+
+
+def test_same_rows_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        write_d4rl(tmp_path / name, make(PLAN), {"seed": 1})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_other_dtypes_and_columns_are_taken(tmp_path):
+    rows = make(PLAN)
+    arrays = raw_arrays(rows)
+    arrays |= {"observations": arrays["observations"].astype(np.float64)}
+    arrays |= {"rewards": arrays["rewards"][:, None], "terminals": arrays["terminals"] * 1.0}
+    back = load_d4rl(write_raw(tmp_path / "a.hdf5", arrays)).transitions
+    for before, after in zip(rows, back, strict=True):
+        assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
+
+
+def test_clip(tmp_path):
+    arrays = raw_arrays()
+    arrays["actions"] = arrays["actions"] * 2
+    path = write_raw(tmp_path / "a.hdf5", arrays)
+    assert np.abs(load_d4rl(path, clip=True).transitions.actions).max() == 1
+    assert np.abs(load_d4rl(path, action_limit=2.0).transitions.actions).max() > 1
+    with pytest.raises(ConfigError, match="max_episode_steps"):
+        load_d4rl(path, max_episode_steps=0)
+
+
+def test_a_stuck_column_is_warned_of(tmp_path):
+    arrays = raw_arrays()
+    arrays["observations"] = np.repeat(arrays["observations"][:1], 19, 0)
+    path = write_raw(tmp_path / "a.hdf5", arrays)
+    with pytest.warns(UserWarning, match="differ from the row that follows"):
+        dataset = load_d4rl(path)
+    assert dataset.attributes["successor_mismatches"] > 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_d4rl(write_raw(tmp_path / "b.hdf5", raw_arrays()))
+
+
+@pytest.mark.parametrize(
+    "name", ["halfcheetah_random", "halfcheetah_medium", "halfcheetah_mixed", "hopper_mixed"]
+)
+@pytest.mark.filterwarnings("ignore:.*differ from the row that follows")
+def test_real_files(name):
+    path = SHARED / f"{name}.hdf5"
+    if not path.is_file():
+        pytest.skip("no real datasets here")
+    dataset = load_d4rl(path, infos=True)
+    rows, parts = dataset.transitions, episodes(dataset.transitions)
+    assert dataset.name == f"jr/{name.replace('_', '-')}"
+    whole = parts.terminated | (parts.lengths == 1000)
+    assert whole.sum() == dataset.attributes["episodes"]
+    mean = episode_returns(rows)[whole].mean()
+    np.testing.assert_allclose(mean, dataset.attributes["mean_return"], rtol=1e-6)
+    # Observations of both environments are qpos without x, then qvel (hopper: clipped to 10).
+    velocity = dataset.infos["qvel"]
+    velocity = np.clip(velocity, -10, 10) if "hopper" in name else velocity
+    states = np.concatenate([dataset.infos["qpos"][:, 1:], velocity], 1)
+    ending = rows.terminations | rows.truncations
+    assert not len(mismatches(states, rows.next_observations, ending))

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+import pytest
+from helpers_data import PLAN, TERMINATED, TRUNCATED, UNFINISHED, make, neorl_arrays
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxrl_rollouts.errors import ConfigError, DataError, MissingExtraError
+from jaxrl_rollouts.offline.data import episodes, load, load_minari, load_neorl
+
+ENDINGS = st.sampled_from([TERMINATED, TRUNCATED])
+
+
+def npz(path, rows, ends):
+    np.savez(path, **neorl_arrays(rows, ends))
+    return path
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), ENDINGS), min_size=1, max_size=6), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_neorl_splits_done_by_length(tmp_path_factory, plan, as_starts):
+    # A time limit of 6: an early end is a termination, the sixth step is not.
+    plan = [(6, ending) if ending == TRUNCATED else (length, ending) for length, ending in plan]
+    rows = make(plan)
+    ends = np.cumsum([length for length, _ in plan])
+    index = np.concatenate([[0], ends[:-1]]) if as_starts else ends
+    path = npz(tmp_path_factory.mktemp("neorl") / "Hopper-v3-low-100-train.npz", rows, index)
+    dataset = load_neorl(path, max_episode_steps=6)
+    for before, after in zip(rows, dataset.transitions, strict=True):
+        assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
+    assert dataset.environment == "Hopper-v3"
+    assert dataset.name == "neorl/Hopper-v3-low-100-train"
+
+
+def test_neorl_cuts_without_done_are_truncations(tmp_path):
+    rows = make([(3, UNFINISHED), (2, TERMINATED), (4, UNFINISHED)])
+    back = load(npz(tmp_path / "a.npz", rows, [3, 5, 9]))
+    parts = episodes(back.transitions)
+    assert parts.truncated.tolist() == [True, False, True]
+    assert parts.terminated.tolist() == [False, True, False]
+    assert back.attributes["format"] == "neorl" and back.environment is None
+
+
+def test_neorl_limit_must_cover_the_episodes(tmp_path):
+    path = npz(tmp_path / "a.npz", make(PLAN), [4, 7, 12, 17, 19])
+    with pytest.raises(DataError, match="episode of 5 steps"):
+        load_neorl(path, max_episode_steps=4)
+    with pytest.raises(ConfigError, match="max_episode_steps"):
+        load_neorl(path, max_episode_steps=0)
+    with pytest.raises(ConfigError, match="infos"):
+        load(path, infos=True)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    return tmp_path
+
+
+def save_minari(name, plan, *, scale=1.0, parts=False):
+    import gymnasium
+    import minari
+    from minari.data_collector.episode_buffer import EpisodeBuffer
+
+    rows, buffers = make(plan), []
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    space = gymnasium.spaces.Dict({"goal": box, "at": box}) if parts else box
+    start = 0
+    for index, (length, _) in enumerate(plan):
+        part = slice(start, start + length)
+        start += length
+        states = np.concatenate([rows.observations[part], rows.next_observations[part][-1:]])
+        buffers.append(
+            EpisodeBuffer(
+                id=index,
+                observations={"goal": states + 100, "at": states} if parts else states,
+                actions=rows.actions[part] * np.float32(scale),
+                rewards=list(rows.rewards[part]),
+                terminations=list(rows.terminations[part]),
+                truncations=list(rows.truncations[part]),
+            )
+        )
+    minari.create_dataset_from_buffers(
+        name,
+        buffers,
+        observation_space=space,
+        action_space=gymnasium.spaces.Box(-scale, scale, (2,), np.float32),
+    )
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_by_name_folder_and_file(store):
+    rows = save_minari("toy/plain-v0", PLAN)
+    folder = store / "toy" / "plain-v0"
+    for place in ("toy/plain-v0", folder, folder / "data", folder / "data" / "main_data.hdf5"):
+        dataset = load(place)
+        back = dataset.transitions
+        for key in ("observations", "actions", "rewards", "next_observations", "terminations"):
+            assert getattr(back, key).tobytes() == getattr(rows, key).tobytes()
+        assert back.truncations.tolist() == [*rows.truncations[:-1].tolist(), True]
+        assert dataset.attributes["episodes_cut"] == 1
+        assert dataset.name == "toy/plain-v0" and dataset.attributes["format"] == "minari"
+        assert len(dataset.sha256) == 64
+    assert len(episodes(back).starts) == len(PLAN)
+    with pytest.raises(ConfigError, match="max_episode_steps"):
+        load("toy/plain-v0", max_episode_steps=3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_joins_dict_observations(store):
+    rows = save_minari("toy/goal-v0", PLAN, parts=True)
+    dataset = load_minari("toy/goal-v0")
+    assert dataset.attributes["observation_keys"] == ["at", "goal"]
+    np.testing.assert_array_equal(dataset.transitions.observations[:, :3], rows.observations)
+    expected = rows.next_observations + np.float32(100)
+    np.testing.assert_array_equal(dataset.transitions.next_observations[:, 3:], expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_action_bounds(store):
+    save_minari("toy/wide-v0", PLAN, scale=2.0)
+    with pytest.raises(DataError, match="actions"):
+        load_minari("toy/wide-v0")
+    assert np.abs(load_minari("toy/wide-v0", action_limit=2.0).transitions.actions).max() > 1
+    assert np.abs(load_minari("toy/wide-v0", clip=True).transitions.actions).max() == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("key", "values", "words"),
+    [
+        ("observations", np.zeros((4, 3), np.float32), "one more than rewards"),
+        ("actions", np.zeros((3, 2), np.float32), "3 rows"),
+        ("actions", np.zeros(4, np.int64), "shape"),
+        ("rewards", np.array([b"x"] * 4), "dtype"),
+        ("terminations", np.full(4, 7), "7 in row 0"),
+        ("truncations", np.zeros(9, bool), "9 rows"),
+    ],
+)
+def test_minari_malformed_episode(store, key, values, words):
+    import h5py
+
+    save_minari("toy/bad-v0", PLAN)
+    with h5py.File(store / "toy" / "bad-v0" / "data" / "main_data.hdf5", "a") as file:
+        del file[f"episode_0/{key}"]
+        file[f"episode_0/{key}"] = values
+    with pytest.raises(DataError) as caught:
+        load_minari("toy/bad-v0")
+    assert caught.value.key == f"episode_0/{key}" and words in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("damage", ["no episode", "no key", "metadata", "data"])
+def test_minari_damaged(store, damage):
+    import h5py
+
+    save_minari("toy/bad-v0", PLAN)
+    data = store / "toy" / "bad-v0" / "data"
+    if damage in ("no episode", "no key"):
+        with h5py.File(data / "main_data.hdf5", "a") as file:
+            del file["episode_1" if damage == "no episode" else "episode_1/actions"]
+    else:
+        file = data / ("metadata.json" if damage == "metadata" else "main_data.hdf5")
+        file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(DataError) as caught:
+        load("toy/bad-v0")
+    assert "bad-v0" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_minari_not_here(store):
+    with pytest.raises(DataError, match="minari download toy/none-v0"):
+        load_minari("toy/none-v0")
+
+
+def test_minari_not_installed(monkeypatch):
+    real = builtins.__import__
+
+    def absent(name, *args, **kwargs):
+        if name == "minari":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(MissingExtraError, match=r"jaxrl-rollouts\[minari\]"):
+        load_minari("toy/none-v0")

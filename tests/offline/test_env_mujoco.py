@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+pytest.importorskip("mujoco")
+
+from jaxrl_rollouts.errors import ConfigError  # noqa: E402
+from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
+from jaxrl_rollouts.offline.environments import Environment, as_model, make, true_model  # noqa: E402
+from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cheetah() -> Environment:
+    return make("mujoco/HalfCheetah-v4")
+
+
+@pytest.fixture(scope="module")
+def hopper() -> Environment:
+    return make("hopper-medium-v2")
+
+
+def play(
+    env: Environment, batch: int, horizon: int, policy: Any = None, **keywords: Any
+) -> Trajectory:
+    policy = policy or random_policy(env.action_size)
+
+    @jax.jit
+    def run(key: jax.Array) -> Trajectory:
+        start = env.reset(key, batch)
+        return rollout(as_model(env), None, start, key, horizon=horizon, policy=policy, **keywords)
+
+    return run(jax.random.key(0))
+
+
+def reference(name: str) -> Any:
+    return gymnasium.make(name, disable_env_checker=True).unwrapped
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah-v4", "Humanoid-v4"])  # Humanoid: bounds of 0.4
+def test_steps_equal_gymnasiums(name: str) -> None:
+    env, theirs = make(f"mujoco/{name}"), reference(name)
+    steps = play(env, 3, 40, early_exit=10).steps
+    seeds = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    for row, seed in enumerate(seeds.tolist()):
+        observation, _ = theirs.reset(seed=seed)
+        for t in range(40):
+            if not (valid := bool(np.any(steps.observations[t, row]))):
+                break
+            np.testing.assert_array_equal(steps.observations[t, row], np.float32(observation))
+            action = np.asarray(steps.actions[t, row]) * theirs.action_space.high
+            observation, reward, terminated, _, _ = theirs.step(action)
+            np.testing.assert_array_equal(steps.next_observations[t, row], np.float32(observation))
+            np.testing.assert_allclose(steps.rewards[t, row], reward, rtol=1e-5)
+            assert terminated == bool(steps.terminations[t, row])
+        assert t > 5 and (valid or steps.terminations[:, row].any())
+
+
+def test_facts(cheetah: Environment, hopper: Environment) -> None:
+    assert (cheetah.observation_size, cheetah.action_size) == (17, 6)
+    assert cheetah.max_episode_steps == hopper.max_episode_steps == 1000
+    assert hopper.name == "mujoco/Hopper-v4" and hopper.host
+    assert "gymnasium" in hopper.version and "mujoco" in hopper.version
+    assert hopper.set_observation is None  # its observation clips velocities
+
+
+def test_rows_that_fell_stay_and_are_not_stepped(hopper: Environment) -> None:
+    def fall(params: None, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:
+        return jnp.ones((observation.shape[0], 3)), memory
+
+    played = play(hopper, 12, 1000, fall, early_exit=50)
+    steps, last, rows = played.steps, played.lengths - 1, jnp.arange(12)
+    assert (played.lengths < 200).all() and len(set(played.lengths.tolist())) > 1
+    assert steps.terminations[last, rows].all() and not steps.truncations.any()
+    np.testing.assert_array_equal(played.state.observation, steps.next_observations[last, rows])
+    np.testing.assert_array_equal(played.state.time, played.lengths)
+    valid = np.asarray(played.valid)
+    known = hopper.termination(steps.observations, steps.actions, steps.next_observations)
+    np.testing.assert_array_equal(np.asarray(known)[valid], np.asarray(steps.terminations)[valid])
+
+
+def test_time_limit_truncates(cheetah: Environment) -> None:
+    played = play(cheetah, 2, 1010, early_exit=100, record=lambda s: (s.truncations, s.rewards))
+    truncations, rewards = played.steps
+    assert played.lengths.tolist() == [1000, 1000]
+    assert truncations[999].all() and truncations.sum() == 2
+    assert -600 < rewards.sum(0).mean() < 0  # random: about -280
+
+
+def test_same_key_same_data_and_another_key_other_data(hopper: Environment) -> None:
+    policy = random_policy(3)
+    one, again, other = (
+        collect(hopper, policy, None, jax.random.key(k), steps=300) for k in (5, 5, 6)
+    )
+    for left, right in zip(one, again, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert not np.array_equal(one.observations, other.observations)
+
+
+def test_batches_may_grow_and_shrink(cheetah: Environment) -> None:
+    for batch in (2, 7, 1, 5):
+        played = play(cheetah, batch, 3)
+        assert played.steps.next_observations.shape == (3, batch, 17)
+        assert len(np.unique(played.steps.next_observations[..., 0])) == 3 * batch
+
+
+def test_reset_to_restores_a_simulator_state(hopper: Environment) -> None:
+    theirs = reference("Hopper-v4")
+    theirs.reset(seed=0)
+    for _ in range(5):
+        theirs.step(np.full(3, 0.3, np.float32))
+    qpos, qvel = (jnp.asarray(x, jnp.float32)[None] for x in (theirs.data.qpos, theirs.data.qvel))
+    state = hopper.reset_to(jnp.tile(qpos, (2, 1)), jnp.tile(qvel, (2, 1)))
+    np.testing.assert_allclose(state.observation[1], theirs._get_obs(), atol=1e-6)
+    action = jnp.full((2, 3), -0.2)
+    state, out = hopper.step(jax.random.key(0), state, action)
+    observation, reward, *_ = theirs.step(np.full(3, -0.2, np.float32))
+    np.testing.assert_allclose(state.observation[0], observation, atol=1e-3)
+    np.testing.assert_allclose(out.reward, reward, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["mujoco/HalfCheetah-v4", "mujoco/InvertedPendulum-v4"])
+def test_true_model_follows_the_environment(name: str) -> None:
+    env = make(name)
+    steps = play(env, 4, 10).steps
+    rolled = rollout(
+        true_model(env), None, steps.observations[0], jax.random.key(0), horizon=10,
+        policy=lambda p, k, o, t: (steps.actions[t[0]], t + 1), memory=jnp.zeros(4, jnp.int32),
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        rolled.steps.next_observations, steps.next_observations, atol=0.05, rtol=0.02
+    )
+    np.testing.assert_allclose(
+        rolled.steps.next_observations[0], steps.next_observations[0], atol=1e-3
+    )
+
+
+def test_an_old_state_is_refused(cheetah: Environment) -> None:
+    action = jnp.zeros((2, 6))
+    first = cheetah.reset(jax.random.key(0), 2)
+    cheetah.step(jax.random.key(0), first, action)
+    with pytest.raises(Exception, match="already stepped"):
+        jax.block_until_ready(cheetah.step(jax.random.key(0), first, action))
+    old = cheetah.reset(jax.random.key(0), 2)
+    cheetah.reset(jax.random.key(0), 2)
+    with pytest.raises(Exception, match="already stepped, or reset since"):
+        jax.block_until_ready(cheetah.step(jax.random.key(0), old, action))
+
+
+def test_versions_gymnasium_moved_away_are_refused() -> None:
+    with pytest.raises(ConfigError, match="expected version 4 or 5"):
+        make("mujoco/Hopper-v3")
