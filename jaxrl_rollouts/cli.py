@@ -97,16 +97,23 @@ def _run_command(arguments: list[str]) -> None:
     experiment = plugins.load_experiment(arguments[0])
     options, config = parse_run(experiment, arguments[1:])
     check(config)
+    loggers = _loggers(options.logger)
     command = remaking_command(experiment.name, arguments[1:])
     folder = RunFolder.create(options.out, experiment.name, options.preset, config, command)
-    execute(experiment, config, folder, options.logger, options.progress, options.publish)
+    execute(experiment, config, folder, loggers, options.progress, options.publish)
+
+
+def _loggers(text: str) -> list[str]:
+    from .metrics import check_loggers
+
+    return check_loggers(name.strip() for name in text.split(",") if name.strip())
 
 
 def execute(
     experiment: Experiment,
     config: Any,
     folder: RunFolder,
-    loggers: str = "jsonl",
+    loggers: Sequence[str] = ("jsonl",),
     progress: bool = True,
     publish_to: Path | None = None,
 ) -> Report:
@@ -118,8 +125,7 @@ def execute(
     from .provenance import Clock
     from .report import publish
 
-    names = [name.strip() for name in loggers.split(",") if name.strip()]
-    opened = make_loggers(names, folder.path)
+    opened = make_loggers(loggers, folder.path)
     print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
     try:
         with StopFlag() as stop, Clock() as clock:
@@ -160,7 +166,7 @@ def resume(
     for name, version in changed.items():
         before = folder.versions.get(name)
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
-    execute(experiment, config, folder, logger, progress, publish)
+    execute(experiment, config, folder, _loggers(logger), progress, publish)
 
 
 def report(run: tyro.conf.Positional[Path], publish: Path | None = None) -> None:

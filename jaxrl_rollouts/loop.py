@@ -34,14 +34,16 @@ class Trained(NamedTuple):
     Attributes:
         state: the final state, leading axis = seeds.
         history: every record, also those from before a resume.
-        compile_seconds: spent compiling in this process.
-        run_seconds: spent in compiled chunks in this process.
+        compile_seconds: spent compiling, sessions before a resume included.
+        run_seconds: spent in compiled chunks, likewise.
+        wall_seconds: spent in all, evaluations and checkpoints included, likewise.
     """
 
     state: PyTree
     history: History
     compile_seconds: float
     run_seconds: float
+    wall_seconds: float
 
 
 def train(
@@ -96,10 +98,11 @@ def train(
         raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
     folder = context.folder.stage(stage) if context else None
     state = jax.tree.map(jnp.copy, state)  # chunks donate theirs
-    iteration, stopped = 0, False
-    if folder and (found := checkpoint.load_newest(folder, _bundle(state, 0, False))):
+    iteration, stopped, spent = 0, False, _Spent()
+    if folder and (found := checkpoint.load_newest(folder, _bundle(state, False, spent))):
         iteration, bundle = found
         state, stopped = bundle["state"], bool(bundle["finished"])
+        spent = _Spent(**bundle["spent"])
     history = History(folder / "history.jsonl" if folder else None, upto=iteration)
     for logger in context.loggers if context else ():
         logger.truncate(stage, iteration)
@@ -110,17 +113,21 @@ def train(
         stage, total=iterations * units_per_iteration, initial=iteration * units_per_iteration,
         unit=unit, enabled=bool(context and context.progress),
     )  # fmt: skip
-    compile_seconds = run_seconds = 0.0
     saved_at = time.monotonic()
     with progress:
         while iteration < iterations and not stopped:
+            if context and context.stop and context.stop.requested:
+                raise Interrupted(
+                    f"stopped in stage {stage} after {iteration} of {iterations} iterations; "
+                    f"go on with: jaxrl-rollouts resume {context.folder.path}"
+                )
             length = min(chunk, iterations - iteration)
-            program, seconds = _compiled(update, length).get(state, data)
-            compile_seconds += seconds
             begin = time.perf_counter()
+            program = _compiled(update, length).get(state, data)
+            compiled = time.perf_counter()
             state, metrics = program(state, data)
             metrics = {name: np.asarray(value) for name, value in metrics.items()}
-            run_seconds += time.perf_counter() - begin
+            spent = spent.plus(compile=compiled - begin, run=time.perf_counter() - compiled)
             _check_finite(stage, iteration, metrics, folder)
             iteration += length
             means = {name: value.mean(0) for name, value in metrics.items()}
@@ -134,21 +141,28 @@ def train(
             for logger in context.loggers if context else ():
                 logger.log(stage, iteration, means)
             progress.advance(length * units_per_iteration, means)
+            spent = spent.plus(wall=time.perf_counter() - begin)
             asked = bool(context and context.stop and context.stop.requested)
             due = time.monotonic() - saved_at >= save_every_seconds
             if folder and (last or stopped or asked or due):
-                checkpoint.save(folder, iteration, _bundle(state, iteration, stopped))
+                checkpoint.save(folder, iteration, _bundle(state, stopped, spent))
                 saved_at = time.monotonic()
-            if asked and not (last or stopped):
-                raise Interrupted(
-                    f"stopped in stage {stage} after {iteration} of {iterations} iterations; "
-                    f"go on with: jaxrl-rollouts resume {context.folder.path}"  # type: ignore[union-attr]
-                )
-    return Trained(state, history, compile_seconds, run_seconds)
+    return Trained(state, history, spent.compile, spent.run, spent.wall)
 
 
-def _bundle(state: PyTree, iteration: int, finished: bool) -> dict[str, Any]:
-    return {"state": state, "iteration": iteration, "finished": int(finished)}
+class _Spent(NamedTuple):
+    """Seconds so far; kept in the checkpoint so that a resumed run can say what it cost."""
+
+    compile: float = 0.0
+    run: float = 0.0
+    wall: float = 0.0
+
+    def plus(self, **seconds: float) -> _Spent:
+        return self._replace(**{k: getattr(self, k) + v for k, v in seconds.items()})
+
+
+def _bundle(state: PyTree, finished: bool, spent: _Spent) -> dict[str, Any]:
+    return {"state": state, "finished": int(finished), "spent": spent._asdict()}
 
 
 class _Chunk:
@@ -163,15 +177,13 @@ class _Chunk:
         self._jitted = jax.jit(run, donate_argnums=0)
         self._programs: dict[Any, Any] = {}
 
-    def get(self, state: PyTree, data: PyTree) -> tuple[Callable, float]:
-        """The compiled program for these shapes, and the seconds it took to compile it now."""
+    def get(self, state: PyTree, data: PyTree) -> Callable:
+        """The compiled program for these shapes."""
         leaves, structure = jax.tree.flatten((state, data))
         signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
-        begin = time.perf_counter()
         if signature not in self._programs:
             self._programs[signature] = self._jitted.lower(state, data).compile()
-            return self._programs[signature], time.perf_counter() - begin
-        return self._programs[signature], 0.0
+        return self._programs[signature]
 
 
 @functools.lru_cache(maxsize=32)

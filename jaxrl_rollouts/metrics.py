@@ -7,6 +7,7 @@ asked for by name.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import time
@@ -109,10 +110,8 @@ class TensorBoardLogger:
     """Event files for TensorBoard (extra `tensorboard`): the mean, and each seed below it."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("--logger tensorboard", "tensorboardX", "tensorboard") from None
+        from tensorboardX import SummaryWriter
+
         self._writer = SummaryWriter(str(folder))
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
@@ -130,10 +129,8 @@ class WandbLogger:
     """A Weights & Biases run (extra `wandb`); `WANDB_MODE=offline` keeps it on this machine."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtraError("--logger wandb", "wandb", "wandb") from None
+        import wandb
+
         self._run = wandb.init(project="jaxrl-rollouts", name=name, dir=str(folder))
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
@@ -155,8 +152,11 @@ _LOGGERS: Mapping[str, Callable[[Path], Logger]] = {
 }
 
 
-def make_loggers(names: Iterable[str], folder: Path) -> tuple[Logger, ...]:
-    """Open the named loggers (jsonl, csv, tensorboard, wandb) in a run folder.
+_NEEDS = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # logger (and extra) -> package
+
+
+def check_loggers(names: Iterable[str]) -> list[str]:
+    """The names without repetitions, once it is certain that they can be opened.
 
     Raises:
         ConfigError: an unknown name.
@@ -167,7 +167,18 @@ def make_loggers(names: Iterable[str], folder: Path) -> tuple[Logger, ...]:
         if name not in _LOGGERS:
             choices = "one of " + ", ".join(_LOGGERS)
             raise ConfigError("--logger", name, choices, did_you_mean(name, _LOGGERS))
-    return tuple(_LOGGERS[name](folder) for name in wanted)
+        if name in _NEEDS and importlib.util.find_spec(_NEEDS[name]) is None:
+            raise MissingExtraError(f"--logger {name}", _NEEDS[name], name)
+    return wanted
+
+
+def make_loggers(names: Iterable[str], folder: Path) -> tuple[Logger, ...]:
+    """Open the named loggers (jsonl, csv, tensorboard, wandb) in a run folder.
+
+    Raises:
+        ConfigError, MissingExtraError: as `check_loggers`; nothing is opened then.
+    """
+    return tuple(_LOGGERS[name](folder) for name in check_loggers(names))
 
 
 def _seeds(value: Any) -> list[float]:

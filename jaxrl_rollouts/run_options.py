@@ -20,7 +20,7 @@ class RunOptions:
     """Options of `run` that are not settings of the experiment."""
 
     preset: str = ""
-    """Named configuration to start from; the options under "settings" override it."""
+    """Named configuration to start from; single settings override it."""
     out: Path = Path("runs")
     """Folder to make the run folder in."""
     publish: Path | None = None

@@ -22,7 +22,7 @@ from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollout import Members, rollout
 
 from .data import Transitions
-from .sac import Sac, SacConfig, SacState, make_sac
+from .sac import NextValue, Sac, SacConfig, SacState, make_sac
 from .world_model import Disagreement, Dynamics
 
 PyTree = Any
@@ -44,6 +44,8 @@ class Method(NamedTuple):
         disagreement: the uncertainty its world model must report; None for none.
         reward_penalty: imagined rewards become `r - reward_penalty * uncertainty` (MOPO).
         target_penalty: subtracted from the Bellman target of imagined rows, `[B]` (MOBILE).
+        next_value: `(next_observations [B, S], value [B]) -> [B]`, corrects what targets bootstrap
+            from (an oracle, to find out where values go wrong); None trusts the critics.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Method(NamedTuple):
     disagreement: Disagreement | None = None
     reward_penalty: float = 0.0
     target_penalty: TargetPenalty | None = None
+    next_value: NextValue | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ def make_model_based(
                     agent, dynamics, carry, state.world, penalty_key, batch
                 )
                 penalty = penalty.at[:real_rows].set(0.0)
-            return agent.update(carry, update_key, batch, penalty)
+            return agent.update(carry, update_key, batch, penalty, method.next_value)
 
         keys = jax.random.split(learn_key, config.updates_per_epoch)
         agent_state, metrics = jax.lax.scan(learn, state.agent, keys)

@@ -22,6 +22,7 @@ from .data import Transitions
 from .tanh_gaussian import mode, sample_and_log_prob
 
 PyTree = Any
+NextValue = Callable[[jax.Array, jax.Array], jax.Array]
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
@@ -69,8 +70,10 @@ class Sac(NamedTuple):
 
     Attributes:
         init: `key -> SacState`.
-        update: `(state, key, batch, penalty) -> (state, metrics)`; `penalty` (`[B]` or 0) is
-            subtracted from the Bellman target.
+        update: `(state, key, batch, penalty, next_value) -> (state, metrics)`; `penalty` (`[B]`
+            or 0) is subtracted from the Bellman target, `next_value` (a function of the next
+            observations `[B, S]` and the target critics' soft value of them `[B]`, or None)
+            replaces the value the target bootstraps from.
         policy: stochastic, `(actor, key, observation, memory) -> (action, memory)`.
         greedy: the same signature, tanh of the mean.
         q: `(critic, observations, actions) -> [N, B]`.
@@ -93,7 +96,10 @@ def diversity_loss(gradients: jax.Array) -> jax.Array:
         gradients: `[N, B, A]` action gradients. The sum over pairs i != j is taken as
             |sum g|^2 - sum |g|^2, so it costs O(N).
     """
-    unit = gradients / (jnp.linalg.norm(gradients, axis=-1, keepdims=True) + 1e-10)
+    squared = jnp.square(gradients).sum(-1, keepdims=True)
+    # A critic that ignores the action has gradient zero, where the norm has no derivative.
+    flat = squared == 0
+    unit = jnp.where(flat, 0.0, gradients / (jnp.sqrt(jnp.where(flat, 1.0, squared)) + 1e-10))
     pairs = jnp.square(unit.sum(0)).sum(-1) - jnp.square(unit).sum((0, -1))
     return pairs.mean() / (gradients.shape[0] - 1)
 
@@ -162,7 +168,11 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
         return fit + config.diversity * spread, (values, fit / config.critics)
 
     def update(
-        state: SacState, key: jax.Array, batch: Transitions, penalty: jax.Array | float = 0.0
+        state: SacState,
+        key: jax.Array,
+        batch: Transitions,
+        penalty: jax.Array | float = 0.0,
+        next_value: NextValue | None = None,
     ) -> tuple[SacState, dict[str, jax.Array]]:
         actor_key, target_key = jax.random.split(key)
 
@@ -184,8 +194,10 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
         actor = optax.apply_updates(state.actor, step)
 
         next_actions, next_log_prob = draw(actor, target_key, batch.next_observations)
-        next_value = q(state.target_critic, batch.next_observations, next_actions).min(0)
-        soft = next_value - jnp.exp(log_alpha) * next_log_prob
+        lowest = q(state.target_critic, batch.next_observations, next_actions).min(0)
+        soft = lowest - jnp.exp(log_alpha) * next_log_prob
+        if next_value is not None:
+            soft = next_value(batch.next_observations, soft)
         alive = 1.0 - batch.terminations.astype(jnp.float32)
         target = jax.lax.stop_gradient(batch.rewards - penalty + config.discount * alive * soft)
         (_, (values, fit)), gradient = jax.value_and_grad(critic_loss, has_aux=True)(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -81,11 +81,11 @@ def collect(
         facts |= {"env_id": environment.name, "max_episode_steps": limit}
         write_d4rl(out, rows, {**facts, "environment_version": environment.version})
     else:
-        acting: Any = (collecting.random_policy(environment.action_size), None)
-        if policy == "scripted":
-            acting = (swing_up_policy, SwingUp())
+        scripted = policy == "scripted"
+        acting = swing_up_policy if scripted else collecting.random_policy(environment.action_size)
+        params = SwingUp() if scripted else None
         rows = collecting.collect_to_file(
-            out, environment, *acting, key, steps=steps, attributes=facts
+            out, environment, acting, params, key, steps=steps, attributes=facts
         )
     ends = int((rows.terminations | rows.truncations).sum())
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")

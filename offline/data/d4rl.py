@@ -73,8 +73,9 @@ def _truncations(
 
 
 def _count_mismatches(path: Path, rows: Transitions) -> int:
-    ending = rows.terminations | rows.truncations
-    count = len(mismatches(rows.observations, rows.next_observations, ending))
+    ending = np.asarray(rows.terminations | rows.truncations)
+    here, there = np.asarray(rows.next_observations), np.asarray(rows.observations)
+    count = len(mismatches(there, here, ending))
     inner = int((~ending[:-1]).sum())
     # A few are a collector's seams; most of them mean that one of the two columns is wrong.
     if 2 * count > inner:
@@ -147,15 +148,15 @@ def load_d4rl(
             following = as_floats(path, "next_observations", raw, 2)
         extra = {key: _info(path, file, key, len(observations)) for key in _INFOS if infos}
         rows = Transitions(observations, actions, rewards, following, terminations, truncations)
-        frozen = stored and is_frozen(rows)
+        if clip and action_limit is not None:
+            rows = clip_actions(rows, action_limit)
+        validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
+        frozen = stored and is_frozen(rows)  # compares columns, so they must be checked by now
         simulator = {
             key: _info(path, file, key, len(observations))
             for key in _INFOS
             if frozen and f"infos/{key}" in file
         }
-    if clip and action_limit is not None:
-        rows = clip_actions(rows, action_limit)
-    validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
     attributes |= {"format": "d4rl", "successors": "stored" if stored else "shifted"}
     if not stored:
         shifted = shift(observations, terminations, truncations)

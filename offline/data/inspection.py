@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,8 @@ class Suspicion:
 
     Attributes:
         kind: `non-finite`, `constant column`, `action out of bounds`, `same as the row before`,
-            `not the row that follows`, `episode cut before the time limit`, `rows dropped`.
+            `not the row that follows`, `episode cut before the time limit`, `rows dropped`,
+            `rebuilt by the loader`.
         array: which array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
@@ -63,7 +63,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything `inspect` found, all plain values (`to_json`).
+    """Everything `inspect` found, all plain values.
 
     Attributes:
         returns: over whole episodes, that is without those in `cut_short` and `unfinished`, whose
@@ -111,7 +111,7 @@ class Inspection:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
@@ -191,6 +191,8 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     )
     if attributes.get("dropped_rows"):
         suspicions.append(Suspicion("rows dropped", "rows", int(attributes["dropped_rows"])))
+    if attributes.get("repaired"):
+        suspicions.append(Suspicion("rebuilt by the loader", "observations", len(dataset)))
     columns = {"observations": rows.observations, "actions": rows.actions, "rewards": rows.rewards}
     return Inspection(
         name=dataset.name,
@@ -237,14 +239,12 @@ def inspect_file(
         DataError: there is no such file.
         ConfigError: an argument out of range.
     """
-    places = {key: options[key] for key in ("data_dir", "download") if key in options}
-    path = resolve(name_or_path, **places)
+    places = options.keys() & {"data_dir", "download"}
+    path = resolve(name_or_path, **{key: options[key] for key in places})
     try:
-        loaded = load(name_or_path, action_limit=None, **options)
-        return inspect(loaded, action_limit=action_limit)
+        return inspect(load(name_or_path, action_limit=None, **options), action_limit=action_limit)
     except ConfigError:
         raise
     except DataError as refusal:
-        dataset = read_lenient(path)
-        found = inspect(dataset, action_limit=action_limit)
+        found = inspect(read_lenient(path), action_limit=action_limit)
         return replace(found, problems=(str(refusal),))

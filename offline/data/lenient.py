@@ -28,7 +28,7 @@ def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     try:
         with open_hdf5(path) as file:
             found = {}
-            for key in file:
+            for key in list(file.keys()):
                 try:
                     found[key] = read_array(path, file, key)
                 except DataError:

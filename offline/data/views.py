@@ -128,7 +128,7 @@ def _histogram(axes: Axes, values: np.ndarray, mark: float | None, text: str) ->
     counts, _, _ = axes.hist(
         values, bins=bins, range=(low - pad, high + pad), color=_BLUE, edgecolor="white", lw=0.4
     )
-    axes.set_ylim(0, 1.15 * counts.max())  # room for the label
+    axes.set_ylim(0, 1.15 * float(np.max(counts)))  # room for the label
     axes.ticklabel_format(axis="x", useOffset=False)
     if mark is not None:
         left = mark < (low + high) / 2
@@ -148,17 +148,17 @@ def _histogram(axes: Axes, values: np.ndarray, mark: float | None, text: str) ->
 
 def _curve(axes: Axes, values: np.ndarray, whole: np.ndarray) -> None:
     index = np.arange(len(values))
-    axes.plot(index[whole], values[whole], ".", ms=3.5, color=_GREY, label="whole episode")
+    axes.plot(index[whole], values[whole], ".", ms=3.5, color=_GREY, label="whole")
     if not whole.all():
         style = {"ls": "", "marker": "o", "ms": 3.5, "mfc": "none", "color": _ORANGE}
-        axes.plot(index[~whole], values[~whole], label="cut short or unfinished", **style)
+        axes.plot(index[~whole], values[~whole], label="cut short", **style)
     index, values = index[whole], values[whole]
     window = len(values) // 20
     if window > 1:
         kernel = np.ones(window) / window
         centre = np.convolve(index, kernel, mode="valid")
         mean = np.convolve(values, kernel, mode="valid")
-        axes.plot(centre, mean, color=_BLUE, lw=1.5, label=f"mean of {window} whole")
+        axes.plot(centre, mean, color=_BLUE, lw=1.5, label=f"mean of {window}")
     axes.ticklabel_format(axis="y", useOffset=False)
     # Above the axes, opposite the title: inside it would hide episodes.
     place = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.98), "ncols": 3}

@@ -34,10 +34,10 @@ def brax_environment(name: str, backend: str = "spring") -> Environment:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # says that brax's environments are unmaintained
             from brax import envs
+
+            simulator = envs.get_environment(name, backend=backend)
     except ImportError as error:
         raise MissingExtraError("brax environments", error.name or "brax", "brax") from error
-    try:
-        simulator = envs.get_environment(name, backend=backend)
     except KeyError as error:
         from .registry import unknown_name
 

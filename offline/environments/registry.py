@@ -42,6 +42,9 @@ def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
 def make(name: str, **options: Any) -> Environment:
     """An environment by name.
 
+    Keep what it returns: outside the embedded ones each call makes new functions (and MuJoCo
+    simulators), for which everything compiles anew.
+
     Args:
         name: `pendulum`, `plane` (embedded), `gymnax/<name>`, `brax/<name>`,
             `mujoco/<Gymnasium id>` (prefix optional), a family (`halfcheetah`) or a dataset of it

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,93 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.run_options import remaking_command
-
-# An experiment in a package of its own, found the way any other would be.
-TOY = '''
-import json, time
-from dataclasses import dataclass, field
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted
-from jaxrl_rollouts.experiment import Command, Experiment
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.run_folder import write_json_atomically
-
-@dataclass(frozen=True)
-class Agent:
-    num_critics: int = 2
-    """How many critics."""
-
-@dataclass(frozen=True)
-class Config:
-    seeds: int = 1
-    """Runs side by side."""
-    agent: Agent = field(default_factory=Agent)
-    steps: int = 3
-    sleep: float = 0.0
-    fail: str = ""
-
-    def validate(self):
-        if self.seeds < 1:
-            raise ConfigError("seeds", self.seeds, "at least 1")
-
-def run(config, context):
-    if config.fail == "diverge":
-        raise DivergenceError("metric loss is nan")
-    if config.fail == "bug":
-        raise RuntimeError("a bug")
-    path = context.folder.stage("count") / "state.json"
-    done = json.loads(path.read_text()) if path.exists() else 0
-    for step in range(done, config.steps):
-        time.sleep(config.sleep)
-        write_json_atomically(path, step + 1)
-        for logger in context.loggers:
-            logger.log("count", step + 1, {"value": [step] * config.seeds})
-        if context.stop.requested:
-            raise Interrupted(f"after {step + 1}")
-    report = Report.of(context, seeds=config.seeds)
-    report.number("value", [config.steps] * config.seeds)
-    report.number("resumed", done)
-    report.claim(Claim.at_least("critics", values=[config.agent.num_critics], threshold=5,
-                                source="here", expected="five"))
-    from jaxrl_rollouts.pictures import figure
-    report.picture("empty", figure()[0], "An empty picture")
-    return report
-
-presets = {"smoke": Config(steps=1), "cpu": Config(), "slow": Config(steps=400, sleep=0.05)}
-EXPERIMENT = Experiment("toy", "Counts.", "nobody 2026", Config, presets, run)
-
-def main(arguments, prog):
-    print(prog, *arguments)
-
-COMMAND = Command("say", "Says it.", main)
-'''
-ENTRIES = """
-[jaxrl_rollouts.experiments]
-toy = toy_plugin:EXPERIMENT
-broken = toy_plugin:NOTHING
-
-[jaxrl_rollouts.commands]
-say = toy_plugin:COMMAND
-"""
-
-
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: Any) -> Path:
-    folder = tmp_path / "site"
-    info = folder / "toy_plugin-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "toy_plugin.py").write_text(TOY)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRIES)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "toy_plugin", raising=False)
-    return tmp_path
 
 
 def run_folder(root: Path) -> Path:
@@ -287,8 +205,11 @@ def test_help_does_not_wait_for_jax() -> None:
 
 
 def test_remaking_command_drops_where_and_keeps_what() -> None:
-    arguments = "--out /x --preset cpu --publish=/y --no-progress --seeds 3 --logger csv".split()
-    assert remaking_command("toy", arguments) == "jaxrl-rollouts run toy --preset cpu --seeds 3"
+    line = "--out /x --preset cpu --publish=/y --no-progress --seeds 3 --logger csv"
+    assert (
+        remaking_command("toy", shlex.split(line))
+        == "jaxrl-rollouts run toy --preset cpu --seeds 3"
+    )
     assert remaking_command("toy", ["--dataset", "a b"]).endswith("--dataset 'a b'")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from jaxrl_rollouts.configs import check, did_you_mean, digest, from_json, to_json
 from jaxrl_rollouts.errors import ConfigError
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import builtins
 import csv
+import importlib.util
 import io
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.metrics import CsvLogger, JsonlLogger, make_loggers
 from jaxrl_rollouts.progress import Progress, brief
@@ -133,6 +134,7 @@ def test_wandb_gets_scalars(tmp_path: Path, monkeypatch: Any) -> None:
     import sys
 
     fake = FakeWandb()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: module)
     monkeypatch.setitem(sys.modules, "wandb", fake)
     (logger,) = make_loggers(["wandb"], tmp_path)
     logger.log("agent", 5, {"loss": 2.0})
@@ -146,16 +148,10 @@ def test_wandb_gets_scalars(tmp_path: Path, monkeypatch: Any) -> None:
 def test_missing_extra_says_what_to_install(
     tmp_path: Path, monkeypatch: Any, name: str, extra: str
 ) -> None:
-    real = builtins.__import__
-
-    def without(module: str, *rest: Any) -> Any:
-        if module in ("tensorboardX", "wandb"):
-            raise ImportError(module)
-        return real(module, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
     with pytest.raises(MissingExtraError, match=rf"jaxrl-rollouts\[{extra}\]"):
-        make_loggers([name], tmp_path)
+        make_loggers(["jsonl", name], tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_progress_in_a_log_file() -> None:

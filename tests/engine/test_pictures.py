@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
+
 from jaxrl_rollouts import pictures
 from jaxrl_rollouts.statistics import iqm, summarize
-from matplotlib.image import imread
 
 
 def test_curve_is_the_iqm_with_gaps_and_a_band() -> None:

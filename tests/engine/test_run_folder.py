@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from jaxrl_rollouts import run_folder
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.interrupts import StopFlag

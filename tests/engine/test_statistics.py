@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from jaxrl_rollouts.statistics import aggregate, bootstrap_interval, iqm, summarize
 
 numbers = st.floats(-1e6, 1e6)

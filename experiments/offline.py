@@ -1,0 +1,116 @@
+"""The main job: one offline dataset, one method, an evaluated policy and a report.
+
+jaxrl-rollouts run offline                                  # Pendulum data made on the spot
+jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.methods import NAMES
+from jaxrl_rollouts.offline.model_based import ModelBasedConfig
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.report import Report
+
+from .study import (
+    PENDULUM,
+    StudyConfig,
+    behaviour,
+    fit_and_look,
+    load_dataset,
+    seconds,
+    train_and_look,
+)  # fmt: skip
+from .study_pictures import draw_training, draw_world, result_rows, world_row
+
+
+@dataclass(frozen=True)
+class Config:
+    """One dataset and one method.
+
+    Attributes:
+        dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
+            layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
+        method: base, mopo, mobile or ravl.
+        study: world model, agent and evaluation.
+    """
+
+    dataset: str = PENDULUM
+    method: str = "ravl"
+    study: StudyConfig = field(default_factory=StudyConfig)
+
+    def validate(self) -> None:
+        if self.method not in NAMES:
+            raise ConfigError("method", self.method, f"one of {', '.join(NAMES)}")
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Fit, train, evaluate, report."""
+    study = config.study
+    report = Report.of(context, study.seeds)
+    world = fit_and_look(load_dataset(config.dataset, study), study, context)
+    outcome = train_and_look(config.method, world, study, context)
+    outcomes = {config.method: outcome}
+    report.number("return", outcome.returns)
+    report.number("estimated value", outcome.estimated_value)
+    report.number("true value", outcome.true_value)
+    report.table("result", result_rows(world, outcomes))
+    report.table("world model", [world_row(world)])
+    draw_training(report, world, outcomes, study)
+    draw_world(report, {world.dataset.name: world})
+    report.claim(
+        Claim.at_least(
+            "the policy is better than the data", values=outcome.returns,
+            threshold=float(behaviour(world).mean()), source="the purpose of offline RL",
+            expected="return above the mean return of the dataset's episodes",
+        )
+    )  # fmt: skip
+    report.note(f"Evaluated in {world.env.name} ({world.env.version}).")
+    report.compile_seconds = seconds([world.fitted.trained, outcome.trained])
+    return report
+
+
+_SMALL = EnsembleConfig(hidden=(64, 64, 64), weight_decay=(2.5e-5,), batch_size=256, max_epochs=15)
+_AGENT = SacConfig(hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3)
+
+EXPERIMENT = Experiment(
+    name="offline",
+    summary="the main job: dataset -> world model -> RAVL (or base, MOPO, MOBILE) -> evaluation",
+    source="",
+    config_type=Config,
+    presets={
+        "smoke": Config(
+            study=StudyConfig(
+                seeds=2,
+                ensemble=EnsembleConfig(
+                    hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2
+                ),
+                agent=SacConfig(critics=2, diversity=0.0, hidden=(32, 32)),
+                rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=20),
+                epochs=2,
+                evaluations=1,
+                episodes=2,
+                error_horizon=20,
+            )
+        ),
+        "cpu": Config(
+            study=StudyConfig(
+                seeds=2,
+                ensemble=_SMALL,
+                agent=_AGENT,
+                rollouts=ModelBasedConfig(
+                    rollouts_per_epoch=2000, updates_per_epoch=500, real_share=0.25
+                ),
+                epochs=15,
+                evaluations=5,
+            )
+        ),
+        "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
+    },
+    run=run,
+)

@@ -1,0 +1,174 @@
+"""RAVL against base, MOPO and MOBILE on MuJoCo datasets, from file to simulator.
+
+Every method gets the same world model, nets, batches, budget and seeds; what differs is in
+`offline/methods/`. The datasets are `jr/*`, real MuJoCo transitions in D4RL's layout but not
+D4RL's own files: scores are normalised with D4RL's reference returns and are not D4RL scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
+from jaxrl_rollouts.offline.model_based import ModelBasedConfig
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.report import Report
+
+from .study import (
+    Outcome,
+    StudyConfig,
+    World,
+    behaviour,
+    fit_and_look,
+    load_dataset,
+    seconds,
+    slug,
+    train_and_look,
+)  # fmt: skip
+from .study_pictures import draw_comparison, draw_training, draw_world, result_rows, world_row
+
+DATASETS = (
+    "jr/halfcheetah-mixed",
+    "jr/halfcheetah-medium",
+    "jr/halfcheetah-random",
+    "jr/hopper-mixed",
+)
+SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Datasets by methods; `study` is shared by all."""
+
+    datasets: tuple[str, ...] = DATASETS
+    methods: tuple[str, ...] = NAMES
+    study: StudyConfig = field(default_factory=StudyConfig)
+
+    def validate(self) -> None:
+        for name in self.methods:
+            if name not in NAMES:
+                raise ConfigError("methods", name, f"names out of {', '.join(NAMES)}")
+        if not self.datasets or not self.methods:
+            raise ConfigError("datasets, methods", (self.datasets, self.methods), "at least one")
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """All methods on all datasets; each stage resumes by itself."""
+    study = config.study
+    report = Report.of(context, study.seeds)
+    worlds: dict[str, World] = {}
+    results: dict[str, dict[str, Outcome]] = {}
+    for name in config.datasets:
+        world = fit_and_look(load_dataset(name, study), study, context)
+        worlds[name], results[name] = world, {}
+        for method in config.methods:
+            results[name][method] = train_and_look(method, world, study, context)
+            jax.clear_caches()  # programs of a finished stage are not needed again
+        draw_training(report, world, results[name], study)
+    report.table("world models", [world_row(world) for world in worlds.values()])
+    report.table("results", [row for n in worlds for row in result_rows(worlds[n], results[n])])
+    draw_comparison(report, worlds, results)
+    draw_world(report, worlds)
+    _claims(report, worlds, results)
+    report.note(
+        "The datasets are jr/*: real MuJoCo transitions in D4RL's layout, not D4RL's files. "
+        "Scores use D4RL's reference returns and must not be compared with D4RL tables."
+    )
+    if study.shared_world:
+        report.note("One world model per dataset, shared by all seeds and methods.")
+    for env in {world.env.name: world.env for world in worlds.values()}.values():
+        report.note(f"Evaluated in {env.name} ({env.version}).")
+    stages = [w.fitted.trained for w in worlds.values()]
+    stages += [o.trained for of in results.values() for o in of.values()]
+    report.compile_seconds = seconds(stages)
+    report.wall_seconds = sum(stage.wall_seconds for stage in stages)
+    return report
+
+
+def _claims(
+    report: Report, worlds: dict[str, World], results: dict[str, dict[str, Outcome]]
+) -> None:
+    """RAVL against the behaviour and against base; base overestimates."""
+    for name, of in results.items():
+        if "ravl" in of:
+            report.claim(
+                Claim.at_least(
+                    f"RAVL beats the behaviour on {slug(name)}", values=of["ravl"].returns,
+                    threshold=float(behaviour(worlds[name]).mean()), source=SOURCE,
+                    expected="return above the mean of the episodes in the dataset",
+                )
+            )  # fmt: skip
+        if "ravl" in of and "base" in of:
+            report.claim(
+                Claim.at_least(
+                    f"RAVL beats base on {slug(name)}",
+                    values=of["ravl"].returns - of["base"].returns, threshold=0.0, source=SOURCE,
+                    expected="a higher return at equal budget, seed by seed",
+                )
+            )  # fmt: skip
+    for method in ("base", "ravl"):
+        gaps = [o[method].estimated_value - o[method].true_value
+                for o in results.values() if method in o]  # fmt: skip
+        if not gaps:
+            continue
+        values, source = np.stack(gaps, 1), SOURCE
+        if method == "base":
+            claim = Claim.at_least(
+                "base promises more than it earns", values=values, threshold=0.0, source=source,
+                expected="critics' value above the true discounted return",
+            )  # fmt: skip
+        else:
+            claim = Claim.at_most(
+                "RAVL does not promise more than it earns", values=values, threshold=0.0,
+                source=source, expected="critics' value at or below the true discounted return",
+            )  # fmt: skip
+        report.claim(claim)
+
+
+_CPU = StudyConfig(
+    seeds=3,
+    ensemble=EnsembleConfig(max_epochs=12),
+    shared_world=True,
+    agent=SacConfig(hidden=(128, 128), actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3),
+    rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=500),
+    methods=MethodConfig(mobile_samples=1),
+    epochs=12,
+    evaluations=4,
+    episodes=5,
+)
+
+EXPERIMENT = Experiment(
+    name="ravl_mujoco",
+    summary="base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
+    source=SOURCE,
+    config_type=Config,
+    presets={
+        "smoke": Config(
+            datasets=("jr/hopper-mixed",),
+            methods=("base", "ravl"),
+            study=StudyConfig(
+                seeds=2,
+                ensemble=EnsembleConfig(
+                    hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1
+                ),
+                shared_world=True,
+                agent=SacConfig(hidden=(32, 32)),
+                rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
+                epochs=2,
+                evaluations=1,
+                episodes=1,
+                error_horizon=20,
+            ),
+        ),
+        "cpu": Config(study=_CPU),
+        "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
+    },
+    run=run,
+)

@@ -1,0 +1,183 @@
+"""What `offline` and `ravl_mujoco` do with one dataset: fit, look, train, look, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.collect import pendulum_mixed
+from jaxrl_rollouts.offline.data import Dataset, episode_returns, episodes, load, to_device
+from jaxrl_rollouts.offline.diagnostics import calibration, open_loop_error, windows
+from jaxrl_rollouts.offline.environments import Environment, make
+from jaxrl_rollouts.offline.methods import MethodConfig, make_method
+from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.terminations import termination_function
+from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds, train_agents
+from jaxrl_rollouts.offline.world_model import learned_dynamics
+
+PENDULUM = "pendulum-mixed"
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """World model, agent and evaluation; the same for every method of a comparison.
+
+    `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
+    own. `evaluations` are spread evenly over the `epochs`.
+    """
+
+    seeds: int = 3
+    seed: int = 0
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    scale_targets: bool = True
+    shared_world: bool = False
+    agent: SacConfig = field(default_factory=SacConfig)
+    rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
+    methods: MethodConfig = field(default_factory=MethodConfig)
+    epochs: int = 100
+    evaluations: int = 5
+    episodes: int = 10
+    error_horizon: int = 50
+
+    def validate(self) -> None:
+        for name in ("seeds", "epochs", "evaluations", "episodes", "error_horizon"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "at least 1")
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+
+
+class World(NamedTuple):
+    """A dataset with the world models fitted to it.
+
+    Attributes:
+        dataset: where the rows come from.
+        env: the true environment.
+        fitted: world models; one per seed, or one for all.
+        errors: `[T, B]` open-loop error in dataset standard deviations, first world.
+        inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+    """
+
+    dataset: Dataset
+    env: Environment
+    fitted: FittedWorlds
+    errors: np.ndarray
+    inside: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """A trained method: one number per seed, `[seeds]`, and its training history."""
+
+    returns: np.ndarray
+    true_value: np.ndarray
+    estimated_value: np.ndarray
+    trained: Trained
+
+
+def load_dataset(name: str, config: StudyConfig) -> Dataset:
+    """A dataset by name or path; `pendulum-mixed` is made on the spot."""
+    if name != PENDULUM:
+        return load(name)
+    rows = pendulum_mixed(jax.random.key(config.seed))
+    return Dataset(name, rows, "pendulum", Path("(made on the spot)"), "")
+
+
+def environment_of(dataset: Dataset) -> Environment:
+    """The environment a dataset was collected in.
+
+    Raises:
+        ConfigError: neither the file nor its name says which.
+    """
+    return make(dataset.environment or dataset.name)
+
+
+def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> World:
+    """Fit world models and measure how far they can be trusted."""
+    env = environment_of(dataset)
+    fit_key, look_key = jax.random.split(jax.random.key(config.seed))
+    seeds = 1 if config.shared_world else config.seeds
+    fitted = fit_worlds(
+        config.ensemble, dataset.transitions, fit_key, seeds=seeds,
+        scale_targets=config.scale_targets, stage=f"{slug(dataset.name)}-world", context=context,
+    )  # fmt: skip
+    first = jax.tree.map(lambda x: x[0], fitted.worlds)
+    dynamics = learned_dynamics(
+        fitted.model.fitter, config.ensemble.elites, termination=termination_of(dataset, env)
+    )
+    logged = windows(dataset.transitions, config.error_horizon, 200)
+    errors = open_loop_error(dynamics, first, logged, look_key)
+    rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
+    inside = calibration(fitted.model.fitter, first, rows, LEVELS)
+    return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+
+
+def termination_of(dataset: Dataset, env: Environment) -> Any:
+    """The known termination rule: the environment's own, or the one of the dataset's family."""
+    return env.termination or termination_function(dataset.environment or dataset.name)
+
+
+def train_and_look(
+    name: str, world: World, config: StudyConfig, context: RunContext | None
+) -> Outcome:
+    """Train one method in the world models and play its policy in the true environment."""
+    method = make_method(name, config.agent, config.methods)
+    dynamics = learned_dynamics(
+        world.fitted.model.fitter, config.ensemble.elites,
+        termination=termination_of(world.dataset, world.env), disagreement=method.disagreement,
+    )  # fmt: skip
+    sizes = world.env.observation_size, world.env.action_size
+    agent = make_model_based(config.rollouts, method, dynamics, *sizes)
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    worlds = world.fitted.worlds
+    if config.shared_world:
+        worlds = jax.tree.map(lambda x: jnp.repeat(x, config.seeds, 0), worlds)
+    trained = train_agents(
+        agent, worlds, world.dataset.transitions, train_key, epochs=config.epochs,
+        updates_per_epoch=config.rollouts.updates_per_epoch,
+        evaluate=evaluator(
+            agent, world.env, play_key, config.episodes, discount=config.agent.discount
+        ),
+        evaluate_every=config.epochs // config.evaluations,
+        stage=f"{slug(world.dataset.name)}-{name}", context=context,
+    )  # fmt: skip
+    last = trained.history.last
+    return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
+
+
+def behaviour(world: World) -> np.ndarray:
+    """Returns of a dataset's whole episodes, `[episodes]`; ones that were cut short are left out."""
+    rows = world.dataset.transitions
+    parts = episodes(rows)
+    whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
+    # A set without one whole episode (a short prefix) has only cut ones to compare with.
+    return episode_returns(rows)[whole if whole.any() else slice(None)]
+
+
+def slug(name: str) -> str:
+    """A dataset name as part of a folder or picture name."""
+    return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
+
+
+def seconds(parts: Sequence[Trained]) -> float:
+    """Compile time of several stages."""
+    return sum(part.compile_seconds for part in parts)
+
+
+def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+    """Gradient steps `[points]` and curves `[seeds, points]` of the evaluated metrics."""
+    names = ("return", "discounted_return", "estimated_value")
+    curves = {name: outcome.trained.history.curve(name) for name in names}
+    steps = curves["return"][0] * config.rollouts.updates_per_epoch
+    return steps, {name: values.T for name, (_, values) in curves.items()}

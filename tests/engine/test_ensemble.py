@@ -1,0 +1,102 @@
+"""Ensembles: three ways to ask that must agree."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxrl_rollouts.ensemble import (
+    apply_assigned,
+    ensemble,
+    select_members,
+    take_members,
+)
+from jaxrl_rollouts.networks import MLP, from_linen
+from jaxrl_rollouts.rollout import Members, draw_members
+
+MEMBERS, BATCH = 3, 12
+NETWORK = from_linen(MLP((8,), (2, 1)), jax.ShapeDtypeStruct((1, 4), jnp.float32))
+ENSEMBLE = ensemble(NETWORK, MEMBERS)
+PARAMS = ENSEMBLE.init(jax.random.key(0))
+ROWS = jax.random.normal(jax.random.key(1), (BATCH, 4))
+ALL = ENSEMBLE.apply_all(PARAMS, ROWS)
+SLOTS = st.lists(st.integers(0, MEMBERS - 1), min_size=BATCH, max_size=BATCH)
+
+
+@functools.partial(jax.jit, static_argnames="capacity")
+def assigned(slots: Any, capacity: int) -> Any:
+    return apply_assigned(ENSEMBLE.apply_each, PARAMS, ROWS, slots, capacity)
+
+
+def test_members_start_apart_and_answer_as_the_network_would() -> None:
+    for leaf in jax.tree.leaves(PARAMS):
+        assert leaf.shape[0] == MEMBERS
+    kernels = PARAMS["Dense_0"]["kernel"]
+    assert (kernels[0] != kernels[1]).all() and (kernels[1] != kernels[2]).all()
+    for i in range(MEMBERS):
+        alone = NETWORK.apply(jax.tree.map(lambda p, i=i: p[i], PARAMS), ROWS)
+        for whole, own in zip(ALL, alone, strict=True):
+            np.testing.assert_allclose(whole[i], own, rtol=1e-5, atol=1e-6)
+
+
+def test_apply_each_gives_every_member_its_own_rows() -> None:
+    rows = jax.random.normal(jax.random.key(2), (MEMBERS, 5, 4))
+    got = ENSEMBLE.apply_each(PARAMS, rows)
+    for i in range(MEMBERS):
+        want = ENSEMBLE.apply_all(PARAMS, rows[i])
+        jax.tree.map(
+            lambda g, w, i=i: np.testing.assert_allclose(g[i], w[i], rtol=1e-5, atol=1e-6),
+            got, want,
+        )  # fmt: skip
+
+
+@given(slots=SLOTS)
+def test_assigned_rows_are_gathered_from_all(slots: list[int]) -> None:
+    slots = np.array(slots, np.int32)
+    for got, every in zip(assigned(slots, BATCH), ALL, strict=True):
+        np.testing.assert_allclose(got, every[slots, np.arange(BATCH)], rtol=1e-5, atol=1e-6)
+
+
+@given(slots=SLOTS, capacity=st.sampled_from([1, 4]))
+def test_rows_over_the_capacity_are_nan_and_others_right(slots: list[int], capacity: int) -> None:
+    rank = np.array([slots[:i].count(slot) for i, slot in enumerate(slots)])
+    slots = np.array(slots, np.int32)
+    for got, every in zip(assigned(slots, capacity), ALL, strict=True):
+        want = np.where(rank[:, None] < capacity, every[slots, np.arange(BATCH)], np.nan)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@given(seed=st.integers(0, 2**31 - 1))
+def test_balanced_draws_fit_the_promised_capacity(seed: int) -> None:
+    slots = draw_members(Members(jnp.arange(MEMBERS)), jax.random.key(seed), BATCH)
+    mean, _ = assigned(slots, BATCH // MEMBERS)
+    assert np.isfinite(mean).all()
+
+
+def test_assigned_under_vmap() -> None:
+    slots = jnp.stack([jnp.arange(BATCH) % MEMBERS, jnp.arange(BATCH) // 4])
+    mean, _ = jax.vmap(lambda s: assigned(s, 4))(slots)
+    for i in range(2):
+        np.testing.assert_allclose(mean[i], ALL[0][slots[i], jnp.arange(BATCH)], rtol=1e-5)
+
+
+def test_take_and_select() -> None:
+    tree = {"a": jnp.arange(6.0).reshape(3, 2), "b": jnp.arange(3)}
+    taken = take_members(tree, jnp.array([2, 0]))
+    assert taken["a"].tolist() == [[4.0, 5.0], [0.0, 1.0]] and taken["b"].tolist() == [2, 0]
+    negative = jax.tree.map(lambda x: -1 - x, tree)
+    mixed = select_members(jnp.array([True, False, True]), negative, tree)
+    assert mixed["b"].tolist() == [-1, 1, -3]
+    assert mixed["a"].tolist() == [[-1.0, -2.0], [2.0, 3.0], [-5.0, -6.0]]
+
+
+def test_size_below_one() -> None:
+    with pytest.raises(ValueError, match="size: found 0"):
+        ensemble(NETWORK, 0)

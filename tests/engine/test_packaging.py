@@ -1,0 +1,209 @@
+"""The wheel, installed into a fresh virtual environment, is the package of the checkout."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = {name: ROOT / path for name, path in PROJECT["tool"]["setuptools"]["package-dir"].items()}
+OPTIONAL = {
+    "gymnax", "brax", "mujoco", "gymnasium", "minari", "exponax", "tensorboardX", "wandb",
+    "scipy", "pandas", "torch", "pytest", "hypothesis",
+}  # fmt: skip
+
+# Imports everything public and prints what it found; run by the fresh environment.
+WALK = """
+import importlib, json, pathlib, pkgutil, sys
+import jaxrl_rollouts
+from importlib import metadata
+names = [m.name for m in pkgutil.walk_packages(jaxrl_rollouts.__path__, 'jaxrl_rollouts.')]
+for name in names:
+    if not name.endswith('__main__'):
+        importlib.import_module(name)
+entries = {g: sorted(e.name for e in metadata.distribution('jaxrl-rollouts').entry_points
+                     if e.group == g)
+           for g in ('console_scripts', 'jaxrl_rollouts.experiments', 'jaxrl_rollouts.commands')}
+for entry in metadata.distribution('jaxrl-rollouts').entry_points:
+    entry.load()
+print(json.dumps({'file': jaxrl_rollouts.__file__, 'names': names, 'entries': entries,
+                  'typed': (pathlib.Path(jaxrl_rollouts.__file__).parent / 'py.typed').exists()}))
+"""
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    """Module name and file of everything in the package's folders."""
+    for package, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = ".".join((package, *parts)).removesuffix(".__init__")
+            yield name, path
+
+
+SOURCES = dict(sources())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the sources, without the network and without touching the checkout."""
+    copy = tmp_path_factory.mktemp("source")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "results")
+    for folder in {path.relative_to(ROOT).parts[0] for path in FOLDERS.values()}:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignore)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    code = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return copy / "dist" / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of a fresh environment with the wheel; dependencies are borrowed from this one."""
+    folder = tmp_path_factory.mktemp("fresh") / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    paths = sysconfig.get_paths(vars={"base": str(folder), "platbase": str(folder)})
+    target = Path(paths["purelib"])
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-index"]
+    subprocess.run([*install, "--no-deps", str(wheel)], check=True)
+    # A path file appends: the wheel's package comes first, and the path files in there, an
+    # editable install of this checkout among them, are not followed.
+    (target / "borrowed.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    return python
+
+
+def test_fresh_install_imports_everything_public(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [installed, "-c", WALK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert Path(found["file"]).is_relative_to(installed.parents[1])
+    assert set(found["names"]) | {"jaxrl_rollouts"} == set(SOURCES)
+    assert found["typed"]
+    project = PROJECT["project"]
+    assert found["entries"]["console_scripts"] == sorted(project["scripts"])
+    for group, entries in project["entry-points"].items():
+        assert found["entries"][group] == sorted(entries)
+
+
+def test_the_installed_command_answers(installed: Path, tmp_path: Path) -> None:
+    command = installed.parent / "jaxrl-rollouts"
+    done = subprocess.run([command, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, PROJECT["project"]["version"] + "\n")
+
+
+def test_wheel_holds_the_modules_of_the_checkout_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    modules = {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in names
+        if name.endswith(".py")
+    }
+    assert modules == set(SOURCES)
+    tops = {name.split("/")[0] for name in names}
+    version = PROJECT["project"]["version"]
+    assert tops == {"jaxrl_rollouts", f"jaxrl_rollouts-{version}.dist-info"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_every_folder_with_code_is_a_listed_package() -> None:
+    packages = {
+        name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for name, path in SOURCES.items()
+    }
+    assert packages == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def imports(name: str, path: Path, *, top_level: bool) -> Iterator[str]:
+    """Absolute names of what a module imports; `top_level` leaves out what functions import."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    tree = ast.parse(path.read_text())
+    lazy: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        if function or checking:
+            lazy |= set(ast.walk(node))
+    for node in ast.walk(tree):
+        if top_level and node in lazy:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1]
+            start = ".".join(base) if node.level else ""
+            module = ".".join(part for part in (start, node.module) if part)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def home(name: str) -> str:
+    """Which of the four packages a module belongs to."""
+    parts = name.split(".")
+    known = len(parts) > 1 and ".".join(parts[:2]) in FOLDERS
+    return parts[1] if known else "engine"
+
+
+MAY_NOT = {
+    "engine": {"offline", "pde", "experiments"},
+    "offline": {"pde", "experiments"},
+    "pde": {"offline", "experiments"},
+    "experiments": set(),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_reading_direction(name: str) -> None:
+    ours = [m for m in imports(name, SOURCES[name], top_level=False) if m.startswith("jaxrl_roll")]
+    wrong = [module for module in ours if home(module) in MAY_NOT[home(name)]]
+    assert not wrong, f"{name} imports {wrong}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_optional_packages_are_imported_lazily(name: str) -> None:
+    tops = {module.split(".")[0] for module in imports(name, SOURCES[name], top_level=True)}
+    assert not tops & OPTIONAL
+
+
+def test_the_import_scan_sees_all_forms(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    import lazy\n")
+    name = "jaxrl_rollouts.offline.data.m"
+    now = set(imports(name, path, top_level=True))
+    assert now == {"a.b", "jaxrl_rollouts.offline.data.c", "jaxrl_rollouts.offline.d.e"}
+    assert set(imports(name, path, top_level=False)) == now | {"lazy"}
+    assert home("jaxrl_rollouts.pde.x") == "pde" and home("jaxrl_rollouts.loop.pde") == "engine"
+
+
+def test_importing_everything_needs_no_optional_package(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, importlib\n"
+        f"blocked = {sorted(OPTIONAL - {'scipy'})!r}\n"  # jax itself needs scipy
+        "for name in blocked: sys.modules[name] = None\n"
+        f"for name in {sorted(n for n in SOURCES if '__main__' not in n)!r}:\n"
+        "    importlib.import_module(name)\n"
+    )
+    done = subprocess.run([installed, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_nothing_in_the_package_names_a_private_path() -> None:
+    files = [*SOURCES.values(), ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "CHANGELOG.md"]
+    words = ["/" + "work/", "/" + "tmp/v", "/" + "root/", "/" + "home/"]
+    found = [(f.name, w) for f in files for w in words if w in f.read_text(encoding="utf-8")]
+    assert not found
