@@ -23,8 +23,12 @@ def steps(folder: Path) -> list[int]:
     """Iterations with a complete checkpoint in `folder`, ascending."""
     if not folder.is_dir():
         return []
-    names = [p for p in folder.iterdir() if p.name.isdigit() and ocp.is_orbax_checkpoint(p)]
-    return sorted(int(p.name) for p in names)
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit() and _complete(p))
+
+
+def _complete(path: Path) -> bool:
+    # Orbax takes an empty folder for a checkpoint.
+    return ocp.is_orbax_checkpoint(path) and any(path.iterdir())
 
 
 def save(folder: Path, step: int, tree: PyTree, *, keep: int = 2) -> Path:
@@ -33,6 +37,8 @@ def save(folder: Path, step: int, tree: PyTree, *, keep: int = 2) -> Path:
     Leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for torn in folder.glob("*.orbax-checkpoint-tmp*"):  # left by a process killed while saving
+        shutil.rmtree(torn, ignore_errors=True)
     path = (folder / str(step)).absolute()
     ocp.save(path, tree, overwrite=True)
     for old in steps(folder)[:-keep]:
@@ -47,7 +53,7 @@ def load(path: Path, like: PyTree) -> PyTree:
         CheckpointError: nothing complete at `path`, or it holds another structure or shapes.
     """
     path = path.absolute()
-    if not ocp.is_orbax_checkpoint(path):
+    if not (path.is_dir() and _complete(path)):
         raise CheckpointError(f"{path}: found no complete checkpoint, expected one")
     try:
         restored = ocp.load(path, jax.tree.map(_abstract, like))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +31,10 @@ class History:
         self.records = [r for r in _read(path) if r.iteration <= upto] if path else []
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(map(_line, self.records)))
+            # Renamed into place: a kill here must not lose what no checkpoint could bring back.
+            temporary = path.with_name(f".{path.name}.tmp")
+            temporary.write_text("".join(map(_line, self.records)))
+            os.replace(temporary, path)
 
     def append(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         record = Record(iteration, {k: np.atleast_1d(np.asarray(v)) for k, v in metrics.items()})

@@ -98,6 +98,7 @@ def train(
         raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
     folder = context.folder.stage(stage) if context else None
     state = jax.tree.map(jnp.copy, state)  # chunks donate theirs
+    data = jax.tree.map(jnp.asarray, data)
     iteration, stopped, spent = 0, False, _Spent()
     if folder and (found := checkpoint.load_newest(folder, _bundle(state, False, spent))):
         iteration, bundle = found
@@ -113,13 +114,13 @@ def train(
         stage, total=iterations * units_per_iteration, initial=iteration * units_per_iteration,
         unit=unit, enabled=bool(context and context.progress),
     )  # fmt: skip
-    saved_at = time.monotonic()
+    saved_at, asked = time.monotonic(), _asked(context)
     with progress:
         while iteration < iterations and not stopped:
-            if context and context.stop and context.stop.requested:
+            if asked:
                 raise Interrupted(
                     f"stopped in stage {stage} after {iteration} of {iterations} iterations; "
-                    f"go on with: jaxrl-rollouts resume {context.folder.path}"
+                    f"go on with: jaxrl-rollouts resume {context.folder.path}"  # type: ignore[union-attr]
                 )
             length = min(chunk, iterations - iteration)
             begin = time.perf_counter()
@@ -142,12 +143,16 @@ def train(
                 logger.log(stage, iteration, means)
             progress.advance(length * units_per_iteration, means)
             spent = spent.plus(wall=time.perf_counter() - begin)
-            asked = bool(context and context.stop and context.stop.requested)
+            asked = _asked(context)  # looked at once, so that who stops has saved
             due = time.monotonic() - saved_at >= save_every_seconds
             if folder and (last or stopped or asked or due):
                 checkpoint.save(folder, iteration, _bundle(state, stopped, spent))
                 saved_at = time.monotonic()
     return Trained(state, history, spent.compile, spent.run, spent.wall)
+
+
+def _asked(context: RunContext | None) -> bool:
+    return bool(context and context.stop and context.stop.requested)
 
 
 class _Spent(NamedTuple):

@@ -1,0 +1,1 @@
+"""Offline model-based reinforcement learning: data, environments, world models, agents."""

@@ -38,6 +38,7 @@ class SacConfig:
     actor_rate: float = 3e-4
     critic_rate: float = 3e-4
     temperature_rate: float = 3e-4
+    initial_alpha: float = 1.0
     target_entropy: float | None = None  # None: minus the number of action dimensions
 
     def validate(self) -> None:
@@ -49,6 +50,8 @@ class SacConfig:
             raise ConfigError("discount", self.discount, "in [0, 1)")
         if not 0 < self.polyak <= 1:
             raise ConfigError("polyak", self.polyak, "in (0, 1]")
+        if self.initial_alpha <= 0:
+            raise ConfigError("initial_alpha", self.initial_alpha, "above 0")
         if not self.hidden:
             raise ConfigError("hidden", self.hidden, "at least one layer")
 
@@ -144,7 +147,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
     def init(key: jax.Array) -> SacState:
         actor_key, critic_key = jax.random.split(key)
         actor, critic = actor_net.init(actor_key), critics.init(critic_key)
-        log_alpha = jnp.zeros(())
+        log_alpha = jnp.log(jnp.float32(config.initial_alpha))
         return SacState(
             actor, critic, critic, log_alpha,
             optimise_actor.init(actor), optimise_critic.init(critic),

@@ -1,0 +1,1 @@
+"""Neural PDE emulators on the same engine: fields rolled forward without actions."""

@@ -1,0 +1,44 @@
+"""Fields in the engine's rollout: a stepper `u -> u` is a transition without actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from jaxrl_rollouts.rollout import Model, Outcome, outcome, rollout
+
+PyTree = Any
+Stepper = Callable[..., jax.Array]
+
+
+def field_model(stepper: Stepper) -> Model:
+    """A rollout `Model` of `B` fields `[B, C, *space]`.
+
+    Args:
+        stepper: `(params, key, field [C, *space]) -> field`, one time step of one field; an
+            exponax stepper is `lambda params, key, u: stepper(u)`. Each field of the batch gets
+            a key of its own.
+    """
+
+    def step(
+        params: PyTree, key: jax.Array, state: jax.Array, action: Any, member: Any
+    ) -> tuple[jax.Array, Outcome]:
+        batch = state.shape[0]
+        keys = jax.random.split(key, batch)
+        following = jax.vmap(stepper, in_axes=(None, 0, 0))(params, keys, state)
+        return following, outcome(batch)
+
+    return Model(step)
+
+
+def roll_field(
+    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int
+) -> jax.Array:
+    """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, without the start."""
+    trajectory = rollout(
+        field_model(stepper), params, start, key, horizon=steps,
+        record=lambda step: step.next_observations,
+    )  # fmt: skip
+    return trajectory.steps
