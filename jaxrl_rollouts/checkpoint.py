@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from orbax.checkpoint import v1 as ocp
+from orbax.checkpoint import v1 as _ocp
 
 from .errors import CheckpointError
 
 PyTree = Any
+ocp: Any = _ocp  # its path type is narrower than what it takes
 
 
 def steps(folder: Path) -> list[int]:

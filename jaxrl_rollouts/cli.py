@@ -131,6 +131,9 @@ def execute(
         with StopFlag() as stop, Clock() as clock:
             context = RunContext(folder, progress, opened, folder.command, stop)
             result = experiment.run(config, context)
+    except UserError:
+        folder.discard_if_unused()
+        raise
     finally:
         for logger in opened:
             logger.close()

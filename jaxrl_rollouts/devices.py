@@ -6,7 +6,6 @@ carries its share of the leading axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,8 +17,8 @@ PyTree = Any
 AXIS = "seed"
 
 
-def seed_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A 1-D mesh over `devices` (all of them by default)."""
+def seed_mesh(devices: Any = None) -> Mesh:
+    """A 1-D mesh over a sequence of devices (all of them by default)."""
     devices = list(devices or jax.devices())
     auto = jax.sharding.AxisType.Auto
     return jax.make_mesh((len(devices),), (AXIS,), axis_types=(auto,), devices=devices)

@@ -81,7 +81,7 @@ class FitState(NamedTuple):
     """State of the fit of one ensemble. `best` and `best_loss` are the snapshots to use."""
 
     params: PyTree
-    opt_state: optax.OptState
+    opt_state: Any
     best: PyTree
     best_loss: jax.Array  # [N] holdout mean squared error of the snapshots
     stale: jax.Array  # int32: epochs since any member improved
@@ -149,7 +149,7 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
         decayed = jax.tree.map(lambda u, w, p: u + w * p, updates, weights(params), params)
         return decayed, state
 
-    stateless = optax.GradientTransformation(lambda _: optax.EmptyState(), add_decay)
+    stateless = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
     return optax.chain(optax.scale_by_adam(), stateless, optax.scale(-config.learning_rate))
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 PyTree = Any
-Initializer = jax.nn.initializers.Initializer
+Initializer = Callable[..., Any]
 
 
 class Network(NamedTuple):
@@ -64,7 +64,7 @@ class MLP(nn.Module):
     """
 
     hidden: Sequence[int]
-    out: Sequence[int]
+    out: tuple[int, ...]
     activation: Callable[[jax.Array], jax.Array] = nn.relu
     layer_norm: bool = False
     kernel_init: Initializer = uniform_fan_in()
@@ -81,8 +81,8 @@ class MLP(nn.Module):
             x = self.activation(x)
         kernel = self.head_init or self.kernel_init
         bias = self.head_bias_init or self.bias_init
-        heads = tuple(nn.Dense(n, kernel_init=kernel, bias_init=bias)(x) for n in self.out)
-        return heads[0] if len(heads) == 1 else heads
+        heads = [nn.Dense(n, kernel_init=kernel, bias_init=bias)(x) for n in self.out]
+        return tuple(heads) if len(heads) > 1 else heads[0]
 
 
 def parameter_count(params: PyTree) -> int:

@@ -43,9 +43,11 @@ def outcome(batch: int, **fields: jax.Array) -> Outcome:
 
 
 class StepFunction(Protocol):
+    """See `Model.step`; positional arguments only."""
+
     def __call__(
-        self, params: PyTree, key: jax.Array, state: PyTree, action: PyTree, member: PyTree
-    ) -> tuple[PyTree, Outcome]: ...
+        self, params: Any, key: jax.Array, state: Any, action: Any, member: Any, /
+    ) -> tuple[Any, Outcome]: ...
 
 
 def _identity(state: PyTree) -> PyTree:

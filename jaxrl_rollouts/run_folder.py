@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import platform
 import tempfile
 import time
@@ -157,6 +158,11 @@ class RunFolder:
         folder = self.path / name
         folder.mkdir(exist_ok=True)
         return folder
+
+    def discard_if_unused(self) -> None:
+        """Remove the folder if no stage was begun in it: bad input leaves nothing behind."""
+        if not any(child.is_dir() for child in self.path.iterdir()):
+            shutil.rmtree(self.path)
 
 
 def read_json(path: Path, kind: str) -> Any:

@@ -183,7 +183,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
             actions, log_prob = draw(actor, actor_key, batch.observations)
             value = q(state.critic, batch.observations, actions).min(0)
             # The temperature moves first (authors' order), on this batch's entropy.
-            moved = optax.apply_updates(state.log_alpha, alpha_step(log_prob)[0])
+            moved = state.log_alpha + alpha_step(log_prob)[0]
             return (jnp.exp(moved) * log_prob - value).mean(), log_prob
 
         def alpha_step(log_prob: jax.Array) -> tuple:
@@ -192,7 +192,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
 
         (_, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
         step, opt_alpha = alpha_step(log_prob)
-        log_alpha = optax.apply_updates(state.log_alpha, step)
+        log_alpha = state.log_alpha + step
         step, opt_actor = optimise_actor.update(gradient, state.opt_actor, state.actor)
         actor = optax.apply_updates(state.actor, step)
 

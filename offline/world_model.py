@@ -100,7 +100,8 @@ def make_world_model(
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
     inputs = fit_scaler(jnp.asarray(x))
     targets = fit_scaler(jnp.asarray(y)) if scale_targets else identity_scaler(y.shape[1])
-    data = split_holdout(config, np.asarray(inputs.normalise(x)), np.asarray(targets.normalise(y)))
+    scaled = np.asarray(inputs.normalise(jnp.asarray(x))), np.asarray(targets.normalise(jnp.asarray(y)))
+    data = split_holdout(config, *scaled)
     fitter = make_fitter(config, x.shape[1], y.shape[1])
     return WorldModel(fitter, data, inputs, targets, config.elites)
 

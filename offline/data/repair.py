@@ -30,7 +30,7 @@ class Repaired(NamedTuple):
 
 def is_frozen(rows: Transitions) -> bool:
     """Whether observations never change inside any episode although their successors do."""
-    inner = ~(rows.terminations | rows.truncations)[:-1]
+    inner = ~np.asarray(rows.terminations | rows.truncations)[:-1]
     if inner.sum() < 2:
         return False
     still = rows.observations[1:][inner] == rows.observations[:-1][inner]

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-Array = np.ndarray | jax.Array
+Array = Any  # numpy on the host, jax on the device
 
 
 class Transitions(NamedTuple):

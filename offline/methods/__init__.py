@@ -26,6 +26,10 @@ class MethodConfig:
     mobile_penalty: float = 1.0
     mobile_samples: int = 10
 
+    def validate(self) -> None:
+        for name in NAMES:
+            make_method(name, SacConfig(), self)
+
 
 def make_method(name: str, agent: SacConfig, config: MethodConfig | None = None) -> Method:
     """The method called `name` (one of `NAMES`), every other choice equal.

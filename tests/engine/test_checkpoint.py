@@ -1,0 +1,127 @@
+"""Checkpoints: what is written comes back, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxrl_rollouts import checkpoint
+from jaxrl_rollouts.errors import CheckpointError
+
+
+class Bundle(NamedTuple):
+    params: dict
+    opt_state: Any
+    key: jax.Array
+    rows: tuple
+    iteration: int
+    seconds: float
+
+
+def bundle(seed: int) -> Bundle:
+    params = {"w": jnp.full((3, 2), seed, jnp.float32), "b": (jnp.arange(2), [jnp.zeros(())])}
+    opt_state = optax.adam(1e-3).init({"w": params["w"]})
+    keys = jax.random.split(jax.random.key(seed), 4)
+    rows = (jnp.array([True, False]), np.arange(3.0), jnp.ones((2,), jnp.bfloat16))
+    return Bundle(params, opt_state, keys, rows, seed, 0.1 * seed)
+
+
+def assert_same(left: Any, right: Any) -> None:
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert type(a) is type(b) or isinstance(a, jax.Array) and isinstance(b, jax.Array)
+        if isinstance(a, jax.Array):
+            assert a.dtype == b.dtype
+            if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+                a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: Any) -> Path:
+    """A folder with checkpoints 5 and 10; 0 was there too."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "stage"
+    for step in (0, 5, 10):
+        assert checkpoint.save(folder, step, bundle(step), keep=2) == folder / str(step)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "stage"))
+
+
+def test_round_trip_and_retention(saved: Path) -> None:
+    assert checkpoint.steps(saved) == [5, 10]
+    assert sorted(p.name for p in saved.iterdir()) == ["10", "5"]
+    found = checkpoint.load_newest(saved, bundle(0))
+    assert found is not None and found[0] == 10
+    assert_same(found[1], bundle(10))
+    assert_same(checkpoint.load(saved / "5", bundle(0)), bundle(5))
+
+
+def test_loaded_keys_draw_the_same_numbers(saved: Path) -> None:
+    keys = checkpoint.load(saved / "5", bundle(0)).key
+    np.testing.assert_array_equal(
+        jax.vmap(jax.random.normal)(keys), jax.vmap(jax.random.normal)(bundle(5).key)
+    )
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    assert checkpoint.steps(tmp_path / "missing") == []
+    assert checkpoint.load_newest(tmp_path, bundle(0)) is None
+    with pytest.raises(CheckpointError, match="found no complete checkpoint"):
+        checkpoint.load(tmp_path / "7", bundle(0))
+
+
+def test_what_a_killed_process_leaves_is_no_checkpoint_and_is_cleared_away(folder: Path) -> None:
+    shutil.copytree(folder / "10", folder / "15.orbax-checkpoint-tmp")
+    (folder / "20").mkdir()
+    (folder / "history.jsonl").write_text("{}\n")
+    assert checkpoint.steps(folder) == [5, 10]
+    with pytest.raises(CheckpointError, match="20: found no complete checkpoint"):
+        checkpoint.load(folder / "20", bundle(0))
+    checkpoint.save(folder, 15, bundle(15))
+    assert checkpoint.steps(folder) == [10, 15]
+    assert not list(folder.glob("*tmp*"))
+    assert (folder / "history.jsonl").exists()
+
+
+def test_writing_a_step_again_replaces_it(folder: Path) -> None:
+    checkpoint.save(folder, 10, bundle(3))
+    assert_same(checkpoint.load(folder / "10", bundle(0)), bundle(3))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove"])
+def test_damaged_files(folder: Path, damage: str) -> None:
+    for file in (folder / "10").rglob("*"):
+        if file.is_file() and file.parent.name == "d":
+            file.write_bytes(file.read_bytes()[:7]) if damage == "truncate" else file.unlink()
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load_newest(folder, bundle(0))
+    assert "\n" not in str(caught.value) and str(folder / "10") in str(caught.value)
+
+
+OTHERS = {
+    "wider": lambda b: b._replace(params=b.params | {"w": jnp.zeros((3, 5))}),
+    "narrower": lambda b: b._replace(params=b.params | {"w": jnp.zeros((3, 1))}),
+    "more": lambda b: b._replace(params=b.params | {"extra": jnp.zeros(1)}),
+    "fewer": lambda b: b._replace(params={"w": b.params["w"]}),
+    "keys": lambda b: b._replace(key=b.key[:2]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_configuration_is_one_clear_line(saved: Path, name: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(saved / "5", OTHERS[name](bundle(0)))
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 700
+    assert message.startswith(str(saved / "5")) and "start a new run" in message

@@ -1,0 +1,103 @@
+"""Seeds spread over several devices, in a process that pretends to have eight."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import devices
+
+SCRIPT = """
+import json, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import PartitionSpec
+from jaxrl_rollouts import devices
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
+
+TRACES = []
+
+def update(state, data):
+    TRACES.append(1)
+    noise, key = jax.random.split(state["key"])
+    loss = lambda w: jnp.square(data @ w - 1.0).mean()
+    value, gradient = jax.value_and_grad(loss)(state["w"])
+    w = state["w"] - 0.1 * gradient + 0.01 * jax.random.normal(noise, (3,))
+    return {"w": w, "key": key}, {"loss": value}
+
+data = jax.random.normal(jax.random.key(0), (32, 3))
+
+def start(seeds):
+    return {"w": jnp.zeros((seeds, 3)), "key": jax.random.split(jax.random.key(1), seeds)}
+
+def shards(leaf):
+    return [[s.device.id, s.data.shape[0]] for s in leaf.addressable_shards]
+
+def spread(leaf):
+    return leaf.sharding.spec == PartitionSpec("seed") and len({d for d, _ in shards(leaf)}) == 8
+
+mesh = devices.seed_mesh()
+options = dict(iterations=9, chunk=3, stage="a")
+alone = train(update, start(16), data, **options)
+TRACES.clear()
+seen = []
+meshed = train(update, start(16), data, mesh=mesh, evaluate_every=3,
+               evaluate=lambda s, i: seen.append(spread(s["w"]) and spread(s["key"])) or {}, **options)
+out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
+       "shards": shards(meshed.state["w"]), "mesh": dict(mesh.shape),
+       "alone": np.asarray(alone.state["w"]).tolist(), "meshed": np.asarray(meshed.state["w"]).tolist(),
+       "losses": [t.history.curve("loss")[1].tolist() for t in (alone, meshed)]}
+copy = devices.replicate({"x": data}, mesh)["x"]
+out["replicated"] = copy.sharding.is_fully_replicated and len(copy.sharding.device_set) == 8
+half = devices.seed_mesh(jax.devices()[:4])
+out["half"] = train(update, start(12), data, mesh=half, **options).state["w"].shape[0]
+try:
+    train(update, start(12), data, mesh=mesh, **options)
+except ConfigError as error:
+    out["error"] = str(error)
+print(json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    """What the process with eight devices found."""
+    flags = "--xla_force_host_platform_device_count=8"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_eight_devices_give_the_numbers_of_one(told: dict) -> None:
+    assert told["devices"] == 8 and told["mesh"] == {devices.AXIS: 8}
+    np.testing.assert_allclose(told["meshed"], told["alone"], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(*told["losses"], rtol=1e-6)
+
+
+def test_the_state_stays_spread_and_compiles_once(told: dict) -> None:
+    assert sorted(told["shards"]) == [[device, 2] for device in range(8)]
+    assert told["spread"] == [True, True, True]
+    assert told["traces"] == 1
+    assert told["replicated"] and told["half"] == 12
+
+
+def test_seeds_that_do_not_divide(told: dict) -> None:
+    assert told["error"].startswith("seeds: found 12, expected a multiple of the 8 devices")
+
+
+def test_a_mesh_of_one_device_changes_nothing() -> None:
+    mesh = devices.seed_mesh(jax.devices()[:1])
+    tree = {"w": np.arange(6.0).reshape(3, 2), "key": jax.random.split(jax.random.key(0), 3)}
+    spread = devices.shard_seeds(tree, mesh)
+    np.testing.assert_array_equal(spread["w"], tree["w"])
+    assert spread["w"].sharding.device_set == {jax.devices()[0]}

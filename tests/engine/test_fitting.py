@@ -1,0 +1,233 @@
+"""Fitting Gaussian ensembles: what is learned, which epoch is kept and when it ends."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import (
+    EnsembleConfig,
+    FitData,
+    FitState,
+    _optimiser,
+    elite_members,
+    gaussian_network,
+    make_fitter,
+    split_holdout,
+)
+from jaxrl_rollouts.loop import train
+
+SMALL = EnsembleConfig(
+    members=3, elites=2, hidden=(16,), learning_rate=1e-2, weight_decay=(0.0,), batch_size=64,
+    max_epochs=40, holdout_rows=200,
+)  # fmt: skip
+SLOPE = np.array([[1.0, -0.5], [0.3, 0.8]], np.float32)
+NOISE = np.array([0.2, 0.5], np.float32)
+
+
+def linear_data(config: EnsembleConfig = SMALL, rows: int = 2000) -> FitData:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 2)).astype(np.float32)
+    y = x @ SLOPE + NOISE * rng.normal(size=(rows, 2)).astype(np.float32)
+    return split_holdout(config, x, y)
+
+
+DATA = linear_data()
+
+
+@functools.cache
+def fitter() -> Any:
+    return make_fitter(SMALL, 2, 2)
+
+
+def fit(keys: jax.Array) -> Any:
+    f = fitter()
+    return train(
+        f.update, jax.vmap(f.init)(keys), DATA, iterations=SMALL.max_epochs, stage="fit",
+        finished=f.finished,
+    )  # fmt: skip
+
+
+@functools.cache
+def fitted_pair() -> Any:
+    return fit(jax.random.split(jax.random.key(0), 2))
+
+
+def seed_of(state: FitState, i: int) -> FitState:
+    return jax.tree.map(lambda x: x[i], state)
+
+
+def test_a_linear_gaussian_system_is_recovered() -> None:
+    x = DATA.holdout_inputs
+    mean, log_var = fitter().ensemble.apply_all(seed_of(fitted_pair().state, 0).best, x)
+    for member in range(SMALL.members):
+        error = np.abs(mean[member] - x @ SLOPE)
+        assert error.mean() < 0.06
+        np.testing.assert_allclose(np.exp(0.5 * log_var[member]).mean(0), NOISE, rtol=0.15)
+
+
+def test_two_seeds_side_by_side_are_two_single_fits() -> None:
+    """The seed that is done first stands still until the other is done, too."""
+    pair = fitted_pair()
+    lengths = []
+    for i, key in enumerate(jax.random.split(jax.random.key(0), 2)):
+        single = fit(key[None])
+        lengths.append(single.history.records[-1].iteration)
+        a, b = seed_of(single.state, 0), seed_of(pair.state, i)
+        np.testing.assert_allclose(a.best_loss, b.best_loss, rtol=1e-3)
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=2e-3), a.params, b.params)
+        assert int(a.stale) == int(b.stale) == SMALL.patience
+        assert int(a.opt_state[0].count) == int(b.opt_state[0].count)
+    assert lengths[0] != lengths[1]  # otherwise nothing was tested
+    assert pair.history.records[-1].iteration == max(lengths) < SMALL.max_epochs
+    stale = pair.history.curve("stale_epochs")[1]
+    assert stale[-1].tolist() == [SMALL.patience] * 2
+
+
+def test_the_best_epoch_of_each_member_is_kept_and_then_all_stand_still() -> None:
+    config = replace(SMALL, patience=2, learning_rate=3e-2, improvement=0.05)
+    f = make_fitter(config, 2, 2)
+    update = jax.jit(f.update)
+    state = f.init(jax.random.key(5))
+    snapshots, best = [None] * 3, np.full(3, np.inf)
+    stale, epochs = 0, 0
+    while stale < config.patience:
+        state, metrics = update(state, DATA)
+        mean = np.asarray(f.ensemble.apply_all(state.params, DATA.holdout_inputs)[0])
+        loss = np.square(mean - np.asarray(DATA.holdout_targets)).mean((1, 2))
+        better = loss < best * 0.95
+        for i in np.flatnonzero(better):
+            snapshots[i], best[i] = jax.tree.map(lambda p, i=i: p[i], state.params), loss[i]
+        stale = 0 if better.any() else stale + 1
+        epochs += 1
+        assert int(metrics["stale_epochs"]) == stale
+        np.testing.assert_allclose(state.best_loss, best, rtol=1e-4)
+        assert f.finished({"stale_epochs": np.array([stale])}) == (stale == config.patience)
+    assert 3 <= epochs < 60
+    for i in range(3):
+        kept = jax.tree.map(lambda p, i=i: p[i], state.best)
+        jax.tree.map(np.testing.assert_array_equal, kept, snapshots[i])
+    later, _ = update(state, DATA)
+    later = later._replace(key=jax.random.key_data(later.key))
+    state = state._replace(key=jax.random.key_data(state.key))
+    jax.tree.map(np.testing.assert_array_equal, later, state)
+
+
+def test_finished_waits_for_all_seeds() -> None:
+    assert not fitter().finished({"stale_epochs": np.array([5, 4])})
+    assert fitter().finished({"stale_epochs": np.array([5, 6])})
+
+
+def test_elites_come_best_first() -> None:
+    state = seed_of(fitted_pair().state, 1)._replace(best_loss=jnp.array([0.3, 0.1, 0.2]))
+    assert elite_members(state, 2).tolist() == [1, 2]
+    assert elite_members(state, 3).tolist() == [1, 2, 0]
+
+
+def first_gradients(bootstrap: bool, batch: int, count: int, same: bool = True) -> np.ndarray:
+    """Each member's mean gradient (Adam's first moment) in an epoch, members starting equal."""
+    config = replace(SMALL, bootstrap=bootstrap, batch_size=batch)
+    f = make_fitter(config, 2, 2)
+    state = f.init(jax.random.key(0))
+    if same:
+        state = state._replace(params=jax.tree.map(lambda p: jnp.stack([p[0]] * 3), state.params))
+    adam = state.opt_state[0]._replace(count=jnp.int32(count))
+    state = state._replace(opt_state=(adam, *state.opt_state[1:]))
+    moment = jax.jit(f.update)(state, DATA)[0].opt_state[0].mu
+    return np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(moment)], -1)
+
+
+def test_bootstrap_samples_differ_between_members_and_stay_over_epochs() -> None:
+    whole = len(DATA.inputs)  # one step per epoch: the order of rows does not matter
+    plain = first_gradients(False, whole, 0)
+    np.testing.assert_allclose(plain - plain[:1], 0.0, atol=1e-5)
+    drawn = first_gradients(True, whole, 0)
+    gaps = [np.abs(drawn[i] - drawn[j]).max() for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert min(gaps) > 1e-3
+    np.testing.assert_allclose(first_gradients(True, whole, 40), drawn, atol=1e-5)
+
+
+def test_the_order_of_rows_differs_between_members_and_epochs() -> None:
+    half = len(DATA.inputs) // 2 + 1  # one step per epoch, on a part of the rows
+    first, later = first_gradients(False, half, 0), first_gradients(False, half, 40)
+    assert np.abs(first[0] - first[1]).max() > 1e-3
+    assert np.abs(first[0] - later[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
+def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
+    config = EnsembleConfig(hidden=(5, 4), layer_norm=True, learning_rate=2.0, weight_decay=decay)
+    optimiser = _optimiser(config)
+    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
+    params = jax.tree.map(lambda p: p + 1.0, params)
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    step, _ = optimiser.update(nothing, optimiser.init(params), params)
+    strengths = dict(zip(["Dense_0", "Dense_1", "Dense_2", "Dense_3"], [*decay, decay[-1]] if len(decay) > 1 else decay * 4, strict=True))  # fmt: skip
+    decayed = set()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(step)[0]:
+        names = [p.key for p in path]
+        strength = strengths[names[-2]] if names[-1] == "kernel" else 0.0
+        want = functools.reduce(lambda tree, name: tree[name], names, params) * -2.0 * strength
+        np.testing.assert_allclose(leaf, want, rtol=1e-6)
+        decayed |= {names[-2]} if strength else set()
+    assert decayed == set(strengths)
+
+
+def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:
+    config = replace(SMALL, log_var_low=-3.0, log_var_high=-1.0)
+    network = gaussian_network(config, 2, 2)
+    params = network.init(jax.random.key(0))
+    assert params["log_var_low"].tolist() == [-3.0] * 2
+    _, log_var = network.apply(params, 100.0 * jax.random.normal(jax.random.key(1), (500, 2)))
+    assert -3.001 < log_var.min() < -2.9 and -1.1 < log_var.max() < -0.87
+    fixed = gaussian_network(replace(config, learned_bounds=False), 2, 2)
+    assert "log_var_low" not in fixed.init(jax.random.key(0))
+    moved = seed_of(fitted_pair().state, 0).params
+    # The regulariser pulls them together.
+    assert (moved["log_var_high"] < SMALL.log_var_high).all()
+    assert (moved["log_var_low"] > SMALL.log_var_low).all()
+
+
+def test_split_holdout() -> None:
+    x = np.arange(50.0)[:, None]
+    data = split_holdout(EnsembleConfig(), x, 2 * x)
+    assert data.holdout_inputs.shape == (10, 1) and data.inputs.shape == (40, 1)
+    rows = np.concatenate([data.inputs, data.holdout_inputs])[:, 0]
+    assert sorted(rows) == list(range(50))
+    np.testing.assert_array_equal(data.targets, 2 * data.inputs)
+    np.testing.assert_array_equal(data.holdout_targets, 2 * data.holdout_inputs)
+    assert len(split_holdout(EnsembleConfig(holdout_rows=3), x, x).holdout_inputs) == 3
+    other = split_holdout(EnsembleConfig(), x, x, seed=1)
+    assert set(other.holdout_inputs[:, 0].tolist()) != set(data.holdout_inputs[:, 0].tolist())
+    with pytest.raises(ConfigError, match="rows: found 4"):
+        split_holdout(EnsembleConfig(), x[:4], x[:4])
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"elites": 8}, "elites"),
+        ({"elites": 0}, "elites"),
+        ({"activation": "tan"}, "activation"),
+        ({"weight_decay": (1e-5, 1e-4)}, "weight_decay"),
+        ({"log_var_low": 0.5}, "log_var_low"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"max_epochs": 0}, "max_epochs"),
+        ({"patience": 0}, "patience"),
+    ],
+)
+def test_settings_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_fitter(replace(EnsembleConfig(), **change), 2, 2)
+    assert caught.value.setting == setting
+
+
+def test_equal_settings_share_their_functions() -> None:
+    assert make_fitter(replace(SMALL), 2, 2) is fitter()

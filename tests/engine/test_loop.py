@@ -1,0 +1,232 @@
+"""The training loop against a plain Python loop, and what happens between chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import checkpoint
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DivergenceError
+from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.run_folder import RunFolder
+
+TRACES: list[int] = []
+DATA = {"x": jax.random.normal(jax.random.key(0), (16, 2)), "y": jnp.arange(16.0) / 16}
+
+
+def descend(state: dict, data: dict) -> tuple[dict, dict]:
+    """A step of noisy gradient descent on a random minibatch."""
+    TRACES.append(1)
+    pick, shake, key = jax.random.split(state["key"], 3)
+    rows = jax.random.randint(pick, (4,), 0, 16)
+
+    def loss(w: jax.Array) -> jax.Array:
+        return jnp.square(data["x"][rows] @ w - data["y"][rows]).mean()
+
+    value, gradient = jax.value_and_grad(loss)(state["w"])
+    w = state["w"] - 0.1 * gradient + 0.01 * jax.random.normal(shake, (2,))
+    return {"w": w, "key": key, "n": state["n"] + 1}, {"loss": value, "n": state["n"]}
+
+
+def start(seeds: int = 2) -> dict:
+    keys = jax.random.split(jax.random.key(7), seeds)
+    return {"w": jnp.ones((seeds, 2)), "key": keys, "n": jnp.zeros((seeds,), jnp.int32)}
+
+
+@dataclass(frozen=True)
+class Nothing:
+    pass
+
+
+def run_context(tmp_path: Path, **options: Any) -> RunContext:
+    folder = RunFolder.create(tmp_path, "toy", "test", Nothing(), "nothing")
+    return RunContext(folder, progress=False, **options)
+
+
+def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
+    losses, finals, step = np.zeros((7, 2)), [], jax.jit(descend)
+    for seed in range(2):
+        state = jax.tree.map(lambda x, seed=seed: x[seed], start())
+        for i in range(7):
+            state, metrics = step(state, DATA)
+            losses[i, seed] = metrics["loss"]
+        finals.append(state["w"])
+    trained = train(descend, start(), DATA, iterations=7, chunk=1, stage="a")
+    np.testing.assert_allclose(trained.state["w"], np.stack(finals), rtol=1e-5)
+    iterations, found = trained.history.curve("loss")
+    assert iterations.tolist() == list(range(1, 8))
+    np.testing.assert_allclose(found, losses, rtol=1e-5)
+    # The same iterations in chunks of three, the last one shorter, recorded as means.
+    chunked = train(descend, start(), DATA, iterations=7, chunk=3, stage="a")
+    np.testing.assert_allclose(chunked.state["w"], trained.state["w"], rtol=1e-5)
+    iterations, found = chunked.history.curve("loss")
+    assert iterations.tolist() == [3, 6, 7]
+    means = [losses[:3].mean(0), losses[3:6].mean(0), losses[6]]
+    np.testing.assert_allclose(found, means, rtol=1e-5)
+
+
+def test_seeds_do_not_see_each_other() -> None:
+    both = train(descend, start(), DATA, iterations=6, chunk=3, stage="a")
+    for i in range(2):
+        alone = jax.tree.map(lambda x, i=i: x[i : i + 1], start())
+        one = train(descend, alone, DATA, iterations=6, chunk=3, stage="a")
+        np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
+        np.testing.assert_array_equal(
+            jax.random.key_data(one.state["key"][0]), jax.random.key_data(both.state["key"][i])
+        )
+        curves = one.history.curve("loss")[1][:, 0], both.history.curve("loss")[1][:, i]
+        np.testing.assert_allclose(*curves, rtol=1e-6)
+
+
+def test_the_same_update_compiles_once() -> None:
+    train(descend, start(), DATA, iterations=6, chunk=3, stage="a")
+    count = len(TRACES)
+    again = train(descend, start(), DATA, iterations=12, chunk=3, stage="b")
+    assert len(TRACES) == count
+    assert int(again.state["n"][0]) == 12
+    train(descend, start(3), DATA, iterations=3, chunk=3, stage="a")  # other shapes do compile
+    assert len(TRACES) > count
+
+
+def test_the_callers_state_is_not_consumed() -> None:
+    state = start()
+    train(descend, state, DATA, iterations=3, chunk=3, stage="a")
+    np.testing.assert_array_equal(state["w"], 1.0)
+    assert jax.random.split(state["key"][0]).shape == (2,)
+
+
+def test_data_may_be_on_the_host() -> None:
+    on_host = jax.tree.map(np.asarray, DATA)
+    here = train(descend, start(), on_host, iterations=3, chunk=3, stage="a")
+    there = train(descend, start(), DATA, iterations=3, chunk=3, stage="a")
+    np.testing.assert_array_equal(here.state["w"], there.state["w"])
+
+
+@pytest.mark.parametrize(("every", "asked"), [(None, [7]), (3, [3, 6, 7]), (6, [6, 7])])
+def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
+    seen = []
+
+    def evaluate(state: dict, iteration: int) -> dict:
+        seen.append((iteration, int(state["n"][0])))
+        return {"return": state["w"][:, 0]}
+
+    trained = train(
+        descend, start(), DATA, iterations=7, chunk=3, stage="a", evaluate=evaluate,
+        evaluate_every=every,
+    )  # fmt: skip
+    assert seen == [(i, i) for i in asked]
+    iterations, values = trained.history.curve("return")
+    assert iterations.tolist() == asked
+    np.testing.assert_array_equal(values[-1], trained.state["w"][:, 0])
+    assert trained.history.curve("loss")[0].tolist() == [3, 6, 7]
+
+
+def test_finished_stops_early_for_good(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+
+    def finished(metrics: Any) -> bool:
+        return bool((metrics["n"] >= 4).all())  # of a chunk's mean, [seeds]
+
+    options = dict(iterations=30, chunk=3, stage="a", finished=finished, context=context)
+    trained = train(descend, start(), DATA, evaluate=lambda s, i: {"at": [i, i]}, **options)
+    assert trained.state["n"].tolist() == [6, 6] and trained.history.last("at").tolist() == [6, 6]
+    again = train(descend, start(), DATA, evaluate=None, **options)
+    assert again.state["n"].tolist() == [6, 6]
+    np.testing.assert_array_equal(again.state["w"], trained.state["w"])
+    assert again.history.last("at").tolist() == [6, 6]
+
+
+def test_a_complete_stage_is_loaded_and_not_run_again(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+    first = train(descend, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+
+    def never(state: Any, data: Any) -> Any:
+        raise AssertionError("ran again")
+
+    second = train(never, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+    np.testing.assert_array_equal(first.state["w"], second.state["w"])
+    assert second.history.curve("loss")[0].tolist() == [3, 4]
+    assert second.run_seconds == pytest.approx(first.run_seconds)
+    more = train(descend, start(), DATA, iterations=7, chunk=3, stage="a", context=context)
+    assert more.state["n"].tolist() == [7, 7]
+
+
+def test_a_stage_of_another_configuration(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+    train(descend, start(), DATA, iterations=3, chunk=3, stage="a", context=context)
+    with pytest.raises(CheckpointError, match="does not fit this configuration"):
+        train(descend, start(5), DATA, iterations=3, chunk=3, stage="a", context=context)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    def log(self, stage: str, step: int, metrics: Any) -> None:
+        self.calls.append((stage, step, sorted(metrics), np.shape(metrics["loss"])))
+
+    def truncate(self, stage: str, step: int) -> None:
+        self.calls.append(("truncate", stage, step))
+
+    def close(self) -> None: ...
+
+
+def test_loggers_hear_of_every_chunk(tmp_path: Path) -> None:
+    recorder = Recorder()
+    context = run_context(tmp_path, loggers=(recorder,))
+    train(descend, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
+    chunks = [("fit", 3, ["loss", "n"], (2,)), ("fit", 4, ["loss", "n"], (2,))]
+    assert recorder.calls == [("truncate", "fit", 0), *chunks]
+
+
+def explode(state: jax.Array, data: Any) -> tuple:
+    """Seed s goes bad at its own time: `state` counts down to zero."""
+    return state - 1, {"good": state, "bad": 1.0 / (state - 1), "worse": jnp.log(state - 2)}
+
+
+def test_divergence_names_everything_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    context = run_context(tmp_path)
+    options = dict(iterations=20, chunk=2, stage="fit", context=context, save_every_seconds=0.0)
+    with pytest.raises(DivergenceError) as caught:
+        train(explode, jnp.array([90.0, 7.0, 8.0]), **options)
+    # log(state - 2) is first infinite in the 6th iteration, where seed 1 reads 2.
+    folder = context.folder.stage("fit")
+    assert str(caught.value) == (
+        "stage fit, iteration 6, seed 1: metric worse is -inf, expected a finite number; "
+        f"the last good checkpoint is {folder / '4'}"
+    )
+    step, bundle = checkpoint.load_newest(folder, {"state": jnp.zeros(3), **REST})
+    assert step == 4 and bundle["state"].tolist() == [86.0, 3.0, 4.0]
+
+
+REST = {"finished": 0, "spent": {"compile": 0.0, "run": 0.0, "wall": 0.0}}
+
+
+def test_divergence_without_a_checkpoint() -> None:
+    with pytest.raises(DivergenceError, match="seed 0: metric worse is nan.*none was saved"):
+        train(explode, jnp.array([1.5, 90.0]), iterations=2, chunk=2, stage="fit")
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ({"iterations": 0}, "iterations"),
+        ({"iterations": 3, "chunk": 0}, "iterations, chunk"),
+        ({"iterations": 9, "chunk": 3, "evaluate_every": 4}, "evaluate_every"),
+    ],
+)
+def test_bad_arguments(options: dict, setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting):
+        train(descend, start(), DATA, stage="a", **options)
+
+
+def test_metrics_must_be_scalars() -> None:
+    with pytest.raises(ValueError, match=r"metric w: found shape \(2,\), expected a scalar"):
+        train(lambda s, d: (s, {"w": s}), jnp.ones((3, 2)), iterations=1, stage="a")

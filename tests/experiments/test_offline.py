@@ -1,0 +1,110 @@
+"""The main job from the command line, at smoke size: run, report, resume, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import cli
+from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.report import load_report
+
+SMOKE = ["--preset", "smoke", "--no-progress"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    cli.dispatch(["run", "offline", *SMOKE, "--out", str(out)])
+    (folder,) = out.iterdir()
+    return folder
+
+
+def test_report_says_what_was_run_and_measured(finished: Path) -> None:
+    report = load_report(finished)
+    assert report.seeds == 2
+    assert report.config["dataset"] == "pendulum-mixed"
+    assert "run offline --preset smoke" in report.command
+    assert len(report.numbers["return"].values) == 2
+    # Pendulum's returns lie between about -2000 (worst) and 0.
+    assert -2000 < report.numbers["return"].mean < 0
+    (claim,) = report.claims
+    assert claim.holds == (claim.measured >= claim.threshold)
+    assert report.compile_seconds > 0
+    rows = report.tables["result"]
+    assert [row["method"] for row in rows] == ["behaviour", "ravl"]
+    assert "score" not in rows[1], "Pendulum has no reference returns"
+
+
+def test_pictures_are_there(finished: Path) -> None:
+    for picture in load_report(finished).pictures.values():
+        assert (finished / picture.file).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_second_look_at_a_finished_run_changes_no_number(finished: Path) -> None:
+    before = json.loads((finished / "report.json").read_text())
+    cli.dispatch(["resume", str(finished), "--no-progress"])
+    after = json.loads((finished / "report.json").read_text())
+    for key in ("numbers", "claims", "tables"):
+        assert before[key] == after[key]
+
+
+def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
+    env = make("pendulum")
+    path = tmp_path / "mine.hdf5"
+    rows = collect_to_file(path, env, random_policy(1), None, jax.random.key(0), steps=2000)
+    arguments = ["run", "offline", *SMOKE, "--dataset", str(path), "--method", "base"]
+    cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    behaviour, base = load_report(folder).tables["result"]
+    assert base["method"] == "base"
+    assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--method", "rvl"], "method: found 'rvl', expected one of base, mopo, mobile, ravl"),
+        (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
+        (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
+        (["--study.seeds", "0"], "seeds: found 0"),
+        (["--study.evaluations", "3"], "evaluations: found 3, expected a divisor"),
+        (["--study.agent.critics", "0"], "critics: found 0"),
+        (["--study.agent.discount", "1.0"], "discount: found 1.0"),
+        (["--study.agent.diversity", "-1.0"], "diversity: found -1.0"),
+        (["--study.agent.polyak", "0.0"], "polyak: found 0.0"),
+        (["--study.agent.initial-alpha", "0.0"], "initial_alpha: found 0.0"),
+        (["--study.ensemble.elites", "9"], "elites: found 9"),
+        (["--study.ensemble.activation", "tanhh"], "activation: found 'tanhh'"),
+        (["--study.ensemble.weight-decay", "1", "2"], "weight_decay"),
+        (["--study.ensemble.batch-size", "0"], "batch_size: found 0"),
+        (["--study.rollouts.horizon", "0"], "horizon: found 0"),
+        (["--study.rollouts.real-share", "1.5"], "real_share: found 1.5"),
+        (["--study.rollouts.batch-size", "1"], "batch_size: found 1"),
+        (["--study.methods.mopo-penalty", "-1.0", "--method", "mopo"], "penalty"),
+        (["--study.methods.mobile-samples", "0", "--method", "mobile"], "samples"),
+    ],
+)
+def test_bad_settings_are_one_line_and_exit_2(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("jaxrl_rollouts.offline.data.names.fetch", _offline, raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "offline", *SMOKE, "--out", str(tmp_path / "runs"), *arguments])
+    assert stop.value.code == 2
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error:")]
+    assert len(lines) == 1
+    assert says in lines[0]
+    assert not list((tmp_path / "runs").glob("*")), "bad input leaves nothing behind"
+
+
+def _offline(*_: object, **__: object) -> None:
+    raise OSError("no connection")

@@ -1,0 +1,58 @@
+"""The MuJoCo comparison and the benchmark, at smoke size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import cli
+from jaxrl_rollouts.report import load_report
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+SMOKE = ["--preset", "smoke", "--no-progress"]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the shared datasets are not here")
+def test_ravl_mujoco_compares_methods_on_real_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mujoco")
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(DATA))
+    with pytest.warns(UserWarning, match="rebuilt"):
+        cli.dispatch(["run", "ravl_mujoco", *SMOKE, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
+    rows = report.tables["results"]
+    assert [row["method"] for row in rows] == ["behaviour", "base", "ravl"]
+    # Whole episodes of hopper_mixed: what its makers state.
+    assert rows[0]["return"] == pytest.approx(551.768, abs=0.01)
+    # D4RL's formula with D4RL's hopper references.
+    expected = 100 * (rows[0]["return"] + 20.272305) / (3234.3 + 20.272305)
+    assert rows[0]["score"] == pytest.approx(expected, rel=1e-4)
+    assert len(rows[1]["return"].values) == 2
+    assert {"comparison", "world_model"} <= set(report.pictures)
+    assert any("not D4RL's files" in note for note in report.notes)
+    by_name = {claim.name: claim for claim in report.claims}
+    beats = by_name["RAVL beats base on hopper-mixed"]
+    difference = np.subtract(rows[2]["return"].values, rows[1]["return"].values)
+    np.testing.assert_allclose(beats.values, difference, rtol=1e-5)
+
+
+def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
+    cli.dispatch(["run", "speed", *SMOKE, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
+    (row,) = report.tables["gradient steps per second"]
+    assert row["updates/s"] > 0
+    assert row["compile s"] > 0.1
+    assert row["second call compiles s"] < 0.05
+    assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5, 200]
+
+
+def test_a_missing_peer_is_said_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "speed", *SMOKE, "--peer-python", "no/python", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "peer_python: found 'no/python'" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Probe problems whose values are known, so that a wrong number points at the part that is wrong.
+
+The temperature is driven to zero, so values are those of the policy without an entropy bonus.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.data import Transitions, sample_batch
+from jaxrl_rollouts.offline.sac import SacConfig, make_sac
+
+ROWS, GAMMA = 64, 0.5
+AGENT = make_sac(
+    SacConfig(
+        critics=2, diversity=0.0, hidden=(32,), discount=GAMMA, polyak=0.05, actor_rate=3e-3,
+        critic_rate=3e-3, temperature_rate=0.1, target_entropy=-20.0,
+    ), 1, 1,
+)  # fmt: skip
+
+
+def update(state: tuple, data: Transitions) -> tuple:
+    def one(carry: Any, key: jax.Array) -> tuple:
+        draw, learn = jax.random.split(key)
+        return AGENT.update(carry, learn, sample_batch(data, draw, 32))
+
+    agent, key = state
+    now, key = jax.random.split(key)
+    agent, metrics = jax.lax.scan(one, agent, jax.random.split(now, 100))
+    return (agent, key), jax.tree.map(jnp.mean, metrics)
+
+
+@functools.cache
+def initial() -> tuple:
+    keys = jax.random.split(jax.random.key(0), 2)
+    return jax.vmap(AGENT.init)(keys), keys
+
+
+def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any = False) -> tuple:
+    """Train two seeds on rows with uniformly random actions; `rewards` may be a function of them."""
+    actions = np.random.default_rng(0).uniform(-1, 1, (ROWS, 1)).astype(np.float32)
+    rewards = rewards(actions[:, 0]) if callable(rewards) else rewards
+    spread = lambda x, dtype: np.broadcast_to(np.asarray(x, dtype), (ROWS,))  # noqa: E731
+    data = Transitions(
+        spread(observations, np.float32)[:, None], actions, spread(rewards, np.float32),
+        spread(following, np.float32)[:, None], spread(done, bool), spread(cut, bool),
+    )  # fmt: skip
+    return train(update, initial(), data, iterations=12, stage="probe").state[0], data
+
+
+def values(state: Any, observations: list, actions: list | None = None) -> np.ndarray:
+    """`[seeds, rows]`: the critics' mean at given actions, or at the policy's own."""
+    s = jnp.array(observations, jnp.float32)[:, None]
+
+    def of(one: Any) -> jax.Array:
+        a = AGENT.greedy(one.actor, jax.random.key(0), s, ())[0]
+        a = a if actions is None else jnp.array(actions, jnp.float32)[:, None]
+        return AGENT.q(one.critic, s, a).mean(0)
+
+    return np.asarray(jax.vmap(of)(state))
+
+
+ALTERNATING = np.arange(ROWS) % 2
+
+
+def test_a_reward_that_ends_the_episode_is_its_own_value() -> None:
+    state, data = learn(0.0, 1.0, 0.0, done=True)
+    np.testing.assert_allclose(values(state, [0.0]), 1.0, atol=0.03)
+    actions = data.actions[:, 0]
+    np.testing.assert_allclose(values(state, [0.0] * ROWS, actions), 1.0, atol=0.05)
+
+
+def test_a_truncation_does_not_end_the_value() -> None:
+    state, _ = learn(0.0, 1.0, 0.0, done=False, cut=True)
+    np.testing.assert_allclose(values(state, [0.0]), 1.0 / (1.0 - GAMMA), atol=0.06)
+
+
+def test_both_endings_at_once_are_a_termination() -> None:
+    state, _ = learn(0.0, 1.0, 0.0, done=True, cut=True)
+    np.testing.assert_allclose(values(state, [0.0]), 1.0, atol=0.03)
+
+
+def test_the_value_depends_on_the_observation() -> None:
+    sign = 2.0 * ALTERNATING - 1.0
+    state, _ = learn(sign, sign, sign, done=True)
+    np.testing.assert_allclose(values(state, [-1.0, 1.0]), [[-1.0, 1.0]] * 2, atol=0.06)
+
+
+def test_a_later_reward_is_discounted() -> None:
+    """State 0 leads to state 1 without a reward; there the episode ends with reward 1."""
+    state, _ = learn(ALTERNATING, ALTERNATING, 1.0, done=ALTERNATING)
+    np.testing.assert_allclose(values(state, [0.0, 1.0]), [[GAMMA, 1.0]] * 2, atol=0.06)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_the_policy_finds_the_better_action(sign: float) -> None:
+    state, _ = learn(0.0, lambda a: sign * a, 0.0, done=True)
+    np.testing.assert_allclose(values(state, [0.0] * 3, [-0.8, 0.0, 0.8]), [[-0.8 * sign, 0, 0.8 * sign]] * 2, atol=0.1)  # fmt: skip
+    best = jax.vmap(lambda s: AGENT.greedy(s.actor, jax.random.key(0), jnp.zeros((1, 1)), ())[0])(state)
+    assert (sign * np.asarray(best) > 0.9).all()
+
+
+def test_the_best_action_depends_on_the_state() -> None:
+    sign = 2.0 * ALTERNATING - 1.0
+    state, _ = learn(sign, lambda a: sign * a, sign, done=True)
+    s = jnp.array([[-1.0], [1.0]])
+    best = jax.vmap(lambda one: AGENT.greedy(one.actor, jax.random.key(0), s, ())[0])(state)
+    assert (np.asarray(best[..., 0]) * [-1, 1] > 0.9).all()

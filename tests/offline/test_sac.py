@@ -1,0 +1,260 @@
+"""SAC-N/EDAC: each loss against an explicit version, and the order of the updates."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline import tanh_gaussian
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.sac import LOG_STD_RANGE, SacConfig, SacState, diversity_loss, make_sac
+
+S, A, B, N = 3, 2, 4, 3
+# Rates so large that it shows which of the old and the new parameters a loss has used.
+CONFIG = SacConfig(
+    critics=N, diversity=0.7, hidden=(16, 16), discount=0.9, polyak=0.2, actor_rate=0.1,
+    critic_rate=0.05, temperature_rate=0.3,
+)  # fmt: skip
+KEY = jax.random.key(3)
+
+
+def some_batch(seed: int = 0) -> Transitions:
+    rng = np.random.default_rng(seed)
+    floats = [rng.normal(size=s).astype(np.float32) for s in ((B, S), (B, A), (B,), (B, S))]
+    floats[1] = np.tanh(floats[1])
+    done = np.array([True, False, False, True])
+    return Transitions(*map(jnp.asarray, [*floats, done, np.roll(done, 1)]))
+
+
+@functools.cache
+def updated(diversity: float = 0.7, penalty: float = 0.0) -> tuple[Any, SacState, SacState, dict]:
+    agent = make_sac(SacConfig(**{**vars(CONFIG), "diversity": diversity}), S, A)
+    before = agent.init(jax.random.key(0))
+    # An update first: target critics and temperature leave their special initial values.
+    update = jax.jit(agent.update)
+    before, _ = update(before, jax.random.key(9), some_batch(1), jnp.zeros((B,)))
+    fresh = agent.init(jax.random.key(1))  # fresh moments: the next step shows the gradient
+    before = before._replace(
+        opt_actor=fresh.opt_actor, opt_critic=fresh.opt_critic, opt_alpha=fresh.opt_alpha
+    )
+    after, metrics = update(before, KEY, some_batch(), jnp.full((B,), penalty))
+    return agent, before, after, metrics
+
+
+def layers(params: Any, x: jax.Array) -> jax.Array:
+    """Two hidden ReLU layers in plain sight."""
+    for i in (0, 1):
+        x = jnp.maximum(x @ params[f"Dense_{i}"]["kernel"] + params[f"Dense_{i}"]["bias"], 0.0)
+    return x
+
+
+def one_q(params: Any, s: jax.Array, a: jax.Array) -> jax.Array:
+    """Q of one critic for one row."""
+    head = params["Dense_2"]
+    return (layers(params, jnp.concatenate([s, a])) @ head["kernel"] + head["bias"])[0]
+
+
+def member(params: Any, i: int) -> Any:
+    return jax.tree.map(lambda p: p[i], params)
+
+
+def explicit_draw(actor: Any, key: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+    hidden = layers(actor, s)
+    mean, log_std = (hidden @ actor[f"Dense_{i}"]["kernel"] + actor[f"Dense_{i}"]["bias"] for i in (2, 3))
+    std = jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))
+    u = mean + std * jax.random.normal(key, mean.shape)
+    density = jax.scipy.stats.norm.logpdf(u, mean, std) - jnp.log(1 - jnp.tanh(u) ** 2 + 1e-6)
+    return jnp.tanh(u), density.sum(-1)
+
+
+def all_q(critic: Any, s: jax.Array, a: jax.Array) -> jax.Array:
+    return jnp.stack([jax.vmap(one_q, (None, 0, 0))(member(critic, i), s, a) for i in range(N)])
+
+
+def explicit_target(before: SacState, after: SacState, batch: Transitions) -> np.ndarray:
+    """Bootstraps with the new actor, the new temperature and the old target critics."""
+    _, key = jax.random.split(KEY)
+    action, log_prob = explicit_draw(after.actor, key, batch.next_observations)
+    value = all_q(before.target_critic, batch.next_observations, action).min(0)
+    soft = value - jnp.exp(after.log_alpha) * log_prob
+    return np.asarray(batch.rewards + CONFIG.discount * jnp.where(batch.terminations, 0.0, soft))
+
+
+def gradient_of(moments: Any) -> Any:
+    """Adam's first moment after one step is a tenth of the gradient."""
+    return jax.tree.map(lambda m: 10.0 * m, moments[0].mu)
+
+
+def assert_trees(left: Any, right: Any, **tolerance: float) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), left, right)
+
+
+def explicit_diversity(gradients: np.ndarray) -> float:
+    """The paper's double loop over pairs of critics."""
+    total = 0.0
+    for b in range(gradients.shape[1]):
+        for i in range(len(gradients)):
+            for j in range(len(gradients)):
+                if i != j:
+                    gi, gj = gradients[i, b], gradients[j, b]
+                    total += (gi @ gj) / jnp.sqrt((gi @ gi) * (gj @ gj))
+    return total / gradients.shape[1] / (len(gradients) - 1)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.7])
+def test_critic_loss(diversity: float) -> None:
+    agent, before, after, metrics = updated(diversity)
+    batch = some_batch()
+    target = explicit_target(before, after, batch)
+    np.testing.assert_allclose(metrics["target_mean"], target.mean(), rtol=1e-4)
+
+    def loss(critic: Any) -> jax.Array:
+        q = all_q(critic, batch.observations, batch.actions)
+        fit = sum(((q[i] - target) ** 2).mean() for i in range(N))
+        slope = jax.vmap(jax.grad(one_q, argnums=2), (None, 0, 0))
+        gradients = [slope(member(critic, i), batch.observations, batch.actions) for i in range(N)]
+        return fit + diversity * explicit_diversity(jnp.stack(gradients))
+
+    want = jax.jit(jax.grad(loss))(before.critic)
+    assert_trees(gradient_of(after.opt_critic), want, rtol=2e-3, atol=2e-4)
+    q = np.asarray(agent.q(before.critic, batch.observations, batch.actions))
+    np.testing.assert_allclose(q, all_q(before.critic, batch.observations, batch.actions), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(metrics["critic_loss"], np.square(q - target).mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["q_spread"], q.std(0).mean(), rtol=1e-3)
+
+
+def test_actor_and_temperature_losses_in_their_order() -> None:
+    _, before, after, metrics = updated()
+    batch = some_batch()
+    key, _ = jax.random.split(KEY)
+
+    def loss(actor: Any) -> jax.Array:
+        action, log_prob = explicit_draw(actor, key, batch.observations)
+        lowest = all_q(before.critic, batch.observations, action).min(0)
+        return (jnp.exp(after.log_alpha) * log_prob - lowest).mean()  # the new temperature
+
+    want = jax.jit(jax.grad(loss))(before.actor)
+    assert_trees(gradient_of(after.opt_actor), want, rtol=2e-3, atol=2e-4)
+    entropy = -explicit_draw(before.actor, key, batch.observations)[1].mean()
+    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
+    # d/d log_alpha of -log_alpha (log pi + H) with H = -A.
+    np.testing.assert_allclose(gradient_of(after.opt_alpha), entropy + A, rtol=1e-4)
+    moved = after.log_alpha - before.log_alpha
+    np.testing.assert_allclose(moved, -0.3 * np.sign(entropy + A), rtol=1e-4)
+    np.testing.assert_allclose(metrics["alpha"], np.exp(after.log_alpha), rtol=1e-6)
+
+
+def test_target_critics_follow_slowly() -> None:
+    _, before, after, _ = updated()
+    want = jax.tree.map(lambda new, old: 0.2 * new + 0.8 * old, after.critic, before.target_critic)
+    assert_trees(after.target_critic, want, rtol=1e-5, atol=1e-7)
+
+
+def test_a_penalty_lowers_the_target() -> None:
+    plain, lowered = updated()[3], updated(penalty=1.5)[3]
+    np.testing.assert_allclose(plain["target_mean"] - lowered["target_mean"], 1.5, rtol=1e-4)
+
+
+def test_next_value_replaces_what_is_bootstrapped() -> None:
+    agent, before, _, _ = updated()
+    batch = some_batch()
+    _, metrics = jax.jit(agent.update, static_argnums=4)(
+        before, KEY, batch, 0.0, lambda s, value: jnp.full_like(value, 2.0)
+    )
+    want = batch.rewards + CONFIG.discount * 2.0 * ~batch.terminations
+    np.testing.assert_allclose(metrics["target_mean"], want.mean(), rtol=1e-5)
+
+
+@given(seed=st.integers(0, 2**31 - 1))
+def test_diversity_is_the_double_loop(seed: int) -> None:
+    gradients = np.random.default_rng(seed).normal(size=(N, B, A)).astype(np.float32)
+    np.testing.assert_allclose(diversity_loss(gradients), explicit_diversity(gradients), atol=1e-5)
+
+
+def test_diversity_is_smallest_for_opposed_and_largest_for_equal_gradients() -> None:
+    g = np.ones((1, B, A), np.float32)
+    np.testing.assert_allclose(diversity_loss(jnp.concatenate([g] * N)), N, rtol=1e-5)
+    np.testing.assert_allclose(diversity_loss(jnp.concatenate([g, -g])), -2.0, rtol=1e-5)
+
+
+def test_a_critic_that_ignores_the_action_has_finite_gradients() -> None:
+    gradients = jnp.zeros((N, B, A)).at[1].set(1.0)
+    assert np.isfinite(diversity_loss(gradients))
+    assert np.isfinite(jax.grad(diversity_loss)(gradients)).all()
+
+
+def test_initial_weights() -> None:
+    config = SacConfig(critics=N, hidden=(32, 32, 32))
+    state = make_sac(config, S, A).init(jax.random.key(0))
+    for net, inputs, bound in ((state.actor, S, 1e-3), (state.critic, S + A, 3e-3)):
+        for i, fan_in in enumerate((inputs, 32, 32)):
+            kernel = np.abs(net[f"Dense_{i}"]["kernel"])
+            assert 0.85 * fan_in**-0.5 < kernel.max() <= fan_in**-0.5 + 1e-7
+            np.testing.assert_array_equal(net[f"Dense_{i}"]["bias"], np.float32(0.1))
+        for leaf in jax.tree.leaves(net["Dense_3"]):
+            assert 0 < np.abs(leaf).max() <= bound
+    assert float(state.log_alpha) == 0.0
+    jax.tree.map(np.testing.assert_array_equal, state.critic, state.target_critic)
+    kernels = state.critic["Dense_0"]["kernel"]
+    assert kernels.shape[0] == N and (kernels[0] != kernels[1]).all()
+
+
+def test_policies() -> None:
+    agent, _, after, _ = updated()
+    s = some_batch().observations
+    drawn, memory = agent.policy(after.actor, KEY, s, "memory")
+    np.testing.assert_allclose(drawn, explicit_draw(after.actor, KEY, s)[0], rtol=1e-4, atol=1e-5)
+    assert memory == "memory" and (np.abs(drawn) < 1).all()
+    best, _ = agent.greedy(after.actor, KEY, s, ())
+    head = after.actor["Dense_2"]
+    want = jnp.tanh(layers(after.actor, s) @ head["kernel"] + head["bias"])
+    np.testing.assert_allclose(best, want, rtol=1e-4, atol=1e-5)
+
+
+@given(mean=st.floats(-1.5, 1.5), log_std=st.floats(-2.0, 0.5))
+def test_densities_integrate_to_one(mean: float, log_std: float) -> None:
+    u = np.linspace(-7, 7, 2001)[:, None]  # a = tanh(u), da = (1 - a^2) du
+    a = np.tanh(u).astype(np.float32)
+    keep = (1 - np.abs(a[:, 0])) > 1e-5
+    density = np.exp(tanh_gaussian.log_prob(a[keep], jnp.full(1, mean), jnp.full(1, log_std)))
+    mass = np.trapezoid(density * (1 - np.tanh(u[keep, 0]) ** 2), u[keep, 0])
+    tails = stats.norm(mean, np.exp(log_std))
+    inside = tails.cdf(u[keep, 0].max()) - tails.cdf(u[keep, 0].min())
+    np.testing.assert_allclose(mass, inside, atol=5e-3)
+
+
+def test_log_prob_is_the_change_of_variables() -> None:
+    mean, log_std = jnp.array([[0.3, -0.8]] * 50), jnp.array([[-0.5, 0.2]] * 50)
+    action, log_prob = tanh_gaussian.sample_and_log_prob(KEY, mean, log_std)
+    u = np.arctanh(np.asarray(action, np.float64))
+    want = stats.norm.logpdf(u, mean, np.exp(log_std)) - np.log(1 - np.tanh(u) ** 2 + 1e-6)
+    np.testing.assert_allclose(log_prob, want.sum(-1), rtol=1e-3, atol=2e-3)
+    np.testing.assert_allclose(tanh_gaussian.log_prob(action, mean, log_std), log_prob, rtol=1e-3, atol=2e-3)
+    assert log_prob.shape == (50,)
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"critics": 0}, "critics"),
+        ({"diversity": -1.0}, "diversity"),
+        ({"critics": 1, "diversity": 1.0}, "diversity"),
+        ({"discount": 1.0}, "discount"),
+        ({"polyak": 0.0}, "polyak"),
+        ({"initial_alpha": 0.0}, "initial_alpha"),
+        ({"hidden": ()}, "hidden"),
+    ],
+)
+def test_settings_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_sac(SacConfig(**change), S, A)
+    assert caught.value.setting == setting
