@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.termination_model import TerminationConfig, fit_endings
 from jaxrl_rollouts.offline.terminations import termination_function
 from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds, train_agents
 from jaxrl_rollouts.offline.world_model import learned_dynamics
@@ -35,7 +36,8 @@ class StudyConfig:
     """World model, agent and evaluation; the same for every method of a comparison.
 
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
-    own. `evaluations` are spread evenly over the `epochs`.
+    own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
+    where no rule is known. `evaluations` are spread evenly over the `epochs`.
     """
 
     seeds: int = 3
@@ -43,6 +45,8 @@ class StudyConfig:
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     scale_targets: bool = True
     shared_world: bool = False
+    termination: Literal["known", "learned"] = "known"
+    ending: TerminationConfig = field(default_factory=TerminationConfig)
     agent: SacConfig = field(default_factory=SacConfig)
     rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
     methods: MethodConfig = field(default_factory=MethodConfig)
@@ -112,10 +116,17 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
         config.ensemble, dataset.transitions, fit_key, seeds=seeds,
         scale_targets=config.scale_targets, stage=f"{slug(dataset.name)}-world", context=context,
     )  # fmt: skip
+    if config.termination == "learned":
+        endings, _ = fit_endings(
+            config.ending, dataset.transitions, jax.random.fold_in(fit_key, 1), seeds=seeds,
+            stage=f"{slug(dataset.name)}-termination", context=context,
+        )  # fmt: skip
+        fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(
-        fitted.model.fitter, config.ensemble.elites, termination=termination_of(dataset, env)
-    )
+        fitted.model.fitter, config.ensemble.elites,
+        termination=termination_of(dataset, env, config),
+    )  # fmt: skip
     logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop_error(dynamics, first, logged, look_key)
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
@@ -123,8 +134,10 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
     return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
 
 
-def termination_of(dataset: Dataset, env: Environment) -> Any:
-    """The known termination rule: the environment's own, or the one of the dataset's family."""
+def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
+    """A learned rule's configuration, or the known one: the environment's, or its family's."""
+    if config.termination == "learned":
+        return config.ending
     return env.termination or termination_function(dataset.environment or dataset.name)
 
 
@@ -135,7 +148,8 @@ def train_and_look(
     method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(
         world.fitted.model.fitter, config.ensemble.elites,
-        termination=termination_of(world.dataset, world.env), disagreement=method.disagreement,
+        termination=termination_of(world.dataset, world.env, config),
+        disagreement=method.disagreement,
     )  # fmt: skip
     sizes = world.env.observation_size, world.env.action_size
     agent = make_model_based(config.rollouts, method, dynamics, *sizes)
@@ -157,7 +171,7 @@ def train_and_look(
 
 
 def behaviour(world: World) -> np.ndarray:
-    """Returns of a dataset's whole episodes, `[episodes]`; ones that were cut short are left out."""
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = episodes(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import platform
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.ensemble import apply_assigned, take_members
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import (
     EnsembleConfig,
     FitData,
@@ -28,6 +29,7 @@ from jaxrl_rollouts.rollout import Model, outcome
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from .data import Transitions
+from .termination_model import Ending, TerminationConfig, ended
 
 PyTree = Any
 Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -42,11 +44,13 @@ class World(NamedTuple):
         elites: parameters of the elite snapshots, leaves `[E, ...]`, best first.
         inputs: scaler of `[observation, action]`.
         targets: scaler of `[observation change, reward]` (identity unless asked for).
+        ending: learned termination; None where the rule is known.
     """
 
     elites: PyTree
     inputs: Scaler
     targets: Scaler
+    ending: Ending | None = None
 
 
 class Imagined(NamedTuple):
@@ -100,8 +104,8 @@ def make_world_model(
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
     inputs = fit_scaler(jnp.asarray(x))
     targets = fit_scaler(jnp.asarray(y)) if scale_targets else identity_scaler(y.shape[1])
-    scaled = np.asarray(inputs.normalise(jnp.asarray(x))), np.asarray(targets.normalise(jnp.asarray(y)))
-    data = split_holdout(config, *scaled)
+    scaled = inputs.normalise(jnp.asarray(x)), targets.normalise(jnp.asarray(y))
+    data = split_holdout(config, *map(np.asarray, scaled))
     fitter = make_fitter(config, x.shape[1], y.shape[1])
     return WorldModel(fitter, data, inputs, targets, config.elites)
 
@@ -120,7 +124,7 @@ def learned_dynamics(
     fitter: Fitter,
     elites: int,
     *,
-    termination: Termination,
+    termination: Termination | TerminationConfig,
     reward: Reward | None = None,
     disagreement: Disagreement | None = None,
 ) -> Dynamics:
@@ -129,17 +133,25 @@ def learned_dynamics(
     Args:
         fitter: of the `WorldModel`.
         elites: number of elites in the worlds it will be given.
-        termination: known function `(obs, action, next_obs) -> [B] bool`.
+        termination: known function `(obs, action, next_obs) -> [B] bool`, or the configuration
+            of the classifier in `World.ending`.
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction in data
             units. None reports zero and evaluates one elite per row only, which is `E` times less
             work.
     """
 
-    def split(sample: jax.Array, observations: jax.Array, actions: jax.Array) -> tuple:
+    def split(
+        world: World, sample: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> tuple:
         following = observations + sample[..., :-1]
-        known = reward(observations, actions, following) if reward else sample[..., -1]
-        return known, following, termination(observations, actions, following)
+        rewards = reward(observations, actions, following) if reward else sample[..., -1]
+        if not isinstance(termination, TerminationConfig):
+            return rewards, following, termination(observations, actions, following)
+        if world.ending is None:
+            raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
+        done = ended(termination, world.ending, observations, actions, following)
+        return rewards, following, done
 
     def step(
         world: World, key: jax.Array, observations: jax.Array, actions: jax.Array, member: jax.Array
@@ -156,14 +168,14 @@ def learned_dynamics(
             uncertainty = disagreement(every.mean, every.std)
             rows = jnp.arange(batch)
             own = Gaussian(every.mean[member, rows], every.std[member, rows])
-        rewards, following, done = split(own.sample(key), observations, actions)
+        rewards, following, done = split(world, own.sample(key), observations, actions)
         return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
 
     def imagine(
         world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> Imagined:
         sample = predict(fitter, world, observations, actions).sample(key)
-        of_member = jax.vmap(split, in_axes=(0, None, None))
-        return Imagined(*of_member(sample, observations, actions))
+        of_member = jax.vmap(split, in_axes=(None, 0, None, None))
+        return Imagined(*of_member(world, sample, observations, actions))
 
     return Dynamics(Model(step), imagine, elites)

@@ -48,11 +48,16 @@ options = dict(iterations=9, chunk=3, stage="a")
 alone = train(update, start(16), data, **options)
 TRACES.clear()
 seen = []
-meshed = train(update, start(16), data, mesh=mesh, evaluate_every=3,
-               evaluate=lambda s, i: seen.append(spread(s["w"]) and spread(s["key"])) or {}, **options)
+
+def look(state, iteration):
+    seen.append(spread(state["w"]) and spread(state["key"]))
+    return {}
+
+meshed = train(update, start(16), data, mesh=mesh, evaluate=look, evaluate_every=3, **options)
 out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
        "shards": shards(meshed.state["w"]), "mesh": dict(mesh.shape),
-       "alone": np.asarray(alone.state["w"]).tolist(), "meshed": np.asarray(meshed.state["w"]).tolist(),
+       "alone": np.asarray(alone.state["w"]).tolist(),
+       "meshed": np.asarray(meshed.state["w"]).tolist(),
        "losses": [t.history.curve("loss")[1].tolist() for t in (alone, meshed)]}
 copy = devices.replicate({"x": data}, mesh)["x"]
 out["replicated"] = copy.sharding.is_fully_replicated and len(copy.sharding.device_set) == 8

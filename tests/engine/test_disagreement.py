@@ -20,7 +20,9 @@ def max_aleatoric(row: int) -> float:
 
 def max_pairwise(row: int) -> float:
     """MOReL, definition 1: the largest distance between two members."""
-    return max(np.sqrt(sum((MEANS[i, row] - MEANS[j, row]) ** 2)) for i in range(N) for j in range(N))
+    return max(
+        np.sqrt(sum((MEANS[i, row] - MEANS[j, row]) ** 2)) for i in range(N) for j in range(N)
+    )
 
 
 def spread_of_means(row: int) -> float:

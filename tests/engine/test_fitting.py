@@ -82,7 +82,9 @@ def test_two_seeds_side_by_side_are_two_single_fits() -> None:
         lengths.append(single.history.records[-1].iteration)
         a, b = seed_of(single.state, 0), seed_of(pair.state, i)
         np.testing.assert_allclose(a.best_loss, b.best_loss, rtol=1e-3)
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=2e-3), a.params, b.params)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=2e-3), a.params, b.params
+        )
         assert int(a.stale) == int(b.stale) == SMALL.patience
         assert int(a.opt_state[0].count) == int(b.opt_state[0].count)
     assert lengths[0] != lengths[1]  # otherwise nothing was tested
@@ -169,7 +171,8 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
     params = jax.tree.map(lambda p: p + 1.0, params)
     nothing = jax.tree.map(jnp.zeros_like, params)
     step, _ = optimiser.update(nothing, optimiser.init(params), params)
-    strengths = dict(zip(["Dense_0", "Dense_1", "Dense_2", "Dense_3"], [*decay, decay[-1]] if len(decay) > 1 else decay * 4, strict=True))  # fmt: skip
+    each = [*decay, decay[-1]] if len(decay) > 1 else decay * 4  # two heads share the last layer's
+    strengths = {f"Dense_{i}": strength for i, strength in enumerate(each)}
     decayed = set()
     for path, leaf in jax.tree_util.tree_flatten_with_path(step)[0]:
         names = [p.key for p in path]

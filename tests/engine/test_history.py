@@ -15,7 +15,9 @@ def filled(path: Path | None, count: int = 3) -> History:
     history = History(path)
     for i in range(1, count + 1):
         loss = np.float32([1 / 3, np.pi]) / np.float32(i)
-        history.append(10 * i, {"loss": loss, "rate": 0.1 * i} | ({"return": [i, -i]} if i > 1 else {}))
+        history.append(
+            10 * i, {"loss": loss, "rate": 0.1 * i} | ({"return": [i, -i]} if i > 1 else {})
+        )
     return history
 
 

@@ -174,9 +174,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None
         time.sleep(0.002)
 
 
-def test_kill_nine_again_and_again(
-    script: tuple, folder: RunFolder, uninterrupted: dict
-) -> None:
+def test_kill_nine_again_and_again(script: tuple, folder: RunFolder, uninterrupted: dict) -> None:
     """Saving after every chunk, most kills fall into the writing of a checkpoint or history."""
     moments = random.Random(3)
     reached = []
@@ -184,7 +182,7 @@ def test_kill_nine_again_and_again(
         before = newest(folder)
         with start(script, folder) as process:
             # At least one more chunk, so that the kills get somewhere.
-            wait_until(lambda: newest(folder) > before, process)
+            wait_until(lambda before=before: newest(folder) > before, process)
             time.sleep(moments.uniform(0.0, 0.25))
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL

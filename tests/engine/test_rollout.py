@@ -63,23 +63,23 @@ def by_hand(
     for t in range(horizon):
         policy_key, step_key, draw_key = jax.random.split(jax.random.fold_in(key, t), 3)
         action, thought = map(np.asarray, remember(0.3, policy_key, state, memory))
-        member = fixed if per == "trajectory" else draw_members(Members(ELITES), draw_key, len(start))
+        member = (
+            fixed if per == "trajectory" else draw_members(Members(ELITES), draw_key, len(start))
+        )
         following, out = wander(params, step_key, state, action, member)
         following, out = np.asarray(following), jax.tree.map(np.asarray, out)
         rows = []
         for i in range(len(start)):
-            if not alive[i]:
-                rows.append(jax.tree.map(np.zeros_like, rows_like))
-                continue
             fell = bool(out.terminated[i])
             cut = bool(out.truncated[i]) or out.uncertainty[i] > threshold or t == horizon - 1
-            rows_like = Step(
+            row = Step(
                 state[i].copy(), action[i], out.reward[i], following[i].copy(), np.bool_(fell),
                 np.bool_(cut and not fell), out.uncertainty[i], np.asarray(member[i]), np.True_,
             )  # fmt: skip
-            rows.append(rows_like)
-            state[i], memory[i] = following[i], thought[i]
-            alive[i] = not (cut or (fell and stop))
+            rows.append(row if alive[i] else jax.tree.map(np.zeros_like, row))
+            if alive[i]:
+                state[i], memory[i] = following[i], thought[i]
+                alive[i] = not (cut or (fell and stop))
         steps.append(jax.tree.map(lambda *leaves: np.stack(leaves), *rows))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *steps), state, memory
 
@@ -100,7 +100,10 @@ SEEDS = st.integers(0, 2**31 - 1)
 LIMITS = st.sampled_from([0.5, 1.5, 3.0, np.inf])
 
 
-@given(seed=SEEDS, fall=LIMITS, leave=LIMITS, threshold=LIMITS, per=st.sampled_from(["step", "trajectory"]), stop=st.booleans())  # fmt: skip
+@given(
+    seed=SEEDS, fall=LIMITS, leave=LIMITS, threshold=LIMITS, stop=st.booleans(),
+    per=st.sampled_from(["step", "trajectory"]),
+)  # fmt: skip
 def test_a_rollout_is_single_steps_in_a_row(
     seed: int, fall: float, leave: float, threshold: float, per: str, stop: bool
 ) -> None:
@@ -128,9 +131,7 @@ def test_early_exit_stops_computing() -> None:
         jax.debug.callback(lambda: calls.append(1))
         return state + 1, outcome(2, terminated=state + 1 >= jnp.array([2.0, 3.0]))
 
-    result = rollout(
-        Model(step), None, jnp.zeros(2), jax.random.key(0), horizon=50, early_exit=2
-    )
+    result = rollout(Model(step), None, jnp.zeros(2), jax.random.key(0), horizon=50, early_exit=2)
     jax.block_until_ready(result)
     jax.effects_barrier()
     assert len(calls) == 4  # three steps until the last row ends, in chunks of two
@@ -169,7 +170,9 @@ def scripted(
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
         at = lambda times: jnp.isin(state, jnp.array(times or [-1]))  # noqa: E731
         u = at(uncertain).astype(jnp.float32)
-        return state + 1, outcome(1, terminated=at(terminated), truncated=at(truncated), uncertainty=u)
+        return state + 1, outcome(
+            1, terminated=at(terminated), truncated=at(truncated), uncertainty=u
+        )
 
     start = jnp.zeros((1,), jnp.int32)
     return rollout(Model(step), None, start, jax.random.key(0), horizon=5, **options)

@@ -48,7 +48,9 @@ def logged(lengths: list[int]) -> Transitions:
         path = 100.0 * episode + np.concatenate([np.zeros((1, A)), a.cumsum(0)])
         path = np.concatenate([path, path], -1).astype(np.float32)
         end = np.arange(length) == length - 1
-        parts.append((path[:-1], a, a[:, 0], path[1:], end & (episode % 2 == 0), end & (episode % 2 == 1)))
+        parts.append(
+            (path[:-1], a, a[:, 0], path[1:], end & (episode % 2 == 0), end & (episode % 2 == 1))
+        )
     return Transitions(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -64,7 +64,9 @@ def test_mopos_penalty_arrives_in_the_buffer() -> None:
     np.testing.assert_allclose(rows.rewards, rows.observations[:, 0] - 0.7 * uncertainty, rtol=1e-5)
     np.testing.assert_allclose(metrics["imagined_uncertainty"], uncertainty.mean(), rtol=1e-5)
     # The logged reward is the model's, before the penalty.
-    np.testing.assert_allclose(metrics["imagined_reward"], rows.observations[:, 0].mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        metrics["imagined_reward"], rows.observations[:, 0].mean(), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", ["mobile", "ravl"])
@@ -142,7 +144,9 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
     same = vars(ravl.agent) | {"critics": 2, "diversity": 0.0}
     assert same == vars(base.agent)
     assert base[2:] == ravl[2:] == (None, 0.0, None, None)
-    state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(jax.random.key(0), PARAMS, dataset())
+    state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(
+        jax.random.key(0), PARAMS, dataset()
+    )
     assert state.agent.critic["Dense_0"]["kernel"].shape[0] == 5
 
 
@@ -171,5 +175,3 @@ def test_bad_settings(name: str, settings: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_method(name, SAC, MethodConfig(**settings))
     assert caught.value.setting == setting
-
-

@@ -44,7 +44,7 @@ def initial() -> tuple:
 
 
 def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any = False) -> tuple:
-    """Train two seeds on rows with uniformly random actions; `rewards` may be a function of them."""
+    """Train two seeds on uniformly random actions, of which `rewards` may be a function."""
     actions = np.random.default_rng(0).uniform(-1, 1, (ROWS, 1)).astype(np.float32)
     rewards = rewards(actions[:, 0]) if callable(rewards) else rewards
     spread = lambda x, dtype: np.broadcast_to(np.asarray(x, dtype), (ROWS,))  # noqa: E731
@@ -55,16 +55,26 @@ def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any =
     return train(update, initial(), data, iterations=12, stage="probe").state[0], data
 
 
-def values(state: Any, observations: list, actions: list | None = None) -> np.ndarray:
+@jax.jit
+def _greedy(actors: Any, s: jax.Array) -> jax.Array:
+    return jax.vmap(lambda a: AGENT.greedy(a, jax.random.key(0), s, ())[0])(actors)
+
+
+@jax.jit
+def _values(critics: Any, s: jax.Array, a: jax.Array) -> jax.Array:
+    return jax.vmap(lambda c, own: AGENT.q(c, s, own).mean(0))(critics, a)
+
+
+def greedy(state: Any, observations: list) -> np.ndarray:
+    """`[seeds, rows]`: the policy's own actions."""
+    return np.asarray(_greedy(state.actor, jnp.array(observations)[:, None]))[..., 0]
+
+
+def values(state: Any, observations: list, actions: Any = None) -> np.ndarray:
     """`[seeds, rows]`: the critics' mean at given actions, or at the policy's own."""
-    s = jnp.array(observations, jnp.float32)[:, None]
-
-    def of(one: Any) -> jax.Array:
-        a = AGENT.greedy(one.actor, jax.random.key(0), s, ())[0]
-        a = a if actions is None else jnp.array(actions, jnp.float32)[:, None]
-        return AGENT.q(one.critic, s, a).mean(0)
-
-    return np.asarray(jax.vmap(of)(state))
+    s = jnp.array(observations)[:, None]
+    a = greedy(state, observations) if actions is None else np.stack([actions] * 2)
+    return np.asarray(_values(state.critic, s, jnp.asarray(a, jnp.float32)[..., None]))
 
 
 ALTERNATING = np.arange(ROWS) % 2
@@ -102,14 +112,12 @@ def test_a_later_reward_is_discounted() -> None:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_the_policy_finds_the_better_action(sign: float) -> None:
     state, _ = learn(0.0, lambda a: sign * a, 0.0, done=True)
-    np.testing.assert_allclose(values(state, [0.0] * 3, [-0.8, 0.0, 0.8]), [[-0.8 * sign, 0, 0.8 * sign]] * 2, atol=0.1)  # fmt: skip
-    best = jax.vmap(lambda s: AGENT.greedy(s.actor, jax.random.key(0), jnp.zeros((1, 1)), ())[0])(state)
-    assert (sign * np.asarray(best) > 0.9).all()
+    want = [[-0.8 * sign, 0.0, 0.8 * sign]] * 2
+    np.testing.assert_allclose(values(state, [0.0] * 3, [-0.8, 0.0, 0.8]), want, atol=0.1)
+    assert (sign * greedy(state, [0.0]) > 0.9).all()
 
 
 def test_the_best_action_depends_on_the_state() -> None:
     sign = 2.0 * ALTERNATING - 1.0
     state, _ = learn(sign, lambda a: sign * a, sign, done=True)
-    s = jnp.array([[-1.0], [1.0]])
-    best = jax.vmap(lambda one: AGENT.greedy(one.actor, jax.random.key(0), s, ())[0])(state)
-    assert (np.asarray(best[..., 0]) * [-1, 1] > 0.9).all()
+    assert (greedy(state, [-1.0, 1.0]) * [-1, 1] > 0.9).all()

@@ -69,7 +69,9 @@ def member(params: Any, i: int) -> Any:
 
 def explicit_draw(actor: Any, key: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     hidden = layers(actor, s)
-    mean, log_std = (hidden @ actor[f"Dense_{i}"]["kernel"] + actor[f"Dense_{i}"]["bias"] for i in (2, 3))
+    mean, log_std = (
+        hidden @ actor[f"Dense_{i}"]["kernel"] + actor[f"Dense_{i}"]["bias"] for i in (2, 3)
+    )
     std = jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))
     u = mean + std * jax.random.normal(key, mean.shape)
     density = jax.scipy.stats.norm.logpdf(u, mean, std) - jnp.log(1 - jnp.tanh(u) ** 2 + 1e-6)
@@ -127,7 +129,9 @@ def test_critic_loss(diversity: float) -> None:
     want = jax.jit(jax.grad(loss))(before.critic)
     assert_trees(gradient_of(after.opt_critic), want, rtol=2e-3, atol=2e-4)
     q = np.asarray(agent.q(before.critic, batch.observations, batch.actions))
-    np.testing.assert_allclose(q, all_q(before.critic, batch.observations, batch.actions), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        q, all_q(before.critic, batch.observations, batch.actions), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(metrics["critic_loss"], np.square(q - target).mean(), rtol=1e-4)
     np.testing.assert_allclose(metrics["q_spread"], q.std(0).mean(), rtol=1e-3)
 
@@ -238,7 +242,9 @@ def test_log_prob_is_the_change_of_variables() -> None:
     u = np.arctanh(np.asarray(action, np.float64))
     want = stats.norm.logpdf(u, mean, np.exp(log_std)) - np.log(1 - np.tanh(u) ** 2 + 1e-6)
     np.testing.assert_allclose(log_prob, want.sum(-1), rtol=1e-3, atol=2e-3)
-    np.testing.assert_allclose(tanh_gaussian.log_prob(action, mean, log_std), log_prob, rtol=1e-3, atol=2e-3)
+    np.testing.assert_allclose(
+        tanh_gaussian.log_prob(action, mean, log_std), log_prob, rtol=1e-3, atol=2e-3
+    )
     assert log_prob.shape == (50,)
 
 

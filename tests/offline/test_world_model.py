@@ -153,7 +153,9 @@ def test_known_reward_and_termination() -> None:
     np.testing.assert_array_equal(out.terminated, following[:, 0] > 0)
     assert out.terminated.any() and not out.terminated.all()
     said = known.imagine(world(), key, s, ACTIONS)
-    np.testing.assert_allclose(said.rewards, 10 * s[:, 0] + said.next_observations[..., 1], rtol=1e-5)
+    np.testing.assert_allclose(
+        said.rewards, 10 * s[:, 0] + said.next_observations[..., 1], rtol=1e-5
+    )
     np.testing.assert_array_equal(said.terminations, said.next_observations[..., 0] > 0)
 
 
