@@ -1,4 +1,4 @@
-"""Pictures of `edge_of_reach_toy`: where the data reach, how training went, what critics believe."""
+"""Pictures of `edge_of_reach_toy`: the reach of the data, training, what critics believe."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def draw_maps(
                         titles=[names.get(name, name) for name in maps])  # fmt: skip
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
     axis, shown = np.linspace(-HALF, HALF, POINTS), None
-    for ax, (name, values) in zip(axes, maps.items(), strict=True):
+    for ax, values in zip(axes, maps.values(), strict=True):
         shown = ax.pcolormesh(axis, axis, values.T, cmap=palette, norm=Normalize(0, 100),
                               shading="nearest", rasterized=True)  # fmt: skip
         _plane_axes(ax, setting.reach, outline="white")

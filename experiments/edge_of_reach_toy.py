@@ -1,6 +1,6 @@
 """The edge-of-reach problem on a plane: seen, located by an oracle, and cured by RAVL.
 
-Model rollouts of k steps start from data that stay around the origin; the goal is far away. States
+Model rollouts of k steps start from data that stay around the origin; the goal is away. States
 reached in exactly k steps are bootstrapped from and never updated. With true dynamics nothing but
 that can be wrong: base fails, base told the true value of those states (and of no others) does
 not, and RAVL does not. The same again with a learned model, where MOPO has an error to penalise.
@@ -45,7 +45,7 @@ class Config:
     """Data, nets and cadence; the same for every method.
 
     Attributes:
-        rows: transitions of the random policy.
+        rows: transitions of a uniformly random policy.
         evaluations: looks at the agents, spread evenly over the `epochs`.
         starts: start states of an evaluation.
         probes: states on which the critics are compared, within reach and at its edge.
@@ -58,7 +58,7 @@ class Config:
     agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
     rollouts: ModelBasedConfig = field(
         default_factory=lambda: ModelBasedConfig(
-            horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500
+            horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
         )
     )
     methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo_penalty=2.0))
@@ -149,8 +149,6 @@ def run(config: Config, context: RunContext) -> Report:
 _ENSEMBLE = EnsembleConfig(
     members=5, elites=3, hidden=(64, 64), weight_decay=(2.5e-5,), max_epochs=20
 )
-_FAST = dict(hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3)
-
 EXPERIMENT = Experiment(
     name="edge_of_reach_toy",
     summary="why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
@@ -164,19 +162,19 @@ EXPERIMENT = Experiment(
             ),
             agent=SacConfig(hidden=(16,)),
             rollouts=ModelBasedConfig(
-                horizon=10, rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32
+                horizon=4, rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32
             ),
             epochs=2, evaluations=2, starts=8, probes=64,
         ),
         "cpu": Config(
             ensemble=_ENSEMBLE,
-            agent=SacConfig(**_FAST, polyak=0.01),
             rollouts=ModelBasedConfig(
-                horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128
+                horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
+                real_share=0.0,
             ),
-            epochs=30, evaluations=10,
+            epochs=100, evaluations=20,
         ),
-        "paper": Config(seeds=10, rows=30_000),
+        "paper": Config(seeds=10, rows=30_000, epochs=200),
     },
     run=run,
 )  # fmt: skip

@@ -25,14 +25,14 @@ import numpy as np
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.environments import Environment, make
+from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.sac import Sac, SacConfig, make_sac
 from jaxrl_rollouts.offline.terminations import never
 from jaxrl_rollouts.offline.world_model import learned_dynamics, make_world_model
 from jaxrl_rollouts.pictures import figure
@@ -58,8 +58,12 @@ class Config:
     seeds_width: int = 64
     horizons: tuple[int, ...] = (1, 5, 50, 500)
     rollout_rows: int = 5_000
-    environment: str = "pendulum"
+    environments: tuple[str, ...] = (
+        "pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4"
+    )  # fmt: skip
     environment_copies: int = 4096
+    environment_steps: int = 100
+    host_copies: int = 16
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     peer_python: str = ""
 
@@ -94,7 +98,7 @@ def sac_speed(config: Config, width: int, critics: int, seeds: int) -> Callable[
         OBSERVATIONS, ACTIONS, batch_size=config.batch, updates_per_iteration=config.updates,
     )  # fmt: skip
     data = to_device(random_rows(config.rows))
-    state = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), seeds))
+    state = jax.jit(jax.vmap(agent.init))(jax.random.split(jax.random.key(0), seeds))
     return lambda: loop.train(agent.update, state, data, iterations=1, stage="speed")
 
 
@@ -123,6 +127,7 @@ def run(config: Config, context: RunContext) -> Report:
     _updates(config, report)
     _seeds(config, report)
     _rollouts(config, report)
+    _environments(config, report)
     report.note(f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
     return report
 
@@ -197,10 +202,10 @@ def _seeds(config: Config, report: Report) -> None:
 
 def _rollouts(config: Config, report: Report) -> None:
     model = make_world_model(config.ensemble, random_rows(2_000))
-    states = jax.vmap(model.fitter.init)(jax.random.split(jax.random.key(0), 1))
+    states = jax.jit(jax.vmap(model.fitter.init))(jax.random.split(jax.random.key(0), 1))
     world = jax.tree.map(lambda x: x[0], jax.vmap(model.world)(states))
     agent = make_sac(SacConfig(hidden=(config.seeds_width,) * 2), OBSERVATIONS, ACTIONS)
-    actor = agent.init(jax.random.key(1)).actor
+    actor = jax.jit(agent.init)(jax.random.key(1)).actor
     dynamics = learned_dynamics(model.fitter, config.ensemble.elites, termination=never)
     elites = Members(jnp.arange(config.ensemble.elites, dtype=jnp.int32))
     rows = []
@@ -222,21 +227,42 @@ def _rollouts(config: Config, report: Report) -> None:
             {"what": "ensemble, 4 x 200", "rows": count, "horizon": horizon,
              "transitions/s": count * horizon / middle, "compile s": first - middle}
         )  # fmt: skip
-    env = make(config.environment)
-    small = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
-    actor = small.init(jax.random.key(2)).actor
-    copies = config.environment_copies
-
-    def play() -> Any:
-        return evaluate(env, small.policy, actor, jax.random.key(0), copies).returns
-
-    first = timed(play)
-    middle = float(np.median([timed(play) for _ in range(config.repeats)]))
-    rows.append(
-        {"what": f"{env.name}, true", "rows": copies, "horizon": env.max_episode_steps,
-         "transitions/s": copies * env.max_episode_steps / middle, "compile s": first - middle}
-    )  # fmt: skip
     report.table("rollout transitions per second", rows)
+
+
+def _environments(config: Config, report: Report) -> None:
+    rows = []
+    for name in config.environments:
+        try:
+            env = make(name)
+        except MissingExtraError as error:
+            report.note(f"{name} was left out: {error}")
+            continue
+        agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
+        actor = jax.jit(agent.init)(jax.random.key(2)).actor
+        copies = config.host_copies if env.host else config.environment_copies
+        steps = min(config.environment_steps, env.max_episode_steps)
+
+        @jax.jit
+        def play(
+            key: jax.Array, env: Environment = env, agent: Sac = agent, actor: Any = actor,
+            copies: int = copies, steps: int = steps,
+        ) -> Any:  # fmt: skip
+            start_key, roll_key = jax.random.split(key)
+            return rollout(
+                as_model(env), None, env.reset(start_key, copies), roll_key, horizon=steps,
+                policy=agent.policy, policy_params=actor, stop_at_termination=env.host,
+            ).valid.sum()  # fmt: skip
+
+        keys = jax.random.split(jax.random.key(0), config.repeats + 1)
+        first, *later = [timed(lambda k=k, p=play: p(k)) for k in keys]
+        played = float(play(keys[0]))
+        middle = float(np.median(later))
+        rows.append(
+            {"environment": name, "copies": copies, "steps/s": played / middle,
+             "compile s": first - middle}
+        )  # fmt: skip
+    report.table("true environments, steps per second with a policy", rows)
 
 
 EXPERIMENT = Experiment(
@@ -247,7 +273,8 @@ EXPERIMENT = Experiment(
     presets={
         "smoke": Config(
             widths=(32,), critics=(2,), rows=2000, updates=20, repeats=2, seeds=(1, 2),
-            seeds_width=32, horizons=(1, 5), rollout_rows=200, environment_copies=64,
+            seeds_width=32, horizons=(1, 5), rollout_rows=200, environments=("pendulum",),
+            environment_copies=64,
         ),
         "cpu": Config(),
     },

@@ -146,7 +146,7 @@ def fit_endings(
     terminating = np.flatnonzero(np.asarray(transitions.terminations))
     count, total = len(terminating), len(rows)
     init, update, _ = _functions(config, rows.shape[-1])
-    state = jax.vmap(init)(jax.random.split(key, seeds))
+    state = jax.jit(jax.vmap(init))(jax.random.split(key, seeds))
     trained = None
     if count:
         data = EndingData(scaler.normalise(rows), jnp.asarray(terminating, jnp.int32))

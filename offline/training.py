@@ -61,11 +61,11 @@ def fit_worlds(
     model = make_world_model(config, transitions, scale_targets=scale_targets)
     fitter = model.fitter
     trained = train(
-        fitter.update, jax.vmap(fitter.init)(jax.random.split(key, seeds)), model.data,
+        fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), model.data,
         iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
         context=context,
     )  # fmt: skip
-    return FittedWorlds(model, jax.vmap(model.world)(trained.state), trained)
+    return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)
 
 
 def train_agents(
@@ -97,7 +97,8 @@ def train_agents(
     """
     dataset = to_device(transitions)
     seeds = jax.tree.leaves(worlds)[0].shape[0]
-    state = jax.vmap(agent.init, (0, 0, None))(jax.random.split(key, seeds), worlds, dataset)
+    begin = jax.jit(jax.vmap(agent.init, (0, 0, None)))  # op by op it would compile for seconds
+    state = begin(jax.random.split(key, seeds), worlds, dataset)
     return train(
         agent.update, state, dataset, iterations=epochs, stage=stage,
         units_per_iteration=updates_per_epoch, evaluate=evaluate, evaluate_every=evaluate_every,

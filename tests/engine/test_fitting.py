@@ -47,17 +47,16 @@ def fitter() -> Any:
     return make_fitter(SMALL, 2, 2)
 
 
-def fit(keys: jax.Array) -> Any:
-    f = fitter()
+def fit(fitter: Any, config: EnsembleConfig, keys: jax.Array) -> Any:
     return train(
-        f.update, jax.vmap(f.init)(keys), DATA, iterations=SMALL.max_epochs, stage="fit",
-        finished=f.finished,
+        fitter.update, jax.vmap(fitter.init)(keys), DATA, iterations=config.max_epochs,
+        stage="fit", finished=fitter.finished,
     )  # fmt: skip
 
 
 @functools.cache
-def fitted_pair() -> Any:
-    return fit(jax.random.split(jax.random.key(0), 2))
+def fitted() -> FitState:
+    return seed_of(fit(fitter(), SMALL, jax.random.split(jax.random.key(0), 1)).state, 0)
 
 
 def seed_of(state: FitState, i: int) -> FitState:
@@ -66,45 +65,43 @@ def seed_of(state: FitState, i: int) -> FitState:
 
 def test_a_linear_gaussian_system_is_recovered() -> None:
     x = DATA.holdout_inputs
-    mean, log_var = fitter().ensemble.apply_all(seed_of(fitted_pair().state, 0).best, x)
+    mean, log_var = fitter().ensemble.apply_all(fitted().best, x)
     for member in range(SMALL.members):
         error = np.abs(mean[member] - x @ SLOPE)
         assert error.mean() < 0.06
         np.testing.assert_allclose(np.exp(0.5 * log_var[member]).mean(0), NOISE, rtol=0.15)
 
 
-def test_two_seeds_side_by_side_are_two_single_fits() -> None:
-    """The seed that is done first stands still until the other is done, too."""
-    pair = fitted_pair()
+def test_seeds_side_by_side_are_single_fits() -> None:
+    """A seed that is done stands still until the others are done, too."""
+    config = replace(SMALL, patience=1, improvement=0.3, learning_rate=3e-3)  # few epochs
+    f, keys = make_fitter(config, 2, 2), jax.random.split(jax.random.key(0), 4)
+    together = fit(f, config, keys)
     lengths = []
-    for i, key in enumerate(jax.random.split(jax.random.key(0), 2)):
-        single = fit(key[None])
+    for i in range(4):
+        single = fit(f, config, keys[i : i + 1])
         lengths.append(single.history.records[-1].iteration)
-        a, b = seed_of(single.state, 0), seed_of(pair.state, i)
-        np.testing.assert_allclose(a.best_loss, b.best_loss, rtol=1e-3)
-        jax.tree.map(
-            lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=2e-3), a.params, b.params
-        )
-        assert int(a.stale) == int(b.stale) == SMALL.patience
+        a, b = seed_of(single.state, 0), seed_of(together.state, i)
+        assert int(a.stale) == int(b.stale) == 1
         assert int(a.opt_state[0].count) == int(b.opt_state[0].count)
-    assert lengths[0] != lengths[1]  # otherwise nothing was tested
-    assert pair.history.records[-1].iteration == max(lengths) < SMALL.max_epochs
-    stale = pair.history.curve("stale_epochs")[1]
-    assert stale[-1].tolist() == [SMALL.patience] * 2
+        for x, y in ((a.params, b.params), (a.best, b.best), (a.best_loss, b.best_loss)):
+            jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, rtol=2e-3, atol=2e-4), x, y)
+    assert len(set(lengths)) > 1  # otherwise nothing was tested
+    assert together.history.records[-1].iteration == max(lengths) < config.max_epochs
 
 
 def test_the_best_epoch_of_each_member_is_kept_and_then_all_stand_still() -> None:
-    config = replace(SMALL, patience=2, learning_rate=3e-2, improvement=0.05)
+    config = replace(SMALL, patience=2, learning_rate=3e-2, improvement=0.1)
     f = make_fitter(config, 2, 2)
-    update = jax.jit(f.update)
+    update, predict = jax.jit(f.update), jax.jit(f.ensemble.apply_all)
     state = f.init(jax.random.key(5))
     snapshots, best = [None] * 3, np.full(3, np.inf)
     stale, epochs = 0, 0
     while stale < config.patience:
         state, metrics = update(state, DATA)
-        mean = np.asarray(f.ensemble.apply_all(state.params, DATA.holdout_inputs)[0])
+        mean = np.asarray(predict(state.params, DATA.holdout_inputs)[0])
         loss = np.square(mean - np.asarray(DATA.holdout_targets)).mean((1, 2))
-        better = loss < best * 0.95
+        better = loss < best * 0.9
         for i in np.flatnonzero(better):
             snapshots[i], best[i] = jax.tree.map(lambda p, i=i: p[i], state.params), loss[i]
         stale = 0 if better.any() else stale + 1
@@ -128,7 +125,7 @@ def test_finished_waits_for_all_seeds() -> None:
 
 
 def test_elites_come_best_first() -> None:
-    state = seed_of(fitted_pair().state, 1)._replace(best_loss=jnp.array([0.3, 0.1, 0.2]))
+    state = fitted()._replace(best_loss=jnp.array([0.3, 0.1, 0.2]))
     assert elite_members(state, 2).tolist() == [1, 2]
     assert elite_members(state, 3).tolist() == [1, 2, 0]
 
@@ -192,7 +189,7 @@ def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:
     assert -3.001 < log_var.min() < -2.9 and -1.1 < log_var.max() < -0.87
     fixed = gaussian_network(replace(config, learned_bounds=False), 2, 2)
     assert "log_var_low" not in fixed.init(jax.random.key(0))
-    moved = seed_of(fitted_pair().state, 0).params
+    moved = fitted().params
     # The regulariser pulls them together.
     assert (moved["log_var_high"] < SMALL.log_var_high).all()
     assert (moved["log_var_low"] > SMALL.log_var_low).all()

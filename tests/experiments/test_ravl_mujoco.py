@@ -46,7 +46,9 @@ def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
     assert row["updates/s"] > 0
     assert row["compile s"] > 0.1
     assert row["second call compiles s"] < 0.05
-    assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5, 200]
+    assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
+    (true,) = report.tables["true environments, steps per second with a policy"]
+    assert true["copies"] == 64 and true["steps/s"] > 100
 
 
 def test_a_missing_peer_is_said_before_anything_runs(

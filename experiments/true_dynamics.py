@@ -1,0 +1,102 @@
+"""Methods that penalise model error get worse as the model gets better; RAVL does not.
+
+One number w goes from the learned model (0) to the true step (1); penalties that come from the
+model's error shrink with it and are zero at 1. On the plane of `edge_of_reach_toy` and on a
+standard environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import jax
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.model_based import ModelBasedConfig
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.report import Report
+
+from .dial_study import DialConfig, complete, open_domain, turn_dial
+from .true_dynamics_report import make_report
+
+
+@dataclass(frozen=True)
+class Config:
+    """Model qualities and environments.
+
+    Attributes:
+        truths: weights of the true step at which every method is trained; must hold 0 and 1.
+        ravl_truths: those at which RAVL is (it costs five times as much).
+        plane, standard: the two environments.
+    """
+
+    seeds: int = 5
+    seed: int = 0
+    truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    ravl_truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    plane: DialConfig = field(default_factory=DialConfig)
+    standard: DialConfig = field(
+        default_factory=lambda: DialConfig(environment="gymnax/Pendulum-v1")
+    )
+
+    def validate(self) -> None:
+        if self.seeds < 1:
+            raise ConfigError("seeds", self.seeds, "at least 1")
+        for name in ("truths", "ravl_truths"):
+            found = getattr(self, name)
+            if list(found) != sorted(set(found)) or found[:1] != (0.0,) or found[-1:] != (1.0,):
+                raise ConfigError(name, found, "ascending weights from 0 to 1")
+
+    def of_method(self) -> Mapping[str, tuple[float, ...]]:
+        """Weights at which each method is trained; at 1 a penalty is zero and base stands in."""
+        below = tuple(w for w in self.truths if w < 1.0)
+        return {"base": self.truths, "mopo": below, "mobile": below, "ravl": self.ravl_truths}
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Turn the dial on both environments, compare, draw."""
+    report = Report.of(context, config.seeds)
+    results = {}
+    for index, domain_config in enumerate((config.plane, config.standard)):
+        open_key, key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
+        domain = open_domain(domain_config, open_key)
+        dials, fitted = turn_dial(domain, config.of_method(), config.seeds, key, context)
+        results[domain.env.name] = domain, complete(dials, config.truths)
+        for trained in (fitted, *(dial.trained for dial in dials.values())):
+            report.compile_seconds += trained.compile_seconds
+            report.wall_seconds += trained.wall_seconds
+    make_report(report, results)
+    return report
+
+
+_ENSEMBLE = EnsembleConfig(
+    members=5, elites=3, hidden=(64, 64), weight_decay=(2.5e-5,), max_epochs=20
+)
+_SMALL = DialConfig(
+    rows=400,
+    ensemble=EnsembleConfig(
+        members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
+    ),
+    agent=SacConfig(hidden=(16,)),
+    rollouts=ModelBasedConfig(
+        horizon=3, rollouts_per_epoch=50, updates_per_epoch=3, batch_size=16
+    ),
+    mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
+)  # fmt: skip
+_PENDULUM = dict(environment="pendulum")
+
+EXPERIMENT = Experiment(
+    name="true_dynamics",
+    summary="MOPO and MOBILE get worse as the model gets better, RAVL does not",
+    source="Sims et al. 2024 (arXiv 2402.12527), error-free dynamics",
+    config_type=Config,
+    presets={
+        "smoke": Config(seeds=2, truths=(0.0, 1.0), ravl_truths=(0.0, 1.0), plane=_SMALL),
+        "cpu": Config(),
+        "paper": Config(seeds=10),
+    },
+    run=run,
+)
