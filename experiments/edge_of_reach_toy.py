@@ -58,7 +58,7 @@ class Config:
     agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
     rollouts: ModelBasedConfig = field(
         default_factory=lambda: ModelBasedConfig(
-            horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
+            horizon=8, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
         )
     )
     methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo_penalty=2.0))
@@ -169,7 +169,7 @@ EXPERIMENT = Experiment(
         "cpu": Config(
             ensemble=_ENSEMBLE,
             rollouts=ModelBasedConfig(
-                horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
+                horizon=8, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
                 real_share=0.0,
             ),
             epochs=100, evaluations=20,

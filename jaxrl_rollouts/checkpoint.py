@@ -71,9 +71,20 @@ def load(path: Path, like: PyTree) -> PyTree:
 
 
 def load_newest(folder: Path, like: PyTree) -> tuple[int, PyTree] | None:
-    """The newest complete checkpoint in `folder` and its iteration, or None if there is none."""
-    found = steps(folder)
-    return (found[-1], load(folder / str(found[-1]), like)) if found else None
+    """The newest checkpoint in `folder` that can be read and its iteration; None without any.
+
+    Raises:
+        CheckpointError: there are some and none can be read; says what is wrong with the newest.
+    """
+    failure: CheckpointError | None = None
+    for step in reversed(steps(folder)):
+        try:
+            return step, load(folder / str(step), like)
+        except CheckpointError as error:
+            failure = failure or error
+    if failure:
+        raise failure
+    return None
 
 
 def _abstract(leaf: Any) -> Any:

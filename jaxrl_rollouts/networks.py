@@ -74,7 +74,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, *inputs: jax.Array) -> Any:
-        x = jnp.concatenate(inputs, axis=-1) if len(inputs) > 1 else inputs[0]
+        x = jnp.concatenate(inputs, axis=-1)
         for width in self.hidden:
             x = nn.Dense(width, kernel_init=self.kernel_init, bias_init=self.bias_init)(x)
             x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x

@@ -118,9 +118,10 @@ def collect(
     if (episodes is None) == (steps is None):
         found = f"episodes={episodes}, steps={steps}"
         raise ConfigError("collect", found, "exactly one of episodes and steps")
-    if steps is None:
+    if episodes is not None:
         check_count("episodes", episodes)
         return _rows(*_play(env, policy, policy_params, key, episodes, memory))
+    assert steps is not None  # exactly one of the two
     check_count("steps", steps)
     batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
     parts: list[Transitions] = []

@@ -87,7 +87,7 @@ def collect(
         rows = collecting.collect_to_file(
             out, environment, acting, params, key, steps=steps, attributes=facts
         )
-    ends = int((rows.terminations | rows.truncations).sum())
+    ends = sum(bool(t or c) for t, c in zip(rows.terminations, rows.truncations, strict=True))
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")
     print(f"look at it with: jaxrl-rollouts data inspect {out}")
 

@@ -52,7 +52,7 @@ class Simulators:
 
         while len(self.copies) < count:
             twin = copy.copy(self.copies[0])  # shares the compiled model, which is constant
-            twin.data = mujoco.MjData(twin.model)
+            twin.data = mujoco.MjData(twin.model)  # pyright: ignore[reportAttributeAccessIssue]
             self.copies.append(twin)
         return self.copies[:count]
 
@@ -69,7 +69,7 @@ class Simulators:
         qpos, qvel = np.asarray(qpos, np.float64), np.asarray(qvel, np.float64)
         observations = []
         for env, position, velocity in zip(self._rows(len(qpos)), qpos, qvel, strict=True):
-            mujoco.mj_resetData(env.model, env.data)
+            mujoco.mj_resetData(env.model, env.data)  # pyright: ignore[reportAttributeAccessIssue]
             env.set_state(position, velocity)
             observations.append(env._get_obs())
         return self._start(observations)

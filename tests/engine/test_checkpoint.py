@@ -101,9 +101,18 @@ def test_writing_a_step_again_replaces_it(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncate", "remove"])
 def test_damaged_files(folder: Path, damage: str) -> None:
-    for file in (folder / "10").rglob("*"):
-        if file.is_file() and file.parent.name == "d":
-            file.write_bytes(file.read_bytes()[:7]) if damage == "truncate" else file.unlink()
+    def spoil(step: str) -> None:
+        for file in (folder / step).rglob("*"):
+            if file.is_file() and file.parent.name == "d":
+                file.write_bytes(file.read_bytes()[:7]) if damage == "truncate" else file.unlink()
+
+    spoil("10")
+    with pytest.raises(CheckpointError):
+        checkpoint.load(folder / "10", bundle(0))
+    found = checkpoint.load_newest(folder, bundle(0))
+    assert found is not None and found[0] == 5, "the one before it is as good as ever"
+    assert_same(found[1], bundle(5))
+    spoil("5")
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load_newest(folder, bundle(0))
     assert "\n" not in str(caught.value) and str(folder / "10") in str(caught.value)
