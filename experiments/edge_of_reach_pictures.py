@@ -21,7 +21,7 @@ from .plane_study import Reach, value_map
 if TYPE_CHECKING:
     from .edge_of_reach_toy import Cell, Config, Setting
 
-HALF, POINTS = 26.0, 105
+HALF, POINTS = 18.0, 109
 IMPOSSIBLE = "#D55E00"
 MAPPED = (("base", "true"), ("oracle patch", "true"), ("ravl", "true"))
 
@@ -57,7 +57,7 @@ def draw_reach(report: Report, setting: Setting) -> None:
     ax.plot(*square, color="black", linewidth=1.2)
     handles = [
         Line2D([], [], color=colour("data"), marker="o", linestyle="", markersize=3,
-               label="data of a random policy"),
+               label="data (random actions)"),
         Line2D([], [], color="#dbe9f4", linewidth=7, label=f"reached in fewer than {k} steps:\n"
                "values are corrected"),
         Line2D([], [], color=IMPOSSIBLE, linewidth=7, label=f"edge: reached in {k} steps only;\n"
@@ -75,11 +75,10 @@ def draw_training(
     report: Report, config: Config, cells: Mapping[tuple[str, str], Cell], best_at_start: float
 ) -> None:
     """Return and promised value over training, with true and with learned dynamics."""
-    made, axes = figure(
-        2, 2, sharex=True, titles=("Return: true dynamics", "Promised value: true dynamics",
-                                   "Return: learned dynamics", "Promised value: learned dynamics"),
-    )  # fmt: skip
-    for row, dynamics in enumerate(("true", "learned")):
+    kinds = ("true", "learned") if config.learned else ("true",)
+    titles = [f"{what}: {kind} dynamics" for kind in kinds for what in ("Return", "Promised value")]
+    made, axes = figure(len(kinds), 2, sharex=True, titles=titles)
+    for row, dynamics in enumerate(kinds):
         left, right = axes[2 * row : 2 * row + 2]
         for (method, kind), cell in cells.items():
             if kind != dynamics:
@@ -94,7 +93,7 @@ def draw_training(
         right.axhline(best_at_start, color="black", linestyle="--", linewidth=0.9, label="optimum")
         right.set_yscale("log")
         right.set_ylabel("value at the start")
-    for ax in axes[2:]:
+    for ax in axes[-2:]:
         ax.set_xlabel("gradient steps")
     legend(made, axes)
     report.picture(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from jaxrl_rollouts.claims import Claim
@@ -52,15 +53,16 @@ def make_report(
             for (method, dynamics), value in last.items()
         ],
     )
-    key_states = np.asarray(optimal_return(_starts(config), discount=config.agent.discount,
-                                           horizon=None))  # fmt: skip
-    best = 1.0 / (1.0 - config.agent.discount)
-    report.number("V* at the start states", float(key_states.mean()))
+    starts = PLANE.observe(PLANE.reset(jax.random.key(config.seed), 4096))
+    discount = config.agent.discount
+    at_start = np.asarray(optimal_return(starts, discount=discount, horizon=None)).mean()
+    best = 1.0 / (1.0 - discount)
+    report.number("V* at the start states", float(at_start))
     report.number("highest V* anywhere", best)
     for claim in _claims(last, best):
         report.claim(claim)
     draw_reach(report, setting)
-    draw_training(report, config, cells, float(key_states.mean()))
+    draw_training(report, config, cells, float(at_start))
     draw_spread(report, config, cells)
     draw_maps(report, setting, cells)
     report.note(
@@ -77,12 +79,6 @@ def make_report(
         f"{config.epochs * config.rollouts.updates_per_epoch} updates per run, all seeds of a run "
         f"vmapped. MOPO's lambda is {config.methods.mopo_penalty}; true_dynamics sweeps it."
     )
-
-
-def _starts(config: Config) -> np.ndarray:
-    import jax
-
-    return PLANE.observe(PLANE.reset(jax.random.key(config.seed), 4096))
 
 
 def _claims(last: Mapping[tuple[str, str], object], best: float) -> list[Claim]:
@@ -121,15 +117,6 @@ def _claims(last: Mapping[tuple[str, str], object], best: float) -> list[Claim]:
             threshold=1.1 * best, source=SOURCE, expected="no more than a policy can earn",
         ),
         Claim.at_least(
-            "RAVL is near-optimal with learned dynamics", values=of("ravl", "percent", "learned"),
-            threshold=90.0, source=SOURCE, expected="at least 90 % of the optimal return",
-        ),
-        Claim.at_least(
-            "RAVL is better than base with learned dynamics",
-            values=of("ravl", "percent", "learned") - of("base", "percent", "learned"),
-            threshold=10.0, source=SOURCE, expected="by at least 10 points of the optimal return",
-        ),
-        Claim.at_least(
             "RAVL's critics disagree at the edge", values=share("ravl"), threshold=2.0,
             source=SOURCE, expected="spread at the edge at least twice the spread within reach",
         ),
@@ -141,6 +128,19 @@ def _claims(last: Mapping[tuple[str, str], object], best: float) -> list[Claim]:
         Claim.at_most(
             "edge states are rare in the buffer", values=100.0 * of("base", "edge_share"),
             threshold=5.0, source=SOURCE, expected="at most 5 % of the next states",
+        ),
+    ]  # fmt: skip
+    if ("ravl", "learned") not in last:
+        return made
+    made += [
+        Claim.at_least(
+            "RAVL is near-optimal with learned dynamics", values=of("ravl", "percent", "learned"),
+            threshold=90.0, source=SOURCE, expected="at least 90 % of the optimal return",
+        ),
+        Claim.at_least(
+            "RAVL is better than base with learned dynamics",
+            values=of("ravl", "percent", "learned") - of("base", "percent", "learned"),
+            threshold=10.0, source=SOURCE, expected="by at least 10 points of the optimal return",
         ),
     ]  # fmt: skip
     return made

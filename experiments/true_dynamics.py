@@ -86,7 +86,6 @@ _SMALL = DialConfig(
     ),
     mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
 )  # fmt: skip
-_PENDULUM = dict(environment="pendulum")
 
 EXPERIMENT = Experiment(
     name="true_dynamics",

@@ -57,7 +57,9 @@ def brax_environment(name: str, backend: str = "spring") -> Environment:
         # brax scales actions to its actuators' limits itself
         inner = jax.vmap(simulator.step)(state.inner, jnp.clip(action, -1.0, 1.0))
         terminated = inner.done > 0.5
-        return proceed(state, inner, jnp.asarray(inner.obs), inner.reward, terminated, MAX_EPISODE_STEPS)
+        return proceed(
+            state, inner, jnp.asarray(inner.obs), inner.reward, terminated, MAX_EPISODE_STEPS
+        )
 
     size = jax.eval_shape(simulator.reset, jax.random.key(0)).obs.shape[-1]
     version = f"brax {importlib.metadata.version('brax')}, {backend}"

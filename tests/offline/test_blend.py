@@ -126,9 +126,7 @@ def test_true_dynamics_are_the_simulator_with_one_opinion() -> None:
     observations = jnp.array([[1.0, 0.0, 0.5], [0.0, 1.0, -2.0]])
     actions = jnp.array([[0.3], [-0.7]])
     said = dynamics.imagine(None, jax.random.key(0), observations, actions)
-    state, out = PENDULUM.step(
-        jax.random.key(0), PENDULUM.set_observation(observations), actions
-    )
+    state, out = PENDULUM.step(jax.random.key(0), PENDULUM.set_observation(observations), actions)
     np.testing.assert_array_equal(said.next_observations[0], state.observation)
     np.testing.assert_array_equal(said.rewards[0], out.reward)
     assert dynamics.members == 1 and said.rewards.shape == (1, 2)
@@ -173,9 +171,7 @@ def test_next_value_replaces_what_the_target_bootstraps_from() -> None:
     agent = make_sac(AGENT, 2, 2)
     state = agent.init(jax.random.key(0))
     batch = jax.tree.map(jnp.asarray, rows(6))
-    batch = batch._replace(
-        rewards=jnp.arange(6.0), terminations=jnp.array([False] * 5 + [True])
-    )
+    batch = batch._replace(rewards=jnp.arange(6.0), terminations=jnp.array([False] * 5 + [True]))
 
     def oracle(next_observations: jax.Array, value: jax.Array) -> jax.Array:
         assert next_observations.shape == (6, 2) and value.shape == (6,)
