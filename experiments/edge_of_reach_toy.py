@@ -175,7 +175,7 @@ EXPERIMENT = Experiment(
         "cpu": Config(
             ensemble=_ENSEMBLE,
             rollouts=ModelBasedConfig(
-                horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
+                horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
                 real_share=0.0,
             ),
             epochs=80, evaluations=20,

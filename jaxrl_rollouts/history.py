@@ -37,7 +37,9 @@ class History:
             os.replace(temporary, path)
 
     def append(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
-        record = Record(iteration, {k: np.atleast_1d(np.asarray(v)) for k, v in metrics.items()})
+        # As the file will give it back (float64): a resumed run must report the same digits.
+        kept = {k: np.asarray(np.atleast_1d(v).tolist()) for k, v in metrics.items()}
+        record = Record(iteration, kept)
         self.records.append(record)
         if self.path:
             with self.path.open("a") as file:

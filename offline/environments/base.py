@@ -6,7 +6,8 @@ There is no environment loop in this package: a policy acts in a simulator throu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -154,3 +155,12 @@ def rescale(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Clip an action to `[-1, 1]` and map it linearly to `[low, high]`."""
     # centre + half width: exact where the bounds are [-1, 1] already
     return 0.5 * (low + high) + 0.5 * (high - low) * jnp.clip(action, -1.0, 1.0)
+
+
+def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
+    """The error for an environment nobody knows, with the nearest names."""
+    known = list(known)
+    lowered = {k.lower(): k for k in known}
+    close = [lowered[c] for c in difflib.get_close_matches(name.lower(), lowered, 3, 0.5)]
+    hint = f"did you mean {' or '.join(close)}?" if close else ""
+    return ConfigError("environment", name, f"a known name such as {', '.join(known[:6])}", hint)

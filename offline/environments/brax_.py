@@ -11,7 +11,15 @@ import jax.numpy as jnp
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.rollout import Outcome
 
-from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+from .base import (
+    Environment,
+    EnvironmentState,
+    begin,
+    observe,
+    proceed,
+    row_keys,
+    unknown_name,
+)  # fmt: skip
 
 BACKENDS = ("spring", "positional", "generalized", "mjx")
 MAX_EPISODE_STEPS = 1000
@@ -39,8 +47,6 @@ def brax_environment(name: str, backend: str = "spring") -> Environment:
     except ImportError as error:
         raise MissingExtraError("brax environments", error.name or "brax", "brax") from error
     except KeyError as error:
-        from .registry import unknown_name
-
         raise unknown_name(f"brax/{name}", [f"brax/{known}" for known in envs._envs]) from error
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:

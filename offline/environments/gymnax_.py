@@ -13,7 +13,16 @@ from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import never
 from . import pendulum
-from .base import Environment, EnvironmentState, begin, observe, proceed, rescale, row_keys
+from .base import (
+    Environment,
+    EnvironmentState,
+    begin,
+    observe,
+    proceed,
+    rescale,
+    row_keys,
+    unknown_name,
+)  # fmt: skip
 
 STEP_VALUES = 6  # (observation, state, reward, terminated, truncated, info) since gymnax 1.0
 
@@ -76,8 +85,6 @@ def gymnax_environment(name: str) -> Environment:
     except ImportError as error:
         raise MissingExtraError("gymnax environments", error.name or "gymnax", "gymnax") from error
     if name not in gymnax.registered_envs:
-        from .registry import unknown_name
-
         raise unknown_name(f"gymnax/{name}", [f"gymnax/{n}" for n in gymnax.registered_envs])
     simulator, params = gymnax.make(name)
     space = simulator.action_space(params)

@@ -21,8 +21,16 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import FAMILIES, family
-from .base import Environment, EnvironmentState, begin, observe, proceed, rescale, row_keys
-from .registry import unknown_name
+from .base import (
+    Environment,
+    EnvironmentState,
+    begin,
+    observe,
+    proceed,
+    rescale,
+    row_keys,
+    unknown_name,
+)  # fmt: skip
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from jaxrl_rollouts.errors import ConfigError
 
 from ..terminations import family
-from .base import Environment
+from .base import Environment, unknown_name
 from .pendulum import PENDULUM
 from .plane import PLANE
 
@@ -28,15 +26,6 @@ ALIASES = {
 
 EXAMPLES = ("gymnax/Pendulum-v1", "gymnax/MountainCarContinuous-v0", "brax/inverted_pendulum",
             "brax/halfcheetah", *sorted(set(ALIASES.values())))  # fmt: skip
-
-
-def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
-    """The error for an environment nobody knows, with the nearest names."""
-    known = list(known)
-    lowered = {k.lower(): k for k in known}
-    close = [lowered[c] for c in difflib.get_close_matches(name.lower(), lowered, 3, 0.5)]
-    hint = f"did you mean {' or '.join(close)}?" if close else ""
-    return ConfigError("environment", name, f"a known name such as {', '.join(known[:6])}", hint)
 
 
 def make(name: str, **options: Any) -> Environment:
