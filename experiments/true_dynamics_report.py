@@ -111,10 +111,9 @@ def draw_dial(report: Report, results: Results) -> None:
     """Score, promised value and paid uncertainty over model quality; one row per environment."""
     made, axes = figure(
         len(results), 3, width=3.1,
-        titles=[f"{name}: {what}" for name in results
-                for what in ("score", "value promised at the start", "uncertainty in rollouts")],
+        titles=("Score", "Value promised at the start", "Uncertainty in rollouts"),
     )  # fmt: skip
-    for row, (domain, dials) in enumerate(results.values()):
+    for row, (name, (domain, dials)) in enumerate(results.items()):
         score, value, doubt = axes[3 * row : 3 * row + 3]
         truths = dials["base"].truths
         shift = np.linspace(-0.16, 0.16, len(dials))
@@ -129,7 +128,7 @@ def draw_dial(report: Report, results: Results) -> None:
             if method == "mopo":
                 _line(doubt, places, dial.last("imagined_uncertainty"), label, style)
         score.axhline(100, color="black", linestyle="--", linewidth=0.8)
-        score.set_ylabel("score, %")
+        score.set_ylabel(f"{name}\nscore, %")
         value.axhline(domain.value_limit, color="black", linestyle="--", linewidth=0.8)
         value.set_yscale("symlog", linthresh=100)
         doubt.set_ylabel("mean over rollouts")
