@@ -178,7 +178,7 @@ EXPERIMENT = Experiment(
                 horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
                 real_share=0.0,
             ),
-            epochs=80, evaluations=20,
+            epochs=120, evaluations=30,
         ),
         "paper": Config(seeds=10, rows=30_000, epochs=200),
     },

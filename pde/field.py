@@ -36,7 +36,7 @@ def field_model(stepper: Stepper) -> Model:
 def roll_field(
     stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int
 ) -> jax.Array:
-    """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, without the start."""
+    """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, start left out."""
     trajectory = rollout(
         field_model(stepper), params, start, key, horizon=steps,
         record=lambda step: step.next_observations,
