@@ -121,10 +121,12 @@ def execute(
 
     Called again on the same folder it goes on: each finished stage finds its own checkpoint.
     """
+    from .devices import use_cores
     from .metrics import make_loggers
     from .provenance import Clock
     from .report import publish
 
+    use_cores()
     opened = make_loggers(loggers, folder.path)
     print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
     try:

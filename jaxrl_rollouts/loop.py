@@ -32,7 +32,8 @@ class Trained(NamedTuple):
     """What `train` returns.
 
     Attributes:
-        state: the final state, leading axis = seeds.
+        state: the final state, leading axis = seeds; spread over `mesh` if one was given
+            that they fill.
         history: every record, also those from before a resume.
         compile_seconds: spent compiling, sessions before a resume included.
         run_seconds: spent in compiled chunks, likewise.
@@ -80,7 +81,8 @@ def train(
         finished: stop early when this is true of the chunk's mean metrics.
         context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
         save_every_seconds: least time between two checkpoints.
-        mesh: spread the seeds over its devices.
+        mesh: devices to spread the seeds over; None takes those of this host that the seeds can
+            keep busy. Copies of the last seed fill the mesh where the number does not divide.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -107,8 +109,15 @@ def train(
     history = History(folder / "history.jsonl" if folder else None, upto=iteration)
     for logger in context.loggers if context else ():
         logger.truncate(stage, iteration)
-    if mesh is not None:
-        state, data = devices.shard_seeds(state, mesh), devices.replicate(data, mesh)
+    seeds = jax.tree.leaves(state)[0].shape[0]
+    over = mesh or devices.mesh_for(seeds)
+    if over is not None:
+        state, data = devices.shard_seeds(state, over), devices.replicate(data, over)
+
+    def whole() -> PyTree:
+        """The state as the caller knows it; on their own mesh it stays there."""
+        kept = over is None or (mesh is not None and seeds % mesh.size == 0)
+        return state if kept else devices.gather(state, seeds)
 
     progress = Progress(
         stage, total=iterations * units_per_iteration, initial=iteration * units_per_iteration,
@@ -127,7 +136,7 @@ def train(
             program = _compiled(update, length).get(state, data)
             compiled = time.perf_counter()
             state, metrics = program(state, data)
-            metrics = {name: np.asarray(value) for name, value in metrics.items()}
+            metrics = {name: np.asarray(value)[:, :seeds] for name, value in metrics.items()}
             spent = spent.plus(compile=compiled - begin, run=time.perf_counter() - compiled)
             _check_finite(stage, iteration, metrics, folder)
             iteration += length
@@ -137,7 +146,7 @@ def train(
             if evaluate and (
                 last or stopped or (evaluate_every and not iteration % evaluate_every)
             ):
-                means |= {k: np.asarray(v) for k, v in evaluate(state, iteration).items()}
+                means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             history.append(iteration, means)
             for logger in context.loggers if context else ():
                 logger.log(stage, iteration, means)
@@ -146,9 +155,9 @@ def train(
             asked = _asked(context)  # looked at once, so that who stops has saved
             due = time.monotonic() - saved_at >= save_every_seconds
             if folder and (last or stopped or asked or due):
-                checkpoint.save(folder, iteration, _bundle(state, stopped, spent))
+                checkpoint.save(folder, iteration, _bundle(whole(), stopped, spent))
                 saved_at = time.monotonic()
-    return Trained(state, history, spent.compile, spent.run, spent.wall)
+    return Trained(whole(), history, spent.compile, spent.run, spent.wall)
 
 
 def _asked(context: RunContext | None) -> bool:

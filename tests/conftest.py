@@ -7,7 +7,11 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("WANDB_MODE", "disabled")
 
+import jax  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+# One device in this process, whichever test comes first: the command line would make each core one.
+jax.devices()
 
 settings.register_profile(
     "fast",

@@ -19,7 +19,6 @@ import json, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import PartitionSpec
 from jaxrl_rollouts import devices
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 
 TRACES = []
@@ -45,7 +44,8 @@ def spread(leaf):
 
 mesh = devices.seed_mesh()
 options = dict(iterations=9, chunk=3, stage="a")
-alone = train(update, start(16), data, **options)
+one = devices.seed_mesh(jax.devices()[:1])
+alone = train(update, start(16), data, mesh=one, **options)
 TRACES.clear()
 seen = []
 
@@ -63,10 +63,12 @@ copy = devices.replicate({"x": data}, mesh)["x"]
 out["replicated"] = copy.sharding.is_fully_replicated and len(copy.sharding.device_set) == 8
 half = devices.seed_mesh(jax.devices()[:4])
 out["half"] = train(update, start(12), data, mesh=half, **options).state["w"].shape[0]
-try:
-    train(update, start(12), data, mesh=mesh, **options)
-except ConfigError as error:
-    out["error"] = str(error)
+uneven = [train(update, start(12), data, mesh=m, **options) for m in (None, mesh)]
+out["uneven"] = [[np.asarray(t.state["w"]).tolist(), t.history.curve("loss")[1].tolist(),
+                  [d.id for d in t.state["w"].devices()]] for t in uneven]
+out["meshes"] = [m and m.size for m in map(devices.mesh_for, (1, 2, 8, 9, 12, 17))]
+devices.use_cores()
+out["late"] = len(jax.devices())
 print(json.dumps(out))
 """
 
@@ -96,8 +98,39 @@ def test_the_state_stays_spread_and_compiles_once(told: dict) -> None:
     assert told["replicated"] and told["half"] == 12
 
 
-def test_seeds_that_do_not_divide(told: dict) -> None:
-    assert told["error"].startswith("seeds: found 12, expected a multiple of the 8 devices")
+def test_seeds_that_do_not_divide_give_the_same_numbers(told: dict) -> None:
+    """Copies fill the devices and are gone from what comes back."""
+    for states, losses, where in told["uneven"]:
+        np.testing.assert_allclose(states, told["alone"][:12], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(losses, np.array(told["losses"][0])[:, :12], rtol=1e-6)
+        assert where == [0]
+
+
+def test_no_more_devices_than_seeds_keep_busy(told: dict) -> None:
+    assert told["meshes"] == [None, 2, 8, 5, 6, 6]
+
+
+CORES = """
+import jax
+from jaxrl_rollouts.devices import use_cores
+use_cores({most})
+print(len(jax.devices()))
+"""
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_cores_become_devices(most: int) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", CORES.format(most=most)], env=environment, capture_output=True,
+        text=True, timeout=120, check=True,
+    )  # fmt: skip
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert int(done.stdout) == min(most, allowed or 1)
+
+
+def test_cores_are_left_alone_once_jax_has_started(told: dict) -> None:
+    assert told["late"] == 8
 
 
 def test_a_mesh_of_one_device_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The MuJoCo comparison and the benchmark, at smoke size."""
+"""The MuJoCo comparison at smoke size."""
 
 from __future__ import annotations
 
@@ -37,24 +37,3 @@ def test_ravl_mujoco_compares_methods_on_real_data(
     beats = by_name["RAVL beats base on hopper-mixed"]
     difference = np.subtract(rows[2]["return"].values, rows[1]["return"].values)
     np.testing.assert_allclose(beats.values, difference, rtol=1e-5)
-
-
-def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
-    cli.dispatch(["run", "speed", *SMOKE, "--out", str(tmp_path)])
-    report = load_report(next(tmp_path.iterdir()))
-    (row,) = report.tables["gradient steps per second"]
-    assert row["updates/s"] > 0
-    assert row["compile s"] > 0.1
-    assert row["second call compiles s"] < 0.05
-    assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
-    (true,) = report.tables["true environments, steps per second with a policy"]
-    assert true["copies"] == 64 and true["steps/s"] > 100
-
-
-def test_a_missing_peer_is_said_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["run", "speed", *SMOKE, "--peer-python", "no/python", "--out", str(tmp_path)])
-    assert stop.value.code == 2
-    assert "peer_python: found 'no/python'" in capsys.readouterr().err
