@@ -14,7 +14,7 @@ from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.blend import blend_worlds, blended_dynamics
-from jaxrl_rollouts.offline.collect import collect, random_policy
+from jaxrl_rollouts.offline.collect import collect, plane_random, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
@@ -26,8 +26,6 @@ from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.training import evaluator, fit_worlds, train_agents
 from jaxrl_rollouts.offline.world_model import learned_dynamics
 
-from .plane_study import box_data
-
 METHODS = ("base", "mopo", "mobile", "ravl")
 
 
@@ -37,9 +35,8 @@ class DialConfig:
 
     Attributes:
         environment: `plane`, `pendulum` or `gymnax/Pendulum-v1`.
-        rows: transitions; on the plane from states uniform in a box of half-width `box`, on the
-            pendulum of a swing-up policy spoilt by `noise` (standard deviation) and by a share
-            `random` of random actions.
+        rows: transitions; on the plane of a random policy, on the pendulum of a swing-up policy
+            spoilt by `noise` (standard deviation) and by a share `random` of random actions.
         mopo_penalties: lambdas to sweep.
         epochs: iterations of rollouts and updates.
         episodes: per evaluation and seed.
@@ -47,7 +44,6 @@ class DialConfig:
 
     environment: Literal["plane", "pendulum", "gymnax/Pendulum-v1"] = "plane"
     rows: int = 20_000
-    box: float = 5.0
     noise: float = 0.5
     random: float = 0.2
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
@@ -116,7 +112,7 @@ def open_domain(config: DialConfig, key: jax.Array) -> Domain:
     env = make(config.environment)
     if env is PLANE:
         best = optimal_return(env.observe(env.reset(hundred_key, 20_000)))
-        data = box_data(data_key, config.box, config.rows)
+        data = plane_random(data_key, config.rows)
         return Domain(
             env, config, data, 0.0, float(best.mean()), "% of the optimal return over "
             f"{MAX_EPISODE_STEPS} steps", 1.0 / (1.0 - config.agent.discount),

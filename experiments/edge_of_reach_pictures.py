@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
@@ -16,17 +16,15 @@ from jaxrl_rollouts.offline.environments.plane import GOAL, START, ValueGrid
 from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 
+from .edge_of_reach_study import Cell, Config, Setting
 from .plane_study import Reach, value_map
-
-if TYPE_CHECKING:
-    from .edge_of_reach_toy import Cell, Config, Setting
 
 HALF, POINTS = 18.0, 109
 IMPOSSIBLE = "#D55E00"
 MAPPED = (("base", "true"), ("oracle patch", "true"), ("ravl", "true"))
 
 
-def _on_grid(function: Reach | ValueGrid | Any) -> np.ndarray:
+def _on_grid(function: ValueGrid) -> np.ndarray:
     axis = jnp.linspace(-HALF, HALF, POINTS)
     return np.asarray(function(jnp.stack(jnp.meshgrid(axis, axis, indexing="ij"), -1)))
 
@@ -104,9 +102,7 @@ def draw_training(
     )  # fmt: skip
 
 
-def draw_spread(
-    report: Report, config: Config, cells: Mapping[tuple[str, str], Cell]
-) -> None:
+def draw_spread(report: Report, config: Config, cells: Mapping[tuple[str, str], Cell]) -> None:
     """Disagreement of the critics within reach and at the edge, and how rare edge states are."""
     made, axes = figure(
         1, 3, width=3.0, titles=("Critics' standard deviation", "Mean minus minimum over critics",
@@ -138,28 +134,28 @@ def draw_spread(
     )  # fmt: skip
 
 
-def draw_maps(
-    report: Report, setting: Setting, cells: Mapping[tuple[str, str], Cell]
-) -> None:
+def draw_maps(report: Report, setting: Setting, cells: Mapping[tuple[str, str], Cell]) -> None:
     """Values over the plane: base, patched base, RAVL, and the optimum."""
-    maps = {}
+    maps: dict[str, np.ndarray] = {}
     for pair in MAPPED:
         values = value_map(cells[pair].agent, cells[pair].trained.state.agent, HALF, POINTS)
         maps[pair[0]] = np.median(values, axis=0)
     maps["V* (exact)"] = _on_grid(setting.optimum)
-    names = {"base": "base", "oracle patch": "base + oracle at the edge", "ravl": "RAVL"}
+    names = {"oracle patch": "base + oracle at the edge", "ravl": "RAVL"}
     made, axes = figure(1, 4, width=2.75, height=2.9,
                         titles=[names.get(name, name) for name in maps])  # fmt: skip
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
-    axis, shown = np.linspace(-HALF, HALF, POINTS), None
+    axis, colours = np.linspace(-HALF, HALF, POINTS), Normalize(0, 100)
     for ax, values in zip(axes, maps.values(), strict=True):
-        shown = ax.pcolormesh(axis, axis, values.T, cmap=palette, norm=Normalize(0, 100),
-                              shading="nearest", rasterized=True)  # fmt: skip
+        ax.pcolormesh(axis, axis, values.T, cmap=palette, norm=colours, shading="nearest",
+                      rasterized=True)  # fmt: skip
         _plane_axes(ax, setting.reach, outline="white")
         ax.set_xlabel(f"highest: {values.max():.0f}")
         if ax is not axes[0]:
             ax.set_yticklabels([])
-    bar = made.colorbar(shown, ax=axes, extend="max", shrink=0.85, pad=0.01)
+    bar = made.colorbar(
+        ScalarMappable(colours, palette), ax=axes, extend="max", shrink=0.85, pad=0.01
+    )
     bar.set_label("value (orange: more than\nany policy can earn)")
     report.picture(
         "q_maps", made,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -14,9 +13,7 @@ from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
 from .edge_of_reach_pictures import draw_maps, draw_reach, draw_spread, draw_training
-
-if TYPE_CHECKING:
-    from .edge_of_reach_toy import Cell, Config, Setting
+from .edge_of_reach_study import Cell, Config, Setting
 
 SOURCE = "Sims et al. 2024 (arXiv 2402.12527), simple environment"
 COLUMNS = {

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.diagnostics import critic_view
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
@@ -50,21 +49,6 @@ class Reach(NamedTuple):
         """Which of `[..., 2]` states can be reached in exactly k steps only, `[...]` bool."""
         distance = self.distance(states)
         return (distance > self.horizon - 1) & (distance <= self.horizon)
-
-
-def box_data(key: jax.Array, half_width: float, rows: int) -> Transitions:
-    """Random actions from states uniform in `[-half_width, half_width]^2`, one step each.
-
-    The support has a sharp border, so the geometric edge is the edge that counts. A random walk
-    has thin tails: its outermost rows move the edge, yet are too few to learn from.
-    """
-    state_key, action_key = jax.random.split(key)
-    h = half_width
-    observations = jax.random.uniform(state_key, (rows, 2), minval=-h, maxval=h)
-    actions = jax.random.uniform(action_key, (rows, 2), minval=-1.0, maxval=1.0)
-    following, out = true_model(PLANE).step(None, key, observations, actions, None)
-    columns = (observations, actions, out.reward, following, out.terminated, ~out.terminated)
-    return Transitions(*map(np.asarray, columns))
 
 
 def measure_reach(

@@ -21,6 +21,7 @@ from jaxrl_rollouts.offline.diagnostics import calibration, open_loop_error, win
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.policies import save_policy
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.termination_model import TerminationConfig, fit_endings
 from jaxrl_rollouts.offline.terminations import termination_function
@@ -167,6 +168,12 @@ def train_and_look(
         stage=f"{slug(world.dataset.name)}-{name}", context=context,
     )  # fmt: skip
     last = trained.history.last
+    if context:
+        folder = context.folder.stage(f"{slug(world.dataset.name)}-{name}") / "policy"
+        save_policy(
+            folder, method.agent, trained.state.agent.actor, world.env,
+            dataset=world.dataset.name, method=name, returns=last("return"),
+        )  # fmt: skip
     return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
 
 

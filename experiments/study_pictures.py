@@ -15,6 +15,7 @@ from jaxrl_rollouts.statistics import summarize
 from .study import LEVELS, Outcome, StudyConfig, World, behaviour, slug, updates
 
 STEPS = (1, 5, 20, 50)
+EXPLODED = 2000.0
 
 
 def world_row(world: World) -> dict[str, Any]:
@@ -91,16 +92,19 @@ def draw_training(
     made, (left, right) = figure(
         1, 2, title=world.dataset.name, titles=("Return", "Promised and true value")
     )
+    drawn: list[np.ndarray] = []
     for method, outcome in outcomes.items():
         steps, curves = updates(outcome, config)
         curve_with_band(left, steps, curves["return"], method)
         curve_with_band(right, steps, curves["estimated_value"], method)
         true = np.median(curves["discounted_return"], axis=0)
         right.plot(steps, true, color=colour(method), linestyle=":")
+        drawn += [true, np.median(curves["estimated_value"], axis=0)]
     left.axhline(behaviour(world).mean(), color=colour("behaviour"), linestyle="--",
                  label="behaviour")  # fmt: skip
     right.plot([], [], color="black", linestyle=":", label="true value of the same policy")
-    right.set_yscale("symlog", linthresh=100)
+    if np.abs(np.concatenate(drawn)).max() > EXPLODED:  # one exploding critic would hide the rest
+        right.set_yscale("symlog", linthresh=100)
     for ax in (left, right):
         ax.set_xlabel("gradient steps")
     left.set_ylabel("return in the true environment")

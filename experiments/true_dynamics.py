@@ -99,14 +99,15 @@ EXPERIMENT = Experiment(
             seeds=2, truths=(0.0, 1.0), ravl_truths=(0.0, 1.0), plane=_SMALL, standard=None
         ),
         "cpu": Config(
+            seeds=6,  # three on each of two cores
             truths=(0.0, 0.5, 1.0), ravl_truths=(0.0, 1.0),
             plane=DialConfig(
                 ensemble=_ENSEMBLE,
                 rollouts=ModelBasedConfig(
-                    horizon=9, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=64,
+                    horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
                     real_share=0.0,
                 ),
-                mopo_penalties=(1.0, 5.0), mobile_samples=1, epochs=100,
+                mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120,
             ),
             standard=DialConfig(
                 environment="gymnax/Pendulum-v1", rows=10_000, ensemble=_ENSEMBLE,

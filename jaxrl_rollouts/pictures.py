@@ -133,6 +133,7 @@ def intervals(
     The bar is the 95 % interval, the dark line the statistic, the dots are seeds (their mean
     over tasks). Methods come in the order given, the first at the top.
     """
+    ax.use_sticky_edges = False  # else a bar ends at the frame
     for index, (name, row) in enumerate(rows.items()):
         array = np.asarray(row.values if isinstance(row, Summary) else row, np.float64)
         table = array.reshape(len(array), -1)

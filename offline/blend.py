@@ -105,7 +105,7 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
 
         return Imagined(known(reward), following, known(termination))
 
-    return Dynamics(Model(step), imagine, learned.members)
+    return Dynamics(Model(step), imagine, learned.members, learned.measured)
 
 
 @functools.lru_cache(maxsize=32)

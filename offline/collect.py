@@ -213,6 +213,14 @@ def collect_to_file(
         DataError: the file cannot be written.
     """
     rows = collect(env, policy, policy_params, key, episodes=episodes, steps=steps, memory=memory)
+    write_rows(path, env, rows, attributes)
+    return rows
+
+
+def write_rows(
+    path: str | Path, env: Environment, rows: Transitions, attributes: Mapping[str, Any] | None
+) -> None:
+    """Write collected rows with where they came from; see `collect_to_file`."""
     facts = {
         "env_id": env.name,
         "environment_version": env.version,
@@ -220,4 +228,3 @@ def collect_to_file(
         "mean_return": float(episode_returns(rows).mean()),
     }
     write_d4rl(path, rows, {**facts, **(attributes or {})})
-    return rows

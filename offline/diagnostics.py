@@ -78,9 +78,7 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
 
 
 @partial(jax.jit, static_argnames="dynamics")
-def open_loop_error(
-    dynamics: Dynamics, world: World, logged: Windows, key: jax.Array
-) -> jax.Array:
+def open_loop_error(dynamics: Dynamics, world: World, logged: Windows, key: jax.Array) -> jax.Array:
     """Error of open-loop rollouts along logged actions, per step and trajectory: `[T, B]`.
 
     The root mean square over observation entries, each in units of the dataset's standard

@@ -116,9 +116,15 @@ def make_model_based(
         observation_size, action_size: of the environment.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: a setting is out of range, or the dynamics measure no uncertainty where
+            the method penalises it.
     """
     config.validate()
+    if method.reward_penalty and not dynamics.measured:
+        raise ConfigError(
+            "dynamics", "no measure of uncertainty", f"one, which {method.name} penalises",
+            "build them with learned_dynamics(..., disagreement=method.disagreement)",
+        )  # fmt: skip
     agent = make_sac(method.agent, observation_size, action_size)
     real_rows = round(config.batch_size * config.real_share)
     imagined_rows = config.batch_size - real_rows

@@ -160,9 +160,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
         if config.diversity == 0:
             values, spread = q(critic, batch.observations, batch.actions), jnp.zeros(())
         else:
-            own_actions = jnp.broadcast_to(
-                batch.actions, (config.critics, *batch.actions.shape)
-            )
+            own_actions = jnp.broadcast_to(batch.actions, (config.critics, *batch.actions.shape))
             values, pull = jax.vjp(
                 lambda own: own_action_q(critic, batch.observations, own)[..., 0], own_actions
             )

@@ -69,11 +69,14 @@ class Dynamics(NamedTuple):
         model: for `rollout`; its state is the observation, `[B, S]`.
         imagine: `(params, key, observations, actions) -> Imagined`, every elite's opinion.
         members: number of elites `E`; 1 for dynamics that are no ensemble.
+        measured: `uncertainty` says how far the model can be trusted; False where it was not
+            asked for and is zero throughout.
     """
 
     model: Model
     imagine: Callable[[PyTree, jax.Array, jax.Array, jax.Array], Imagined]
     members: int
+    measured: bool = True
 
 
 class WorldModel(NamedTuple):
@@ -124,7 +127,7 @@ def learned_dynamics(
     fitter: Fitter,
     elites: int,
     *,
-    termination: Termination | TerminationConfig,
+    termination: Termination | TerminationConfig | None,
     reward: Reward | None = None,
     disagreement: Disagreement | None = None,
 ) -> Dynamics:
@@ -139,7 +142,15 @@ def learned_dynamics(
         disagreement: reported as the step's uncertainty, from every elite's prediction in data
             units. None reports zero and evaluates one elite per row only, which is `E` times less
             work.
+
+    Raises:
+        ConfigError: no termination.
     """
+    if termination is None:
+        raise ConfigError(
+            "termination", None, "a known function or a TerminationConfig",
+            "where episodes never end by themselves, terminations.never",
+        )  # fmt: skip
 
     def split(
         world: World, sample: jax.Array, observations: jax.Array, actions: jax.Array
@@ -178,4 +189,4 @@ def learned_dynamics(
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
         return Imagined(*of_member(world, sample, observations, actions))
 
-    return Dynamics(Model(step), imagine, elites)
+    return Dynamics(Model(step), imagine, elites, measured=disagreement is not None)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.experiment import Command
 
-PolicyName = Literal["random", "scripted", "mixed"]
+if TYPE_CHECKING:
+    from ..environments import Environment
+    from ..evaluation import Policy
+
+SCRIPTED = ("random", "scripted", "mixed")
 
 
 def inspect(
@@ -44,52 +48,84 @@ def inspect(
 
 def collect(
     out: Path,
-    env: str = "pendulum",
-    policy: PolicyName = "random",
+    env: str = "",
+    policy: str = "random",
     steps: int = 20_000,
     seed: Annotated[int, tyro.conf.arg(metavar="INT>=0")] = 0,
+    training_seed: int = 0,
+    sample: bool = False,
 ) -> None:
     """Make a file in D4RL's HDF5 layout by playing a policy in an environment.
 
     Args:
         out: the HDF5 file to write; replaced only once the new one is complete.
-        env: pendulum, plane, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>.
-        policy: uniform actions; the scripted swing-up (pendulum only); or episodes of mixed
-            quality (pendulum only).
+        env: pendulum, plane, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>. Left empty:
+            what a trained policy was meant for, and else pendulum.
+        policy: random (uniform actions); scripted (the swing-up, pendulum only); mixed (episodes
+            of mixed quality, pendulum only); or the folder of a run, or of one of the policies
+            that it trained.
         steps: transitions to keep.
         seed: the same seed makes the same transitions.
+        training_seed: which seed of a run, from 0.
+        sample: a trained policy draws its actions, where it else takes the mean one.
     """
     # These load jax, which `data --help` should not wait for.
     import jax
 
-    from jaxrl_rollouts.offline import collect as collecting
-
-    from ..environments import make
-    from ..environments.pendulum import SwingUp, swing_up_policy
+    from ..collect import collect_to_file, pendulum_mixed, write_rows
 
     _check(out, steps, seed)
-    environment = make(env)
     key = jax.random.key(seed)
-    if policy != "random" and environment.name != "pendulum":
-        raise ConfigError("--policy", policy, f"random in {environment.name}", "try --env pendulum")
-    facts = {"policy": policy, "seed": seed}
-    if policy == "mixed":
-        from .d4rl import write_d4rl
-
-        rows = collecting.pendulum_mixed(key, steps)
-        limit = environment.max_episode_steps
-        facts |= {"env_id": environment.name, "max_episode_steps": limit}
-        write_d4rl(out, rows, {**facts, "environment_version": environment.version})
+    if policy in SCRIPTED:
+        environment, acting, params = _scripted(policy, env)
+        facts = {"policy": policy, "seed": seed}
     else:
-        scripted = policy == "scripted"
-        acting = swing_up_policy if scripted else collecting.random_policy(environment.action_size)
-        params = SwingUp() if scripted else None
-        rows = collecting.collect_to_file(
-            out, environment, acting, params, key, steps=steps, attributes=facts
-        )
+        environment, acting, params, facts = _trained(policy, env, training_seed, sample)
+        facts |= {"seed": seed}
+    if policy == "mixed":
+        rows = pendulum_mixed(key, steps)
+        write_rows(out, environment, rows, facts)
+    else:
+        rows = collect_to_file(out, environment, acting, params, key, steps=steps, attributes=facts)
     ends = sum(bool(t or c) for t, c in zip(rows.terminations, rows.truncations, strict=True))
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")
     print(f"look at it with: jaxrl-rollouts data inspect {out}")
+
+
+def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
+    from ..collect import random_policy
+    from ..environments import make
+    from ..environments.pendulum import SwingUp, swing_up_policy
+
+    environment = make(env or "pendulum")
+    if policy != "random" and environment.name != "pendulum":
+        raise ConfigError("--policy", policy, f"random in {environment.name}", "try --env pendulum")
+    if policy == "scripted":
+        return environment, swing_up_policy, SwingUp()
+    return environment, random_policy(environment.action_size), None
+
+
+def _trained(
+    policy: str, env: str, training_seed: int, sample: bool
+) -> tuple[Environment, Policy, Any, dict[str, Any]]:
+    from ..environments import make
+    from ..policies import load_policy
+
+    if not Path(policy).exists():
+        raise ConfigError("--policy", policy, f"{', '.join(SCRIPTED)}, or the folder of a run")
+    trained = load_policy(policy)
+    environment = make(env or trained.environment)
+    for name in ("observation_size", "action_size"):
+        found, expected = getattr(environment, name), trained.facts[name]
+        if found != expected:
+            where = f"an environment with {name} {expected}"
+            raise ConfigError("--env", f"{environment.name} ({name} {found})", where)
+    acting = trained.agent.policy if sample else trained.agent.greedy
+    facts = {
+        "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
+        "training_seed": training_seed, "sampled": sample,
+    }  # fmt: skip
+    return environment, acting, trained.actor(training_seed), facts
 
 
 def _check(out: Path, steps: int, seed: int) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.edge_of_reach_toy import EXPERIMENT, RUNS, Config
+from jaxrl_rollouts.experiments.edge_of_reach_study import RUNS, Config
+from jaxrl_rollouts.experiments.edge_of_reach_toy import EXPERIMENT
 from jaxrl_rollouts.experiments.plane_study import (
     Reach,
-    box_data,
     measure_reach,
     patch,
     plane_evaluator,
@@ -65,30 +65,19 @@ def test_within_and_edge_are_a_partition_of_what_k_steps_reach(reach: Reach) -> 
 
 @pytest.mark.parametrize("policy", [random_policy(2), optimal_policy])
 def test_edge_states_appear_only_as_the_last_state_of_a_rollout(policy) -> None:
-    data = box_data(jax.random.key(3), 2.0, 500)
-    reach = measure_reach(data.observations, 4)
-    start = jnp.asarray(data.observations)
+    start = jax.random.uniform(jax.random.key(3), (500, 2), minval=-2.0, maxval=2.0)
+    reach = measure_reach(np.asarray(start), 4)
     rolled = rollout(true_model(PLANE), None, start, jax.random.key(1), horizon=4, policy=policy)
     assert reach.distance(rolled.steps.next_observations).max() <= 4 + 0.13
     updated = reach.distance(rolled.steps.observations)
     assert updated.max() <= 3 + 0.13  # never beyond what fewer steps reach, but for the grid
     last = reach.edge(rolled.state)
-    assert last.any() == (policy is optimal_policy)  # random walks seldom get that far
+    assert (last.mean() > 0.2) == (policy is optimal_policy)  # random walks seldom get that far
 
 
 def test_data_beyond_the_grid_are_refused() -> None:
     with pytest.raises(ValueError, match="beyond"):
         measure_reach(np.array([[0.0, 40.0]]), 3)
-
-
-def test_box_data_are_true_transitions_of_random_actions() -> None:
-    data = box_data(jax.random.key(0), 3.0, 4000)
-    np.testing.assert_allclose(data.next_observations, data.observations + data.actions, atol=1e-6)
-    np.testing.assert_allclose(data.rewards, PLANE.reward(None, None, data.next_observations))
-    for column, bound in ((data.observations, 3.0), (data.actions, 1.0)):
-        assert np.abs(column).max() <= bound
-        np.testing.assert_allclose(column.std(0), bound / np.sqrt(3), rtol=0.05)
-    assert data.truncations.all() and not data.terminations.any()
 
 
 def test_samples_of_a_region_are_in_it_and_spread(reach: Reach) -> None:

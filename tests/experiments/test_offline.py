@@ -12,6 +12,7 @@ import pytest
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.policies import load_policy
 from jaxrl_rollouts.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -44,6 +45,19 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
 def test_pictures_are_there(finished: Path) -> None:
     for picture in load_report(finished).pictures.values():
         assert (finished / picture.file).read_bytes().startswith(b"\x89PNG")
+
+
+def test_its_policy_acts_without_the_run(finished: Path, tmp_path: Path) -> None:
+    saved = load_policy(finished)
+    assert saved.facts["method"] == "ravl" and saved.environment == "pendulum"
+    # The same actor as in the newest checkpoint's report: the returns it was judged by.
+    assert saved.facts["returns"] == load_report(finished).numbers["return"].values
+    assert not np.array_equal(*(jax.tree.leaves(saved.actor(seed))[0] for seed in (0, 1)))
+    path = tmp_path / "more.hdf5"
+    cli.dispatch(
+        ["data", "collect", "--out", str(path), "--policy", str(finished), "--steps", "400"]
+    )
+    cli.dispatch(["run", "offline", *SMOKE, "--dataset", str(path), "--out", str(tmp_path)])
 
 
 def test_a_second_look_at_a_finished_run_changes_no_number(finished: Path) -> None:

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import h5py
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.offline.data import episode_returns, load
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.policies import save_policy
+from jaxrl_rollouts.offline.sac import SacConfig, make_sac
 
 
 def collect(path: Path, *options: str) -> None:
@@ -79,6 +86,64 @@ def test_inspect_describes_a_file_that_load_refuses(tmp_path: Path, capsys: Any)
     assert "error: " in printed.err and "rewards" in printed.err
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: Any) -> Path:
+    """A policy folder of two seeds whose mean actions are constant: 0.5 and -0.25."""
+    config = SacConfig(critics=2, diversity=0.0, hidden=(4,))
+    agent = make_sac(config, 3, 1)
+    actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 2)).actor
+    actors = jax.tree.map(jnp.zeros_like, actors)
+    bias = actors["Dense_1"]["bias"]
+    actors["Dense_1"]["bias"] = bias.at[:, 0].set(jnp.arctanh(jnp.array([0.5, -0.25])))
+    run = tmp_path_factory.mktemp("run")
+    save_policy(run / "s" / "policy", config, actors, PENDULUM, method="ravl", dataset="d")
+    return run
+
+
+@pytest.mark.parametrize(("training_seed", "action"), [(0, 0.5), (1, -0.25)])
+def test_a_trained_policy_acts(
+    tmp_path: Path, trained: Path, training_seed: int, action: float
+) -> None:
+    path = tmp_path / "d.hdf5"
+    collect(path, "--policy", str(trained), "--steps", "30", "--training-seed", str(training_seed))
+    dataset = load(path)
+    np.testing.assert_allclose(dataset.transitions.actions, action, rtol=1e-6)
+    assert dataset.environment == "pendulum"
+    assert dataset.attributes["policy"] == "ravl trained on d"
+    collect(path, "--policy", str(trained / "s" / "policy"), "--steps", "30", "--sample")
+    assert load(path).transitions.actions.std() > 0.1
+
+
+def test_policies_that_cannot_act(tmp_path: Path, trained: Path, capsys: Any) -> None:
+    def said(*options: str) -> str:
+        out = str(tmp_path / "a.hdf5")
+        return fails(["collect", "--out", out, "--steps", "5", *options], capsys)
+
+    assert "expected 0 to 1" in said("--policy", str(trained), "--training-seed", "2")
+    assert "observation_size 3" in said("--policy", str(trained), "--env", "plane")
+    assert "no trained policy" in said("--policy", str(tmp_path))
+    two = tmp_path / "two"
+    for name in "ab":
+        shutil.copytree(trained / "s", two / name)
+    assert "found 2 policies, expected one; name one: a/policy, b/policy" in said(
+        "--policy", str(two)
+    )
+    file = two / "a" / "policy" / "policy.json"
+    record = json.loads(file.read_text())
+    for change, message in (
+        ({"format": 9}, "format: found 9"),
+        ({"seeds": 0}, "seeds: found 0"),
+        ({"seeds": 3}, "does not fit"),
+        ({"agent": {"critics": "two"}}, "critics"),
+        ({"agent": record["agent"] | {"hidden": [5]}}, "does not fit"),
+    ):
+        file.write_text(json.dumps(record | change))
+        assert message in said("--policy", str(file.parent)), change
+    file.write_text("{")
+    assert "no valid JSON" in said("--policy", str(file.parent))
+    assert not (tmp_path / "a.hdf5").exists()
+
+
 BAD = {
     "suffix": (["--out", "a.csv"], "--out: found 'a.csv'"),
     "folder": (["--out", "none/a.hdf5"], "existing folder"),
@@ -86,7 +151,7 @@ BAD = {
     "seed": (["--out", "a.hdf5", "--seed", "-1"], "--seed: found -1"),
     "environment": (["--out", "a.hdf5", "--env", "pendulm"], "did you mean pendulum"),
     "policy": (["--out", "a.hdf5", "--env", "plane", "--policy", "mixed"], "--policy: found"),
-    "choice": (["--out", "a.hdf5", "--policy", "best"], "best"),
+    "choice": (["--out", "a.hdf5", "--policy", "best"], "mixed, or the folder of a run"),
 }
 
 

@@ -193,3 +193,12 @@ def test_settings_are_checked(change: dict) -> None:
     with pytest.raises(ConfigError) as caught:
         built(**change)
     assert caught.value.setting in change
+
+
+def test_a_penalty_needs_a_measure_of_uncertainty() -> None:
+    """Without one MOPO would be base in silence; where the truth is rolled zero is right."""
+    unmeasured = DYNAMICS._replace(measured=False)
+    with pytest.raises(ConfigError, match="no measure of uncertainty.*mopo"):
+        make_model_based(CONFIG, make_method("mopo", METHOD.agent), unmeasured, S, A)
+    make_model_based(CONFIG, METHOD, unmeasured, S, A)
+    make_model_based(CONFIG, make_method("mopo", METHOD.agent), DYNAMICS, S, A)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.disagreement import max_aleatoric, spread_of_means
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.terminations import never
@@ -141,6 +142,11 @@ def test_a_step_is_a_sample_of_the_rows_own_elite() -> None:
     wide = dynamics(disagreement=spread_of_means).model.step(world(), key, 20 * s, ACTIONS, MEMBER)
     near = dynamics(disagreement=spread_of_means).model.step(world(), key, s, ACTIONS, MEMBER)
     assert wide[1].uncertainty.mean() > 3 * near[1].uncertainty.mean()
+
+
+def test_a_termination_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="termination: found None"):
+        dynamics(termination=None)
 
 
 def test_known_reward_and_termination() -> None:

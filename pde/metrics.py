@@ -1,0 +1,159 @@
+"""How good a rollout of a field is, and for how long.
+
+Shapes: fields `[..., C, *space]`; a rollout's curves are time-major, `[T, B]`, as the engine's
+trajectories are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TINY = float(np.finfo(np.float32).tiny)
+
+
+def _flat(field: jax.Array, batch_dims: int) -> jax.Array:
+    return field.reshape(*field.shape[:batch_dims], -1)
+
+
+def correlation(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
+    """Pearson correlation over channels and space, mean-centred (PDE-Refiner's metric).
+
+    Args:
+        prediction, truth: `[*batch, C, *space]`.
+        batch_dims: how many leading axes are not correlated over; 2 for `[T, B, C, *space]`.
+
+    Returns:
+        `[*batch]` in [-1, 1]; 0 where either field is constant.
+    """
+    chex.assert_equal_shape([prediction, truth])
+    p, t = _flat(prediction, batch_dims), _flat(truth, batch_dims)
+    p, t = p - p.mean(-1, keepdims=True), t - t.mean(-1, keepdims=True)
+    # Each is scaled by its own norm, as the product of two small variances would underflow.
+    unit = [x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), TINY) for x in (p, t)]
+    return (unit[0] * unit[1]).sum(-1)
+
+
+def high_correlation_time(
+    correlations: np.ndarray | jax.Array, dt: float, threshold: float = 0.8
+) -> float:
+    """Time for which the *mean curve* over trajectories stays above `threshold` (the paper's).
+
+    Args:
+        correlations: `[T, B]` of a rollout; step `t` lies `(t + 1) * dt` after the start.
+        dt: time per step.
+        threshold: 0.8 and 0.9 in the paper.
+
+    Returns:
+        Number of steps whose mean correlation exceeds the threshold, times `dt`.
+    """
+    curve = np.asarray(correlations, np.float64).mean(1)
+    return float((curve > threshold).sum() * dt)
+
+
+def correlation_horizons(
+    correlations: np.ndarray | jax.Array, dt: float, threshold: float = 0.8
+) -> np.ndarray:
+    """Time until each trajectory *first* falls to `threshold` or below, `[B]`.
+
+    Its mean is not `high_correlation_time`: early failures drag the mean curve down, so that one
+    is usually shorter. A trajectory that never falls counts with the whole rollout.
+    """
+    above = np.asarray(correlations) > threshold
+    return np.where(above.all(0), len(above), above.argmin(0)) * dt
+
+
+def _squares(error: jax.Array, batch_dims: int) -> jax.Array:
+    return jnp.square(error).mean(tuple(range(batch_dims + 1, error.ndim)))
+
+
+def nrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
+    """Root mean square error over that of the truth itself, mean over channels: `[*batch]`."""
+    squared = _squares(prediction - truth, batch_dims) / (_squares(truth, batch_dims) + TINY)
+    return jnp.sqrt(squared).mean(-1)
+
+
+def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
+    """Root mean square error over the truth's standard deviation in space: `[*batch]`.
+
+    1 is what a constant at the right mean earns (The Well's headline metric, eps 1e-7).
+    """
+    space = tuple(range(batch_dims + 1, truth.ndim))
+    centred = truth - truth.mean(space, keepdims=True)
+    squared = _squares(prediction - truth, batch_dims) / (_squares(centred, batch_dims) + 1e-7)
+    return jnp.sqrt(squared).mean(-1)
+
+
+def shells(shape: Sequence[int]) -> np.ndarray:
+    """Integer wavenumber of every `rfftn` bin of a grid: rounded length of the wave vector."""
+    axes = [np.fft.fftfreq(n, 1.0 / n) for n in shape[:-1]]
+    axes.append(np.fft.rfftfreq(shape[-1], 1.0 / shape[-1]))
+    squared = sum(np.square(k) for k in np.meshgrid(*axes, indexing="ij"))
+    return np.rint(np.sqrt(squared)).astype(int)
+
+
+def spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
+    """Mean amplitude `|rfft|` per wavenumber, `[..., C, K]` with `K = min(points) // 2 + 1`.
+
+    Unnormalised, as the paper's figures are: unit white noise on N points has 0.886 sqrt(N).
+    """
+    shape = field.shape[-space_dims:]
+    amplitude = jnp.abs(jnp.fft.rfftn(field, axes=tuple(range(-space_dims, 0))))
+    if space_dims == 1:
+        return amplitude
+    count = min(shape) // 2 + 1
+    shell = shells(shape).reshape(-1)
+    member = np.arange(count)[:, None] == shell
+    weights = member / np.maximum(member.sum(1, keepdims=True), 1)
+    flat = amplitude.reshape(*amplitude.shape[:-space_dims], -1)
+    return flat @ jnp.asarray(weights.T, flat.dtype)
+
+
+def error_spectrum(prediction: jax.Array, truth: jax.Array, *, space_dims: int = 1) -> jax.Array:
+    """`spectrum` of prediction minus truth, averaged over all leading axes and channels: `[K]`."""
+    found = spectrum(prediction - truth, space_dims=space_dims)
+    return found.reshape(-1, found.shape[-1]).mean(0)
+
+
+def spread_and_error(samples: jax.Array, truth: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What an ensemble of rollouts knows of its own error.
+
+    Args:
+        samples: `[S, T, B, C, *space]`, `S` at least 2.
+        truth: `[T, B, C, *space]`.
+
+    Returns:
+        `[T, B]` spread (root mean of the unbiased variance over samples) and `[T, B]` root mean
+        square error of their mean. For samples of the true predictive distribution the squares
+        are in the ratio `1 : 1 + 1/S` on average.
+    """
+    variance = samples.var(0, ddof=1)
+    error = samples.mean(0) - truth
+    axes = tuple(range(2, truth.ndim))
+    return jnp.sqrt(variance.mean(axes)), jnp.sqrt(jnp.square(error).mean(axes))
+
+
+def cross_correlation(samples: jax.Array) -> jax.Array:
+    """Mean pairwise correlation of samples `[S, T, B, C, *space]`: `[T, B]`.
+
+    Where it falls, the samples no longer agree: `correlation_horizons` of it predicts for how
+    long a rollout can be trusted, without the truth (PDE-Refiner, uncertainty).
+    """
+    count = samples.shape[0]
+    flat = samples.reshape(*samples.shape[:3], -1)
+    flat = flat - flat.mean(-1, keepdims=True)
+    unit = flat / jnp.maximum(jnp.linalg.norm(flat, axis=-1, keepdims=True), TINY)
+    # The sum over pairs i != j is |sum u|^2 - sum |u|^2.
+    alone = jnp.square(unit).sum((0, -1))
+    pairs = jnp.square(unit.sum(0)).sum(-1) - alone
+    return pairs / (count * (count - 1))
+
+
+def white_noise_amplitude(points: int) -> float:
+    """Mean `|rfft|` of unit white noise away from the ends of the spectrum."""
+    return math.sqrt(math.pi * points) / 2.0

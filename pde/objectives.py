@@ -1,0 +1,133 @@
+"""Emulators without refinement: one-step MSE, pushforward, unrolled, Sobolev, error correction.
+
+The baselines PDE-Refiner is compared with (Lippe et al. 2023, section 4). Error correction calls
+the network twice without any noise: what it does not gain is not owed to the second call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.errors import ConfigError
+
+from .emulator import Emulator, FieldNetwork, Metrics, residual, squared_error
+
+PyTree = Any
+Error = Callable[[jax.Array, jax.Array], jax.Array]
+SECOND_CALL = 0.0  # the index a correcting call sees; the first one sees 1000, as the refiner's
+
+
+@dataclass(frozen=True)
+class OneStepConfig:
+    """How a one-step emulator is trained.
+
+    Attributes:
+        objective: `mse`; `pushforward` (the second step's loss, from a first step without
+            gradient); `unrolled` (gradients through `unroll` steps); `sobolev` (MSE of spectral
+            derivatives too); `correction` and `prediction` (a second call that sees the first
+            one's output and predicts the residual again, or its error).
+        residual_scale: c; about the standard deviation of a step's change.
+        unroll: steps of `unrolled`.
+        sobolev_order: highest derivative in the Sobolev norm.
+    """
+
+    objective: Literal["mse", "pushforward", "unrolled", "sobolev", "correction", "prediction"] = (
+        "mse"
+    )
+    residual_scale: float = 0.3
+    unroll: int = 2
+    sobolev_order: int = 1
+
+    def validate(self) -> None:
+        if self.residual_scale <= 0:
+            raise ConfigError("residual_scale", self.residual_scale, "above 0")
+        if self.unroll < 2:
+            raise ConfigError("unroll", self.unroll, "at least 2", "one step is the objective mse")
+        if self.sobolev_order < 1:
+            raise ConfigError("sobolev_order", self.sobolev_order, "at least 1")
+
+
+def sobolev_error(order: int) -> Error:
+    """Squared error of a field and of its first `order` derivatives, as a mean over space.
+
+    Derivatives are spectral on a domain of length 2 pi, so a unit sine of wavenumber k counts
+    `1 + k^2 + ... + k^(2 order)` times; along every axis of space.
+    """
+
+    def error(prediction: jax.Array, target: jax.Array) -> jax.Array:
+        shape, axes = target.shape[1:], tuple(range(1, target.ndim))
+        grids = [jnp.fft.fftfreq(n, 1.0 / n) for n in shape]
+        squared = sum(jnp.square(k) for k in jnp.meshgrid(*grids, indexing="ij"))
+        weight = sum(squared**i for i in range(order + 1))
+        modes = jnp.fft.fftn(prediction - target, axes=axes)
+        points = target[0].size
+        return (weight * jnp.square(jnp.abs(modes))).sum() / points**2
+
+    return error
+
+
+def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
+    """An emulator with one call (two for `correction` and `prediction`) per step.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    config.validate()
+    scale, objective = config.residual_scale, config.objective
+    twice = objective in ("correction", "prediction")
+    error = sobolev_error(config.sobolev_order) if objective == "sobolev" else squared_error
+
+    def first(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        return net.apply(params, field, jnp.zeros_like(field), 1000.0, conditions)
+
+    def second(
+        params: PyTree, field: jax.Array, guess: jax.Array, conditions: jax.Array
+    ) -> jax.Array:
+        said = net.apply(params, field, guess, SECOND_CALL, conditions)
+        return guess + said if objective == "prediction" else said
+
+    def change(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        guess = first(params, field, conditions)
+        return second(params, field, guess, conditions) if twice else guess
+
+    def advance(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        return field + scale * change(params, field, conditions)
+
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        del key
+        return advance(params, field, conditions)
+
+    def loss(
+        params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        del key
+        field = window[0]
+        if objective == "unrolled":
+            losses = []
+            for after in window[1:]:
+                said = change(params, field, conditions)
+                losses.append(error(said, residual(field, after, scale)))
+                field = field + scale * said
+            return jnp.stack(losses).mean(), {"loss_last": losses[-1]}
+        if objective == "pushforward":
+            pushed = jax.lax.stop_gradient(advance(params, field, conditions))
+            own = error(first(params, field, conditions), residual(field, window[1], scale))
+            said = first(params, pushed, conditions)
+            ahead = error(said, residual(pushed, window[2], scale))
+            return own + ahead, {"loss_first": own, "loss_pushed": ahead}
+        target = residual(field, window[1], scale)
+        guess = first(params, field, conditions)
+        own = error(guess, target)
+        if not twice:
+            return own, {}
+        corrected = second(params, field, jax.lax.stop_gradient(guess), conditions)
+        again = error(corrected, target)
+        return own + again, {"loss_first": own, "loss_second": again}
+
+    frames = {"unrolled": config.unroll + 1, "pushforward": 3}.get(objective, 2)
+    return Emulator(net.init, step, loss, frames, 2 if twice else 1)

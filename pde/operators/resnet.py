@@ -1,0 +1,71 @@
+"""Dilated ResNet (Stachenfeld et al. 2022), periodic, with conditioned normalisation.
+
+No down-sampling: at equal accuracy on Kuramoto-Sivashinsky far smaller than the U-Net, and the one
+to take on a CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import flax.linen as nn
+import jax
+
+from jaxrl_rollouts.errors import ConfigError
+
+from ..emulator import FieldNetwork
+from .layers import Embedding, Form, PeriodicConv, field_network, gelu, group_norm, zeros
+
+
+@dataclass(frozen=True)
+class ResnetConfig:
+    """`blocks` residual blocks of one convolution per entry of `dilations`."""
+
+    width: int = 32
+    blocks: int = 2
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 4, 2, 1)
+    embedding: int = 64
+    form: Form = "auto"
+
+    def validate(self) -> None:
+        for name in ("width", "blocks", "embedding"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "at least 1")
+        if self.embedding % 2:
+            raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
+        if not self.dilations or min(self.dilations) < 1:
+            raise ConfigError("dilations", self.dilations, "at least one, each at least 1")
+
+
+class Resnet(nn.Module):
+    """`(x [N, Cin], index, conditions [P]) -> [N, channels]`; zero at initialisation."""
+
+    config: ResnetConfig
+    channels: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
+        c = self.config
+        embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        x = PeriodicConv(c.width, form=c.form)(x)
+        for _ in range(c.blocks):
+            h = x
+            for dilation in c.dilations:
+                scale, shift = nn.Dense(2 * c.width)(embedding).reshape(2, c.width)
+                h = gelu(group_norm()(h) * (1.0 + scale) + shift)
+                h = PeriodicConv(c.width, dilation=dilation, form=c.form)(h)
+            x = x + h
+        return PeriodicConv(self.channels, kernel_init=zeros, form=c.form)(gelu(group_norm()(x)))
+
+
+def make_resnet(
+    config: ResnetConfig, channels: int, points: int, conditions: int = 0
+) -> FieldNetwork:
+    """The dilated ResNet on fields `[channels, points]` with `conditions` scalars.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        ValueError: the widest dilation reaches around the grid.
+    """
+    config.validate()
+    return field_network(Resnet(config, channels), channels, points, conditions)

@@ -1,0 +1,121 @@
+"""One-step objectives on a network whose output is known, against plain numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step, sobolev_error
+
+SCALE, N = 0.5, 16
+NONE = jnp.zeros((0,))
+KEY = jax.random.key(0)
+
+
+def linear() -> FieldNetwork:
+    """First call: `w u`; a correcting call: `v` times what the first one said."""
+
+    def apply(params: Any, u: Any, second: Any, index: Any, conditions: Any) -> jax.Array:
+        return jnp.where(index > 500, params["w"] * u, params["v"] * second)
+
+    return FieldNetwork(lambda key: {"w": jnp.float32(0.4), "v": jnp.float32(0.2)}, apply)
+
+
+PARAMS = linear().init(KEY)
+
+
+def window(frames: int) -> np.ndarray:
+    return np.random.default_rng(frames).normal(size=(frames, 1, N)).astype(np.float32)
+
+
+def built(objective: Any, **options: Any) -> Any:
+    config = OneStepConfig(objective=objective, residual_scale=SCALE, **options)
+    return make_one_step(linear(), config)
+
+
+def mse(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.square(a - b).mean())
+
+
+def test_mse_of_the_scaled_residual() -> None:
+    w, emulator = window(2), built("mse")
+    value, _ = emulator.loss(PARAMS, KEY, w, NONE)
+    assert float(value) == pytest.approx(mse(0.4 * w[0], (w[1] - w[0]) / SCALE), rel=1e-5)
+    np.testing.assert_allclose(emulator.step(PARAMS, KEY, w[0], NONE), 1.2 * w[0], rtol=1e-6)
+    assert (emulator.frames, emulator.calls) == (2, 1)
+
+
+def test_pushforward_learns_from_its_own_step_but_not_through_it() -> None:
+    w, emulator = window(3), built("pushforward")
+    pushed = 1.2 * w[0]
+    own, ahead = mse(0.4 * w[0], (w[1] - w[0]) / SCALE), mse(0.4 * pushed, (w[2] - pushed) / SCALE)
+    (value, parts), gradient = jax.value_and_grad(emulator.loss, has_aux=True)(PARAMS, KEY, w, NONE)
+    assert float(value) == pytest.approx(own + ahead, rel=1e-5)
+    assert float(parts["loss_pushed"]) == pytest.approx(ahead, rel=1e-5)
+    inputs = [(w[0], (w[1] - w[0]) / SCALE), (pushed, (w[2] - pushed) / SCALE)]
+    expected = sum((2 * x * (0.4 * x - y)).mean() for x, y in inputs)
+    assert float(gradient["w"]) == pytest.approx(expected, rel=1e-4)
+    assert emulator.frames == 3
+
+
+def test_unrolled_learns_through_its_steps() -> None:
+    w, emulator = window(4), built("unrolled", unroll=3)
+
+    def by_hand(weight: float) -> float:
+        u, total = w[0].astype(np.float64), 0.0
+        for after in w[1:]:
+            total += np.square(weight * u - (after - u) / SCALE).mean()
+            u = u * (1 + SCALE * weight)
+        return total / 3
+
+    (value, _), gradient = jax.value_and_grad(emulator.loss, has_aux=True)(PARAMS, KEY, w, NONE)
+    assert float(value) == pytest.approx(by_hand(0.4), rel=1e-5)
+    slope = (by_hand(0.4 + 1e-5) - by_hand(0.4 - 1e-5)) / 2e-5
+    assert float(gradient["w"]) == pytest.approx(slope, rel=1e-3)
+    assert emulator.frames == 4
+
+
+@pytest.mark.parametrize("objective", ["correction", "prediction"])
+def test_a_second_call_sees_the_first_and_no_noise(objective: str) -> None:
+    w, emulator = window(2), built(objective)
+    target, guess = (w[1] - w[0]) / SCALE, 0.4 * w[0]
+    final = 0.2 * guess + (guess if objective == "prediction" else 0.0)
+    (value, parts), gradient = jax.value_and_grad(emulator.loss, has_aux=True)(PARAMS, KEY, w, NONE)
+    assert float(value) == pytest.approx(mse(guess, target) + mse(final, target), rel=1e-5)
+    assert float(parts["loss_second"]) == pytest.approx(mse(final, target), rel=1e-5)
+    # The first prediction is trained by its own loss only.
+    assert float(gradient["w"]) == pytest.approx((2 * w[0] * (guess - target)).mean(), rel=1e-4)
+    after = emulator.step(PARAMS, KEY, w[0], NONE)
+    np.testing.assert_allclose(after, w[0] + SCALE * final, rtol=1e-5)
+    assert emulator.calls == 2
+
+
+@pytest.mark.parametrize(("k", "order"), [(0, 2), (1, 1), (3, 1), (3, 2), (5, 3)])
+def test_sobolev_weighs_a_wave_by_its_derivatives(k: int, order: int) -> None:
+    x = np.arange(N) / N * 2 * np.pi
+    wave = jnp.asarray(np.cos(k * x)[None], jnp.float32)
+    found = sobolev_error(order)(wave, jnp.zeros_like(wave))
+    expected = float(jnp.square(wave).mean()) * sum(k ** (2 * i) for i in range(order + 1))
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_sobolev_in_two_dimensions_and_as_an_objective() -> None:
+    x, y = np.meshgrid(*[np.arange(N) / N * 2 * np.pi] * 2, indexing="ij")
+    wave = jnp.asarray(np.cos(2 * x + 3 * y)[None], jnp.float32)
+    assert float(sobolev_error(1)(wave, 0 * wave)) == pytest.approx(0.5 * 14, rel=1e-5)
+    w = window(2)
+    value, _ = built("sobolev", sobolev_order=2).loss(PARAMS, KEY, w, NONE)
+    expected = sobolev_error(2)(0.4 * w[0], (w[1] - w[0]) / SCALE)
+    assert float(value) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"residual_scale": 0.0}, {"unroll": 1}, {"sobolev_order": 0}])
+def test_settings_are_checked(wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        make_one_step(linear(), OneStepConfig(**wrong))

@@ -1,0 +1,183 @@
+"""Networks on periodic fields: parameter counts, symmetry, both forms of the convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.operators import (
+    FnoConfig,
+    ResnetConfig,
+    UnetConfig,
+    make_fno,
+    make_resnet,
+    make_unet,
+)
+from jaxrl_rollouts.pde.operators.layers import (
+    PeriodicConv,
+    PeriodicUpsample,
+    sinusoid,
+    use_matmul,
+)
+
+N = 32
+SMALL = {
+    "unet": lambda form="auto", p=1: make_unet(
+        UnetConfig(hidden=8, multipliers=(1, 2), form=form), 1, N, p
+    ),
+    "resnet": lambda form="auto", p=1: make_resnet(
+        ResnetConfig(width=6, blocks=1, dilations=(1, 2, 4), embedding=8, form=form), 1, N, p
+    ),
+    "fno": lambda form="auto", p=1: make_fno(
+        FnoConfig(width=6, layers=2, modes=5, embedding=8), 1, N, p
+    ),
+}
+
+
+def count(net: Any) -> int:
+    shapes = jax.eval_shape(net.init, jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def stirred(net: Any) -> Any:
+    """Parameters without a zero among them, so that every part takes part."""
+    params = net.init(jax.random.key(0))
+    leaves, structure = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    moved = [x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+def inputs() -> tuple:
+    u, noised = jax.random.normal(jax.random.key(2), (2, 1, N))
+    return u, noised
+
+
+def test_the_unet_has_the_papers_size() -> None:
+    """53.9 million with two conditions (time and space step), 215.5 million at twice the width."""
+    assert count(make_unet(UnetConfig(), 1, 256, 2)) == 53_924_225
+    assert count(make_unet(UnetConfig(), 1, 256, 0)) == 53_759_361
+    assert count(make_unet(UnetConfig(hidden=128), 1, 256, 2)) == 215_548_673
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
+    net = SMALL[name]()
+    out = net.apply(net.init(jax.random.key(0)), *inputs(), 333.3, jnp.ones(1))
+    assert out.shape == (1, N)
+    np.testing.assert_array_equal(out, 0.0)
+
+
+@pytest.mark.parametrize(("name", "shift"), [("unet", 2), ("resnet", 1), ("fno", 1)])
+def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
+    """Exactly by the factor the grid is halved by, and by any point without halving."""
+    net = SMALL[name]()
+    params, (u, noised) = stirred(net), inputs()
+    for steps in (shift, 5 * shift):
+        there = [jnp.roll(x, steps, -1) for x in (u, noised)]
+        shifted = net.apply(params, *there, 0.0, jnp.ones(1))
+        out = jnp.roll(net.apply(params, u, noised, 0.0, jnp.ones(1)), steps, -1)
+        np.testing.assert_allclose(shifted, out, rtol=1e-4, atol=1e-4 * float(jnp.abs(out).max()))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_input_matters(name: str) -> None:
+    net = SMALL[name]()
+    params, (u, noised) = stirred(net), inputs()
+    out = net.apply(params, u, noised, 0.0, jnp.ones(1))
+    for changed in (
+        (u + 0.1, noised, 0.0, jnp.ones(1)),
+        (u, noised.at[0, 3].add(0.1), 0.0, jnp.ones(1)),
+        (u, noised, 333.3, jnp.ones(1)),
+        (u, noised, 0.0, jnp.full(1, 2.0)),
+    ):
+        assert float(jnp.abs(net.apply(params, *changed) - out).max()) > 1e-5
+
+
+@pytest.mark.parametrize("name", ["unet", "resnet"])
+def test_matrix_products_and_convolutions_agree(name: str) -> None:
+    outs = []
+    for form in ("matmul", "conv"):
+        net = SMALL[name](form)
+        params = stirred(net)
+
+        def total(params: Any, net: Any = net) -> jax.Array:
+            return net.apply(params, *inputs(), 0.0, jnp.ones(1)).sum()
+
+        outs.append((net.apply(params, *inputs(), 0.0, jnp.ones(1)), jax.grad(total)(params)))
+    scale = float(jnp.abs(outs[0][0]).max())
+    np.testing.assert_allclose(outs[0][0], outs[1][0], atol=1e-4 * scale)
+    for a, b in zip(*(jax.tree.leaves(gradient) for _, gradient in outs), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-3 * float(jnp.abs(a).max() + 1.0))
+
+
+@pytest.mark.parametrize("form", ["matmul", "conv"])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3)])
+def test_convolution_against_its_definition(form: Any, stride: int, dilation: int) -> None:
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=(12, 2)), rng.normal(size=(3, 2, 5))
+    layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
+    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.arange(5.0)}}
+    out = layer.apply(params, jnp.asarray(x))
+    for j in range(12 // stride):
+        expected = np.arange(5.0)
+        for i in range(3):
+            expected = expected + x[(j * stride + (i - 1) * dilation) % 12] @ kernel[i]
+        np.testing.assert_allclose(out[j], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_upsampling_against_its_definition() -> None:
+    """out[2 j + i - 1] collects x[j] kernel[i], around the circle."""
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=(6, 2)), rng.normal(size=(4, 2, 2))
+    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(2)}}
+    out = PeriodicUpsample().apply(params, jnp.asarray(x))
+    expected = np.zeros((12, 2))
+    for j in range(6):
+        for i in range(4):
+            expected[(2 * j + i - 1) % 12] += x[j] @ kernel[i]
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_that_reaches_around_is_refused() -> None:
+    with pytest.raises(ValueError, match="found 8 points, expected at least 9"):
+        PeriodicConv(1, dilation=9).init(jax.random.key(0), jnp.zeros((8, 1)))
+
+
+def test_sinusoid_is_cosines_then_sines() -> None:
+    found = sinusoid(jnp.float32(3.0), 64)
+    assert float(found[0]) == pytest.approx(np.cos(3.0), abs=1e-6)
+    assert float(found[32]) == pytest.approx(np.sin(3.0), abs=1e-6)
+    assert float(found[63]) == pytest.approx(np.sin(3.0 * 10_000 ** (-31 / 32)), rel=1e-4)
+
+
+def test_the_form_is_chosen_by_where_it_runs() -> None:
+    assert use_matmul("auto") == (jax.default_backend() == "cpu")
+    assert use_matmul("matmul") and not use_matmul("conv")
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: make_unet(UnetConfig(hidden=12), 1, N), "hidden"),
+        (lambda: make_unet(UnetConfig(multipliers=()), 1, N), "multipliers"),
+        (lambda: make_unet(UnetConfig(blocks=0), 1, N), "blocks"),
+        (lambda: make_resnet(ResnetConfig(dilations=(0,)), 1, N), "dilations"),
+        (lambda: make_resnet(ResnetConfig(embedding=7), 1, N), "embedding"),
+        (lambda: make_fno(FnoConfig(modes=18), 1, N), "modes"),
+        (lambda: make_fno(FnoConfig(width=0), 1, N), "width"),
+    ],
+)
+def test_settings_are_checked(make: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        make()
+
+
+def test_a_grid_that_cannot_be_halved() -> None:
+    with pytest.raises(ValueError, match="found 20, expected a multiple of 8"):
+        make_unet(UnetConfig(), 1, 20)

@@ -1,0 +1,193 @@
+"""PDE-Refiner against the numbers of its schedule, an oracle network and plain numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.refiner import (
+    RefinerConfig,
+    make_refiner,
+    make_schedule,
+    sampler_weights,
+)
+
+C, N = 2, 24
+RELEASED = RefinerConfig(min_noise_variance=4e-7)
+NONE = jnp.zeros((0,))
+
+
+def field(seed: int) -> jax.Array:
+    return jax.random.normal(jax.random.key(seed), (C, N))
+
+
+def oracle(truth: jax.Array, config: RefinerConfig, down_to: int = 0) -> FieldNetwork:
+    """A network that knows the residual `truth`; below index `down_to` it says zero."""
+    plan = make_schedule(config.steps, config.min_noise_variance)
+    share = 1.0 - plan.signal if config.form == "v" else plan.variance
+    dirt = jnp.asarray(np.sqrt(share), jnp.float32)
+    clean = jnp.asarray(np.sqrt(1.0 - share), jnp.float32)
+
+    def apply(params: Any, u: Any, noised: jax.Array, index: Any, conditions: Any) -> jax.Array:
+        t = jnp.round(index * config.steps / 1000.0).astype(int)
+        if config.form == "v":
+            noise = (noised - clean[t] * truth) / dirt[t]
+            said = clean[t] * noise - dirt[t] * truth
+            first = -truth  # whatever the second input
+        else:
+            said, first = (noised - truth) / dirt[t], truth
+        return jnp.where(t == config.steps, first, jnp.where(t < down_to, 0.0, said))
+
+    return FieldNetwork(lambda key: {}, apply)
+
+
+def test_the_schedule_is_geometric_in_variance() -> None:
+    plan = make_schedule(3, 4e-7)
+    np.testing.assert_allclose(plan.variance, [4e-7, 5.43e-5, 7.37e-3, 1.0], rtol=2e-3)
+    np.testing.assert_allclose(plan.signal, [0.9999996, 0.9999453, 0.992577, 0.0], atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(plan.variance)[:3], [6.3e-4, 7.4e-3, 8.6e-2], rtol=0.01)
+    ratios = plan.variance[1:] / plan.variance[:-1]
+    np.testing.assert_allclose(ratios, ratios[0])
+
+
+def test_posterior_weights_of_the_released_sampler() -> None:
+    guess, noised, fresh = sampler_weights(make_schedule(3, 4e-7), RELEASED)
+    np.testing.assert_allclose(guess, [1.0, 0.99269, 0.99266, 0.99628], atol=2e-5)
+    np.testing.assert_allclose(noised, [0.0, 0.00731, 0.00734, 0.0], atol=1e-5)
+    plan = make_schedule(3, 4e-7)
+    # The variance of the next noised input around the guess is that of the next index.
+    variance = fresh[1:] ** 2 + noised[1:] ** 2 * (1 - plan.signal[1:])
+    np.testing.assert_allclose(variance, 1 - plan.signal[:-1], rtol=1e-6)
+
+
+FORMS = [
+    RELEASED,
+    RefinerConfig(sampler="renoise", first="zeros"),
+    RefinerConfig(form="noise", sampler="renoise", first="zeros"),
+    RefinerConfig(steps=1, min_noise_variance=1e-4),
+    RefinerConfig(steps=5, samples=3),
+]
+
+
+@pytest.mark.parametrize("config", FORMS)
+def test_an_oracle_is_believed(config: RefinerConfig) -> None:
+    truth, u = field(1), field(2)
+    emulator = make_refiner(oracle(truth, config), config)
+    step = jax.jit(emulator.step)
+    for seed in range(3):
+        after = step({}, jax.random.key(seed), u, NONE)
+        np.testing.assert_allclose(after, u + 0.3 * truth, atol=2e-6)
+
+
+@pytest.mark.parametrize("config", FORMS[:3])
+@pytest.mark.parametrize("silent_below", [1, 2, 3])
+def test_noise_that_nobody_takes_away_remains(config: RefinerConfig, silent_below: int) -> None:
+    """Silent in the last `n` refinements: the noise added before the first of them is left."""
+    u = jnp.zeros((1, 4096))
+    emulator = make_refiner(oracle(u, config, silent_below), config)
+    after = emulator.step({}, jax.random.key(0), u, NONE) / config.residual_scale
+    expected = np.sqrt(make_schedule(3, config.min_noise_variance).variance[silent_below - 1])
+    assert float(after.std()) == pytest.approx(expected, rel=0.05)
+
+
+def test_the_mean_of_samples_has_less_noise() -> None:
+    u = jnp.zeros((1, 4096))
+    stds = []
+    for samples in (1, 16):
+        config = RefinerConfig(samples=samples)
+        emulator = make_refiner(oracle(u, config, 1), config)
+        assert emulator.calls == 4 * samples
+        stds.append(float(emulator.step({}, jax.random.key(0), u, NONE).std()))
+    assert stds[0] / stds[1] == pytest.approx(4.0, rel=0.15)
+
+
+def test_keys_decide() -> None:
+    config = RefinerConfig(min_noise_variance=1e-2)
+    emulator = make_refiner(oracle(field(1), config, 1), config)
+    first, again, other = (emulator.step({}, jax.random.key(s), field(2), NONE) for s in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+@pytest.mark.parametrize("config", FORMS[:3])
+def test_the_oracle_has_no_loss(config: RefinerConfig) -> None:
+    before, truth = field(2), field(1)
+    emulator = make_refiner(oracle(truth, config), config)
+    window = jnp.stack([before, before + 0.3 * truth])
+    losses, _ = jax.vmap(emulator.loss, (None, 0, None, None))(
+        {}, jax.random.split(jax.random.key(0), 64), window, NONE
+    )
+    # (noised - clean * truth) / finest noise, in float32, is what limits this.
+    assert float(losses.max()) < 1e-4
+
+
+def silent(seen: list | None = None) -> FieldNetwork:
+    """A network that says zero, as one with a zero head does."""
+    return FieldNetwork(lambda key: {}, lambda params, u, noised, t, c: jnp.zeros_like(u))
+
+
+@pytest.mark.parametrize("config", [RELEASED, FORMS[2]])
+def test_the_loss_is_the_papers(config: RefinerConfig) -> None:
+    """For a network that says zero it is the square of the target: numpy, index by index."""
+    before, truth = field(2), np.asarray(field(1))
+    window = jnp.stack([before, before + 0.3 * truth])
+    plan = make_schedule(config.steps, config.min_noise_variance)
+    emulator = make_refiner(silent(), config)
+    found = set()
+    for seed in range(12):
+        key = jax.random.key(seed)
+        index_key, noise_key = jax.random.split(key)
+        t = int(jax.random.choice(index_key, 4, p=jnp.full(4, 0.25)))
+        noise = np.asarray(jax.random.normal(noise_key, (C, N)))
+        if config.form == "v":
+            target = np.sqrt(plan.signal[t]) * noise - np.sqrt(1 - plan.signal[t]) * truth
+        else:
+            target = truth if t == 3 else noise
+        expected = np.square(target).mean(1).sum()
+        value, parts = emulator.loss({}, key, window, NONE)
+        assert float(value) == pytest.approx(expected, rel=1e-4)
+        assert float(parts["loss_first" if t == 3 else "loss_refine"]) == float(value)
+        found.add(t)
+    assert found == {0, 1, 2, 3}
+
+
+def test_a_larger_share_of_first_predictions() -> None:
+    emulator = make_refiner(silent(), RefinerConfig(first_share=0.7))
+    window = jnp.stack([field(0), field(1)])
+    _, parts = jax.vmap(emulator.loss, (None, 0, None, None))(
+        {}, jax.random.split(jax.random.key(0), 2000), window, NONE
+    )
+    assert float((parts["loss_first"] > 0).mean()) == pytest.approx(0.7, abs=0.03)
+
+
+def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
+    seen = FieldNetwork(lambda key: {}, lambda p, u, noised, t, c: noised)
+    for first, hidden in (("zeros", True), ("noise", False)):
+        config = RefinerConfig(first=first, first_share=1 - 1e-6)
+        value, _ = make_refiner(seen, config).loss(
+            {}, jax.random.key(0), jnp.zeros((2, C, N)), NONE
+        )
+        assert (float(value) == 0.0) == hidden
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"samples": 0}, "samples"),
+        ({"min_noise_variance": 0.0}, "min_noise_variance"),
+        ({"min_noise_variance": 1.0}, "min_noise_variance"),
+        ({"residual_scale": 0.0}, "residual_scale"),
+        ({"first_share": 1.0}, "first_share"),
+        ({"form": "noise"}, "form"),
+    ],
+)
+def test_settings_are_checked(wrong: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        make_refiner(silent(), RefinerConfig(**wrong))
