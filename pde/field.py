@@ -13,13 +13,14 @@ PyTree = Any
 Stepper = Callable[..., jax.Array]
 
 
-def field_model(stepper: Stepper) -> Model:
+def field_model(stepper: Stepper, *, own_params: bool = False) -> Model:
     """A rollout `Model` of `B` fields `[B, C, *space]`.
 
     Args:
         stepper: `(params, key, field [C, *space]) -> field`, one time step of one field; an
             exponax stepper is `lambda params, key, u: stepper(u)`. Each field of the batch gets
             a key of its own.
+        own_params: each field has parameters of its own, leaves `[B, ...]`.
     """
 
     def step(
@@ -27,18 +28,29 @@ def field_model(stepper: Stepper) -> Model:
     ) -> tuple[jax.Array, Outcome]:
         batch = state.shape[0]
         keys = jax.random.split(key, batch)
-        following = jax.vmap(stepper, in_axes=(None, 0, 0))(params, keys, state)
+        axes = (0 if own_params else None, 0, 0)
+        following = jax.vmap(stepper, in_axes=axes)(params, keys, state)
         return following, outcome(batch)
 
     return Model(step)
 
 
 def roll_field(
-    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int
-) -> jax.Array:
+    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int,
+    *, own_params: bool = False,
+) -> jax.Array:  # fmt: skip
     """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, start left out."""
     trajectory = rollout(
-        field_model(stepper), params, start, key, horizon=steps,
+        field_model(stepper, own_params=own_params), params, start, key, horizon=steps,
         record=lambda step: step.next_observations,
     )  # fmt: skip
     return trajectory.steps
+
+
+def advance_field(
+    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int,
+    *, own_params: bool = False,
+) -> jax.Array:  # fmt: skip
+    """The last of `roll_field`'s fields, without keeping the others."""
+    model = field_model(stepper, own_params=own_params)
+    return rollout(model, params, start, key, horizon=steps, record=lambda step: ()).state

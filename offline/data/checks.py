@@ -23,12 +23,6 @@ _RANKS = {
 ACTION_TOLERANCE = 1e-5
 
 
-def one_line(error: BaseException) -> str:
-    """The message of another library's exception, on one line and not too long."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
 def as_column(source: str | Path, key: str, values: np.ndarray, rank: int) -> np.ndarray:
     """`values` with `rank` axes; `[N, 1]` is taken for `[N]` as D4RL itself does."""
     if rank == 1 and values.ndim == 2 and values.shape[1] == 1:

@@ -16,10 +16,10 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array, write_hdf5
 
 from .catalogue import BY_STEM, CATALOGUE
 from .checks import as_flags, as_floats, check_limit, validate
-from .hdf5 import open_hdf5, plain_attributes, read_array, write_hdf5
 from .repair import is_frozen, repair_frozen
 from .successors import cut_by_length, mismatches, shift
 from .transitions import Dataset, Transitions, clip_actions, file_sha256, take_rows

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array
 
 from .checks import as_floats
 from .d4rl import label
-from .hdf5 import open_hdf5, plain_attributes, read_array
 from .neorl import open_npz
 from .transitions import Dataset, Transitions, file_sha256
 

@@ -23,11 +23,11 @@ from pathlib import Path, PurePosixPath
 import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.hdf5 import open_hdf5
 
 from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
-from .hdf5 import open_hdf5
 from .minari import load_minari
 from .neorl import load_neorl
 from .transitions import Dataset

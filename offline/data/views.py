@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.hdf5 import one_line
 
-from .checks import one_line
 from .inspection import QUANTILES, Inspection, Spread
 
 _BLUE, _GREY, _INK = "#2f6f9f", "#8a8f98", "#30343b"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError
+from .errors import DataError
 
-from .checks import one_line
+
+def one_line(error: BaseException) -> str:
+    """The message of another library's exception, on one line and not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def open_hdf5(path: Path) -> h5py.File:
@@ -60,30 +65,38 @@ def plain_attributes(file: h5py.File) -> dict[str, Any]:
     return plain
 
 
-def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
-    """Write a file whole or not at all (a hidden neighbour, then a rename).
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[h5py.File]:
+    """A file that appears whole or not at all (a hidden neighbour, then a rename).
 
     Raises:
-        DataError: the folder is missing or not writable, the disk is full, or an array or
-            attribute has a type HDF5 cannot hold.
+        DataError: the folder is missing or not writable, the disk is full, or something was
+            given that HDF5 cannot hold.
     """
     if not path.parent.is_dir():
         raise DataError(path, "folder", "nothing", f"the folder {path.parent}")
     if path.is_dir():
         raise DataError(path, "file", "a folder", "a file name")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    key = "file"
     try:
         with h5py.File(temporary, "x") as file:
+            yield file
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(path, "file", one_line(error), "a place to write to") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]) -> None:
+    """Write a file of arrays and attributes; see `new_hdf5`."""
+    with new_hdf5(path) as file:
+        key = ""
+        try:
             for key, values in arrays.items():
                 file.create_dataset(key, data=values, compression="gzip" if values.ndim else None)
             for name, value in attributes.items():
                 key = f"attribute {name}"
                 file.attrs[name] = value
-            key = "file"
-        temporary.replace(path)
-    except (OSError, TypeError, ValueError, RuntimeError) as error:
-        expected = "a place to write to" if key == "file" else "something HDF5 can hold"
-        raise DataError(path, key, one_line(error), expected) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise DataError(path, key, one_line(error), "something HDF5 can hold") from error

@@ -1,0 +1,105 @@
+"""Equations on a circle, solved by exponax (ETDRK4, pseudo-spectral, 2/3 de-aliased; KdV: `etdrk`).
+
+ks         u_t + u u_x + u_xx + viscosity u_xxxx = 0       (conservative form)
+burgers    u_t + u u_x = diffusivity u_xx                  (conservative form)
+kdv        u_t + 6 u u_x + dispersion u_xxx = 0
+advection  u_t + velocity u_x = 0                          (exact)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+
+from .etdrk import convection, etdrk4, wavenumbers
+
+Solver = Callable[[jax.Array], jax.Array]
+
+
+class Equation(NamedTuple):
+    """One equation with one parameter.
+
+    Attributes:
+        name, parameter: of the equation, and of its parameter.
+        solver: `(points, extent, dt, value) -> (u [1, points] -> u)`; all but `points` may be
+            traced, so that trajectories of different length scales share one program.
+        start: `(key, points, extent) -> u [1, points]`, a random initial field.
+    """
+
+    name: str
+    parameter: str
+    solver: Callable[[int, Any, Any, Any], Solver]
+    start: Callable[[jax.Array, int, Any], jax.Array]
+
+
+def sines(
+    key: jax.Array, points: int, extent: Any, *, terms: int = 10, modes: int = 2
+) -> jax.Array:
+    """The sum of `terms` sines `A sin(2 pi l x / L + phi)` with A in [-.5, .5] and l up to `modes`
+    (Brandstetter et al. 2022): `[1, points]`."""
+    del extent  # x / L runs from 0 to 1 on every domain
+    amplitude_key, mode_key, phase_key = jax.random.split(key, 3)
+    amplitude = jax.random.uniform(amplitude_key, (terms, 1), minval=-0.5, maxval=0.5)
+    mode = jax.random.randint(mode_key, (terms, 1), 1, modes + 1)
+    phase = jax.random.uniform(phase_key, (terms, 1), maxval=2 * jnp.pi)
+    x = jnp.arange(points) / points
+    return (amplitude * jnp.sin(2 * jnp.pi * mode * x + phase)).sum(0, keepdims=True)
+
+
+def _stepper(name: str) -> Any:
+    try:
+        import exponax
+    except ImportError:
+        raise MissingExtraError("solving equations", "exponax", "pde") from None
+    return getattr(exponax.stepper, name)
+
+
+def _ks(points: int, extent: Any, dt: Any, viscosity: Any) -> Solver:
+    return _stepper("KuramotoSivashinskyConservative")(
+        1, extent, points, dt, fourth_order_scale=viscosity, order=4
+    )
+
+
+def _burgers(points: int, extent: Any, dt: Any, diffusivity: Any) -> Solver:
+    return _stepper("Burgers")(
+        1, extent, points, dt, diffusivity=diffusivity, conservative=True, order=4
+    )
+
+
+def _kdv(points: int, extent: Any, dt: Any, dispersion: Any) -> Solver:
+    k = wavenumbers(points, extent)
+    return etdrk4(1j * dispersion * k**3, convection(points, extent, 6.0), dt, points)
+
+
+def _advection(points: int, extent: Any, dt: Any, velocity: Any) -> Solver:
+    return _stepper("Advection")(1, extent, points, dt, velocity=velocity)
+
+
+EQUATIONS = {
+    equation.name: equation
+    for equation in (
+        Equation("ks", "viscosity", _ks, sines),
+        Equation("burgers", "diffusivity", _burgers, sines),
+        Equation("kdv", "dispersion", _kdv, sines),
+        Equation("advection", "velocity", _advection, sines),
+    )
+}
+
+
+def equation(name: str) -> Equation:
+    """An equation by name.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    if name not in EQUATIONS:
+        names = list(EQUATIONS)
+        expected = "one of " + ", ".join(names)
+        raise ConfigError("equation", name, expected, did_you_mean(name, names))
+    return EQUATIONS[name]

@@ -1,0 +1,172 @@
+"""Datasets of solved equations: made on the device in chunks, in float64, written as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DivergenceError
+from jaxrl_rollouts.metrics import Progress
+
+from .equations import equation
+from .field import advance_field, roll_field
+
+
+@dataclass(frozen=True)
+class GenerateConfig:
+    """What to solve; defaults are the training set of PDE-Refiner's Kuramoto-Sivashinsky study.
+
+    Attributes:
+        equation: ks, burgers, kdv or advection.
+        trajectories: how many.
+        points: of the grid.
+        extent, dt, parameter: lowest and highest value per trajectory of the domain's length, of
+            the time between frames and of the equation's parameter; drawn uniformly.
+        frames: kept per trajectory.
+        burn_in: frames solved and dropped before them.
+        substeps: of the solver per frame.
+        chunk: trajectories solved side by side.
+        seed: decides everything that is drawn; not `chunk`.
+    """
+
+    equation: str = "ks"
+    trajectories: int = 2048
+    points: int = 256
+    extent: tuple[float, float] = (57.6, 70.4)
+    dt: tuple[float, float] = (0.18, 0.22)
+    parameter: tuple[float, float] = (1.0, 1.0)
+    frames: int = 140
+    burn_in: int = 360
+    substeps: int = 4
+    chunk: int = 64
+    seed: int = 0
+
+    def validate(self) -> None:
+        equation(self.equation)
+        for name in ("trajectories", "frames", "substeps", "chunk"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "at least 1")
+        if self.burn_in < 0:
+            raise ConfigError("burn_in", self.burn_in, "at least 0")
+        if self.points < 8 or self.points % 2:
+            raise ConfigError("points", self.points, "an even number of at least 8")
+        for name in ("extent", "dt", "parameter"):
+            low, high = getattr(self, name)
+            if not low <= high or (name != "parameter" and low <= 0):
+                raise ConfigError(name, (low, high), "a lowest and a highest value above 0")
+
+
+class Solved(NamedTuple):
+    """One chunk, float64.
+
+    Attributes:
+        fields: `[b, frames, 1, points]`.
+        extent, dt, parameter: `[b]`.
+    """
+
+    fields: np.ndarray
+    extent: np.ndarray
+    dt: np.ndarray
+    parameter: np.ndarray
+
+
+def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
+    """Trajectories of `keys` `[b]`; traced under float64."""
+    which = equation(config.equation)
+
+    def draw(key: jax.Array) -> tuple:
+        extent_key, dt_key, value_key, start_key = jax.random.split(key, 4)
+        ranges = (config.extent, config.dt, config.parameter)
+        drawn = [
+            jax.random.uniform(k, (), jnp.float64, *limits)
+            for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
+        ]
+        return which.start(start_key, config.points, drawn[0]), *drawn
+
+    def frame(params: tuple, key: jax.Array, u: jax.Array) -> jax.Array:
+        extent, dt, value = params
+        solver = which.solver(config.points, extent, dt / config.substeps, value)
+        return jax.lax.fori_loop(0, config.substeps, lambda _, u: solver(u), u)
+
+    start, *params = jax.vmap(draw)(keys)
+    unused = jax.random.key(0)  # the equations know no chance
+    settled = start
+    if config.burn_in:
+        settled = advance_field(
+            frame, tuple(params), start, unused, config.burn_in, own_params=True
+        )
+    first = settled[None]
+    if config.frames > 1:
+        later = roll_field(
+            frame, tuple(params), settled, unused, config.frames - 1, own_params=True
+        )
+        first = jnp.concatenate([first, later])
+    return Solved(jnp.swapaxes(first, 0, 1), *params)  # type: ignore[arg-type]
+
+
+def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solved]:
+    """Solve chunk after chunk.
+
+    Trajectory `i` depends on the seed and on `i` only.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        DivergenceError: a solution became infinite; names the trajectory and its parameters.
+    """
+    config.validate()
+    with jax.enable_x64(True):
+        solve = jax.jit(lambda keys: _solve(config, keys))
+    bar = Progress("solve", total=config.trajectories, unit="trajectories", enabled=progress)
+    with bar:
+        for begin in range(0, config.trajectories, config.chunk):
+            count = min(config.chunk, config.trajectories - begin)
+            index = jnp.minimum(jnp.arange(config.chunk), count - 1) + begin
+            keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(config.seed), i))(index)
+            with jax.enable_x64(True):
+                solved = Solved(*(np.asarray(x)[:count] for x in solve(keys)))
+            _check(solved, begin)
+            bar.advance(count, {})
+            yield solved
+
+
+def _check(solved: Solved, begin: int) -> None:
+    bad = np.flatnonzero(~np.isfinite(solved.fields).all((1, 2, 3)))
+    if len(bad):
+        i = int(bad[0])
+        raise DivergenceError(
+            f"trajectory {begin + i} (extent {solved.extent[i]:.4g}, dt {solved.dt[i]:.4g}, "
+            f"parameter {solved.parameter[i]:.4g}) is not finite; try more substeps or points"
+        )
+
+
+class Quality(NamedTuple):
+    """What to look at before training on a set.
+
+    Attributes:
+        std: of all values.
+        increment: `[trajectories]` standard deviation of the change from frame to frame.
+        steady: share of trajectories that hardly move (increment below a twentieth of the median).
+        tail: amplitude at the highest resolved wavenumbers relative to the highest amplitude.
+    """
+
+    std: float
+    increment: np.ndarray
+    steady: float
+    tail: float
+
+
+def quality(fields: Any) -> Quality:
+    """Look at `[n, T, 1, points]`; `T` at least 2."""
+    fields = np.asarray(fields, np.float64)
+    increment = np.diff(fields, axis=1).std((1, 2, 3))
+    amplitude = np.abs(np.fft.rfft(fields)).mean((0, 1, 2))
+    resolved = amplitude[: max(int(fields.shape[-1] / 3), 2)]  # what 2/3 de-aliasing leaves
+    return Quality(
+        float(fields.std()), increment, float((increment < np.median(increment) / 20).mean()),
+        float(resolved[-3:].mean() / amplitude.max()),
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Made datasets: what is drawn, what is kept, what stops a run, and how they are sampled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
+from jaxrl_rollouts.pde.equations import EQUATIONS
+from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_device
+from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate, quality
+
+SMALL = GenerateConfig(
+    trajectories=5, points=32, extent=(18.0, 26.0), dt=(0.18, 0.22), parameter=(0.5, 1.5),
+    frames=6, burn_in=10, substeps=2, chunk=2,
+)  # fmt: skip
+
+
+def together(config: GenerateConfig) -> Solved:
+    return Solved(*(np.concatenate(column) for column in zip(*generate(config), strict=True)))
+
+
+def test_everything_that_may_vary_does_and_within_its_range() -> None:
+    solved = together(SMALL)
+    assert solved.fields.shape == (5, 6, 1, 32) and solved.fields.dtype == np.float64
+    for values, (low, high) in zip(solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter),
+                                   strict=True):  # fmt: skip
+        assert values.shape == (5,) and values.dtype == np.float64
+        assert low <= values.min() < values.max() <= high
+        assert len(np.unique(values)) == 5
+
+
+def test_frames_are_one_frame_apart() -> None:
+    solved = together(SMALL)
+    with jax.enable_x64(True):
+        for i in (0, 4):
+            solver = EQUATIONS["ks"].solver(
+                32, solved.extent[i], solved.dt[i] / 2, solved.parameter[i]
+            )
+            for t in (0, 4):
+                after = solver(solver(jnp.asarray(solved.fields[i, t])))
+                np.testing.assert_allclose(solved.fields[i, t + 1], after, atol=1e-10)
+
+
+def test_burn_in_drops_the_first_frames() -> None:
+    whole = together(replace(SMALL, burn_in=0, frames=16))
+    np.testing.assert_allclose(together(SMALL).fields, whole.fields[:, 10:], atol=1e-9)
+
+
+def test_the_chunk_changes_nothing_and_the_seed_everything() -> None:
+    a, b = together(SMALL), together(replace(SMALL, chunk=5))
+    np.testing.assert_allclose(a.fields, b.fields, atol=1e-9)
+    np.testing.assert_array_equal(a.extent, b.extent)
+    assert not np.isin(a.extent, together(replace(SMALL, seed=1)).extent).any()
+
+
+def test_float32_is_left_as_it_was() -> None:
+    next(generate(SMALL))
+    assert jnp.ones(()).dtype == jnp.float32
+
+
+def test_a_solution_that_blows_up_is_named() -> None:
+    wild = replace(SMALL, equation="burgers", dt=(3.0, 3.0), parameter=(-1.0, -1.0), extent=(2, 2))
+    with pytest.raises(DivergenceError, match="trajectory 0 .*parameter -1.*not finite"):
+        together(wild)
+
+
+@pytest.mark.slow
+def test_the_papers_attractor() -> None:
+    """Spread and increments at length 64 (frames 0.8 apart), resolved and chaotic."""
+    config = GenerateConfig(
+        trajectories=32, points=128, extent=(64.0, 64.0), dt=(0.2, 0.2), chunk=32
+    )
+    found = quality(together(config).fields[:, ::4])
+    assert 1.25 < found.std < 1.38
+    assert 0.23 < found.increment.mean() < 0.29
+    assert found.tail < 1e-3 and found.steady < 0.2
+
+
+def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
+    rng = np.random.default_rng(0)
+    moving = rng.normal(size=(10, 8, 1, 64))
+    moving[3] = moving[3, :1]
+    found = quality(moving)
+    assert found.steady == pytest.approx(0.1) and found.increment[3] == 0.0
+    assert found.tail > 0.5  # white noise fills the spectrum
+    smooth = np.broadcast_to(np.sin(np.arange(64) / 64 * 2 * np.pi), (2, 3, 1, 64))
+    assert quality(smooth * np.array([1.0, 1.1, 1.2])[:, None, None]).tail < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"equation": "heat"}, "equation"), ({"trajectories": 0}, "trajectories"),
+        ({"frames": 0}, "frames"), ({"substeps": 0}, "substeps"), ({"burn_in": -1}, "burn_in"),
+        ({"points": 33}, "points"), ({"extent": (2.0, 1.0)}, "extent"),
+        ({"dt": (0.0, 0.1)}, "dt"), ({"parameter": (1.0, 0.0)}, "parameter"),
+    ],
+)  # fmt: skip
+def test_settings_are_checked(wrong: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        next(generate(replace(SMALL, **wrong)))
+
+
+def held(values: np.ndarray) -> FieldSet:
+    """A field set in memory; dt 0.2, extent 64, viscosity 0.5 and up."""
+    n = len(values)
+    ones = np.ones(n)
+    return FieldSet(
+        Path("memory"), "memory", values.shape, lambda rows, frames: values[rows][:, frames],
+        0.2 * ones, 64.0 * ones, {"viscosity": 0.5 + 0.01 * np.arange(n)},
+    )  # fmt: skip
+
+
+def test_to_the_device_in_time_in_space_and_with_conditions() -> None:
+    values = np.arange(3 * 9 * 8, dtype=np.float64).reshape(3, 9, 1, 8)
+    data = to_device(held(values), every=4, points=4, conditions=("dt", "dx", "viscosity"))
+    np.testing.assert_array_equal(data.fields, values[:, ::4, :, ::2])
+    assert data.fields.dtype == jnp.float32
+    np.testing.assert_allclose(data.conditions[2], [5.0, (8.0 - 0.2) * 100, 2.0], rtol=1e-5)
+    with pytest.raises(DataError, match="multiple of 3 points"):
+        to_device(held(values), points=3)
+    with pytest.raises(DataError, match="conditions.*nu"):
+        to_device(held(values), conditions=("nu",))
+
+
+def test_windows_are_consecutive_and_from_one_trajectory() -> None:
+    time = np.arange(10)[None, :, None, None] + 100 * np.arange(4)[:, None, None, None]
+    data = Fields(
+        jnp.asarray(np.broadcast_to(time, (4, 10, 1, 6)), jnp.float32), jnp.arange(4.0)[:, None]
+    )
+    windows, conditions = sample_windows(data, jax.random.key(0), 500, 3)
+    begin = np.asarray(windows)[:, 0, 0, 0]
+    np.testing.assert_array_equal(np.asarray(windows)[:, 1, 0, 0], begin + 1)
+    np.testing.assert_array_equal(np.asarray(windows)[:, 2, 0, 0], begin + 2)
+    np.testing.assert_array_equal(np.asarray(conditions)[:, 0], begin // 100)
+    assert set((begin % 100).astype(int)) == set(range(8)) and set(begin // 100) == {0, 1, 2, 3}
+    with pytest.raises(ValueError, match="trajectories of 10"):
+        sample_windows(data, jax.random.key(0), 2, 11)
+
+
+def test_a_shift_moves_a_window_as_a_whole() -> None:
+    ramp = jnp.broadcast_to(jnp.arange(6.0), (1, 4, 1, 6))
+    data = Fields(ramp, jnp.zeros((1, 0)))
+    moved = np.asarray(sample_windows(data, jax.random.key(0), 200, 2)[0])
+    np.testing.assert_array_equal(moved[:, 0], moved[:, 1])
+    assert set(moved[:, 0, 0, 0]) == set(range(6))
+    still, _ = sample_windows(data, jax.random.key(0), 20, 2, shift=False)
+    np.testing.assert_array_equal(still, np.broadcast_to(ramp[:, :2], (20, 2, 1, 6)))
