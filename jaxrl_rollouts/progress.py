@@ -41,6 +41,7 @@ class Progress:
         self._done = initial
         self._begin = self._printed = time.monotonic()
         self._text = ""
+        self._shown = -1
         self._bar: Any = None
         if enabled and self._stream.isatty():
             from tqdm import tqdm
@@ -67,12 +68,12 @@ class Progress:
         """Finish the bar, or write the closing line."""
         if self._bar is not None:
             self._bar.close()
-        elif self._enabled:
+        elif self._enabled and self._shown != self._done:
             self._line()
         self._enabled, self._bar = False, None
 
     def _line(self) -> None:
-        self._printed = time.monotonic()
+        self._printed, self._shown = time.monotonic(), self._done
         elapsed = self._printed - self._begin
         rate = (self._done - self._initial) / elapsed if elapsed > 0 else 0.0
         left = _clock((self._total - self._done) / rate) if rate > 0 else "?"

@@ -25,8 +25,10 @@ class GenerateConfig:
         equation: ks, burgers, kdv or advection.
         trajectories: how many.
         points: of the grid.
-        extent, dt, parameter: lowest and highest value per trajectory of the domain's length, of
-            the time between frames and of the equation's parameter; drawn uniformly.
+        extent: shortest and longest domain; each trajectory draws its own uniformly.
+        dt: shortest and longest time between frames, drawn likewise.
+        parameter: lowest and highest value of the equation's parameter (viscosity, diffusivity,
+            dispersion or velocity), drawn likewise.
         frames: kept per trajectory.
         burn_in: frames solved and dropped before them.
         substeps: of the solver per frame.

@@ -1,0 +1,81 @@
+"""Rollouts of emulators against the truth, through the engine's one rollout."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from . import metrics
+from .emulator import Emulator
+from .field import roll_field
+
+PyTree = Any
+
+
+def roll_emulator(
+    emulator: Emulator, params: PyTree, start: jax.Array, conditions: jax.Array, key: jax.Array,
+    steps: int,
+) -> jax.Array:  # fmt: skip
+    """Roll an emulator forward.
+
+    Args:
+        emulator, params: what to roll.
+        start: `[B, C, *space]`.
+        conditions: `[B, P]`.
+        key: consumed; every field, step and refinement draws its own noise from it.
+        steps: how many.
+
+    Returns:
+        `[steps, B, C, *space]`, the start left out.
+    """
+
+    def step(conditions: jax.Array, key: jax.Array, field: jax.Array) -> jax.Array:
+        return emulator.step(params, key, field, conditions)
+
+    return roll_field(step, conditions, start, key, steps, own_params=True)
+
+
+class Rolled(NamedTuple):
+    """A rollout compared with the truth; time-major.
+
+    Attributes:
+        correlation: `[T, B]`, centred Pearson.
+        nrmse: `[T, B]`.
+        first_error: `[K]` error spectrum after one step.
+        last_spectrum, true_spectrum: `[K]` mean amplitudes over the last quarter.
+    """
+
+    correlation: jax.Array
+    nrmse: jax.Array
+    first_error: jax.Array
+    last_spectrum: jax.Array
+    true_spectrum: jax.Array
+
+
+def compare(prediction: jax.Array, truth: jax.Array) -> Rolled:
+    """Compare `[T, B, C, N]` with the truth of the same shape; one-dimensional fields."""
+    late = max(3 * len(truth) // 4, 0)
+
+    def amplitudes(fields: jax.Array) -> jax.Array:
+        found = metrics.spectrum(fields)
+        return found.reshape(-1, found.shape[-1]).mean(0)
+
+    return Rolled(
+        metrics.correlation(prediction, truth), metrics.nrmse(prediction, truth),
+        metrics.error_spectrum(prediction[0], truth[0]), amplitudes(prediction[late:]),
+        amplitudes(truth[late:]),
+    )  # fmt: skip
+
+
+def sampled_horizon(
+    emulator: Emulator, params: PyTree, start: jax.Array, conditions: jax.Array, key: jax.Array,
+    steps: int, samples: int,
+) -> jax.Array:  # fmt: skip
+    """Cross-correlation of `samples` stochastic rollouts, `[steps, B]`; no truth needed."""
+    keys = jax.random.split(key, samples)
+    rolled = jax.lax.map(
+        lambda k: roll_emulator(emulator, params, start, conditions, k, steps), keys
+    )
+    return metrics.cross_correlation(jnp.asarray(rolled))

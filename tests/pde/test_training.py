@@ -1,0 +1,174 @@
+"""Training and rolling emulators: the optimiser, the average, seeds, resuming, the rollout."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.pde import metrics
+from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.evaluation import compare, roll_emulator, sampled_horizon
+from jaxrl_rollouts.pde.fieldset import Fields
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.training import TrainingConfig, make_training
+from jaxrl_rollouts.run_folder import RunFolder
+
+N = 16
+SMALL = TrainingConfig(updates=40, batch=8, warmup=5, per_iteration=10, average=0.9)
+
+
+@functools.cache
+def waves() -> Fields:
+    """A wave of wavenumber 1 or 2 that moves one point per frame; the condition says which way."""
+    rng = np.random.default_rng(0)
+    way = rng.choice([-1, 1], 40)
+    mode, phase = rng.integers(1, 3, 40), rng.uniform(0, 6, 40)
+    x = np.arange(N)[None, None] - way[:, None, None] * np.arange(6)[None, :, None]
+    fields = np.sin(2 * np.pi * mode[:, None, None] * x / N + phase[:, None, None])
+    return Fields(jnp.asarray(fields[:, :, None], jnp.float32), jnp.asarray(way[:, None], float))
+
+
+@functools.cache
+def one_step() -> Any:
+    net = make_resnet(ResnetConfig(width=12, blocks=1, dilations=(1, 2, 1), embedding=8), 1, N, 1)
+    return make_one_step(net, OneStepConfig(residual_scale=0.5))
+
+
+def start(training: Any, seeds: int) -> Any:
+    return jax.vmap(training.init)(jax.random.split(jax.random.key(0), seeds))
+
+
+def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
+    config = TrainingConfig(updates=1500, rate=3e-3, warmup=50, average=0.99)
+    training = make_training(one_step(), config)
+    trained = train(
+        training.update, start(training, 1), waves(), iterations=training.iterations, stage="a"
+    )
+    losses = trained.history.curve("loss")[1][:, 0]
+    assert losses[-1] < losses[0] / 50
+    params = jax.tree.map(lambda x: x[0], trained.state.average)
+    data = waves()
+    rolled = roll_emulator(
+        one_step(), params, data.fields[:, 0], data.conditions, jax.random.key(0), 5
+    )
+    found = compare(rolled, jnp.swapaxes(data.fields[:, 1:], 0, 1))
+    assert float(found.correlation.mean(1)[-1]) > 0.95
+    assert found.first_error.shape == (N // 2 + 1,)
+
+
+def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
+    """A linear network, followed by hand with optax's own parts."""
+    net = FieldNetwork(lambda key: jnp.float32(0.0), lambda p, u, noised, t, c: p * u)
+    emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
+    config = TrainingConfig(
+        updates=6, batch=4, rate=0.1, final_rate=0.01, warmup=2, clip=0.5, average=0.8,
+        per_iteration=3, shift=False,
+    )  # fmt: skip
+    # One trajectory of two frames: every batch is the same, du = 3 u.
+    data = Fields(jnp.asarray([[[[2.0, -2.0]], [[8.0, -8.0]]]]), jnp.zeros((1, 0)))
+    training = make_training(emulator, config)
+    state = training.init(jax.random.key(0))
+    for _ in range(training.iterations):
+        state, _ = jax.jit(training.update)(state, data)
+    cosine = [0.01 + 0.09 * (1 + np.cos(np.pi * i / 4)) / 2 for i in range(4)]
+    rates = [0.1 / 3, 0.1 / 3 + (0.1 - 0.1 / 3) / 2, *cosine]
+    weight, average, adam = 0.0, 0.0, optax.scale_by_adam()
+    memory = adam.init(jnp.float32(0.0))
+    for rate in rates:
+        gradient = np.clip(2 * 4.0 * (weight - 3.0), -0.5, 0.5)
+        direction, memory = adam.update(jnp.float32(gradient), memory)
+        weight -= rate * float(direction)
+        average = 0.8 * average + 0.2 * weight
+    assert float(state.params) == pytest.approx(weight, rel=1e-5)
+    assert float(state.average) == pytest.approx(average, rel=1e-5)
+
+
+def test_two_seeds_are_two_runs_and_a_second_call_compiles_nothing() -> None:
+    training = make_training(one_step(), SMALL)
+    options: Any = dict(iterations=training.iterations, stage="a")
+    both = start(training, 2)
+    together = train(training.update, both, waves(), **options)
+    for seed in range(2):
+        one = jax.tree.map(lambda x, s=seed: x[s : s + 1], both)
+        alone = train(training.update, one, waves(), **options)
+        for a, b in zip(jax.tree.leaves(alone.state.average),
+                        jax.tree.leaves(together.state.average), strict=True):  # fmt: skip
+            np.testing.assert_allclose(a[0], b[seed], rtol=2e-4, atol=1e-5)
+    again = train(training.update, both, waves(), **options)
+    assert again.compile_seconds < 0.05 < together.compile_seconds
+
+
+def test_resuming_is_bitwise_the_uninterrupted_run(tmp_path: Path) -> None:
+    training = make_training(one_step(), SMALL)
+    begin = start(training, 2)
+    whole = train(training.update, begin, waves(), iterations=4, stage="a")
+    folder = RunFolder.create(tmp_path, "e", "p", SMALL, "command")
+    for iterations in (2, 4):
+        cut = train(training.update, begin, waves(), iterations=iterations, stage="a",
+                    context=RunContext(folder, progress=False))  # fmt: skip
+    for a, b in zip(jax.tree.leaves(whole.state._replace(key=0)),
+                    jax.tree.leaves(cut.state._replace(key=0)), strict=True):  # fmt: skip
+        np.testing.assert_array_equal(a, b)
+
+
+def refiner() -> Any:
+    """Adds its condition; its refinements say nothing, so noise of a known size is left."""
+    net = FieldNetwork(
+        lambda key: {}, lambda p, u, noised, t, c: jnp.where(t > 999, c[0] * jnp.ones_like(u), 0.0)
+    )
+    config = RefinerConfig(
+        min_noise_variance=1e-2, residual_scale=1.0, form="noise", first="zeros", sampler="renoise"
+    )
+    return make_refiner(net, config)
+
+
+def test_a_rollout_is_repeated_steps_with_own_conditions() -> None:
+    u, given = jnp.zeros((3, 1, 400)), jnp.array([[1.0], [2.0], [-1.0]])
+    rolled = roll_emulator(refiner(), {}, u, given, jax.random.key(0), 4)
+    assert rolled.shape == (4, 3, 1, 400)
+    np.testing.assert_allclose(rolled.mean((2, 3))[3], 4 * given[:, 0], atol=0.2)
+    prefix = roll_emulator(refiner(), {}, u, given, jax.random.key(0), 2)
+    np.testing.assert_array_equal(rolled[:2], prefix)
+
+
+def test_every_field_and_step_has_its_own_noise() -> None:
+    u, given = jnp.zeros((2, 1, 400)), jnp.zeros((2, 1))
+    rolled = np.asarray(roll_emulator(refiner(), {}, u, given, jax.random.key(0), 3))
+    noise = np.diff(np.concatenate([u[None], rolled]), axis=0).reshape(6, -1)
+    correlations = np.corrcoef(noise) - np.eye(6)
+    assert np.abs(correlations).max() < 0.25
+
+
+def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
+    wave = jnp.sin(jnp.arange(64) / 64 * 2 * jnp.pi)[None, None]
+    found = np.asarray(
+        sampled_horizon(refiner(), {}, wave, jnp.zeros((1, 1)), jax.random.key(0), 30, 8)
+    )[:, 0]
+    # Equal waves of variance 1/2 with independent noise of variance s t: correlation .5/(.5 + s t).
+    rolled = roll_emulator(refiner(), {}, 0 * wave, jnp.zeros((1, 1)), jax.random.key(1), 30)
+    step = float(jnp.square(jnp.diff(rolled[:, 0, 0], axis=0)).mean())
+    expected = 0.5 / (0.5 + step * np.arange(1, 31))
+    np.testing.assert_allclose(found, expected, atol=0.12)
+    assert metrics.correlation_horizons(found[:, None], 1.0)[0] < 30
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"updates": 0}, {"batch": 0}, {"per_iteration": 7}, {"final_rate": 0.0}, {"final_rate": 1.0},
+     {"warmup": 40}, {"clip": 0.0}, {"average": 1.0}],
+)  # fmt: skip
+def test_settings_are_checked(wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        make_training(one_step(), TrainingConfig(**(vars(SMALL) | wrong)))
