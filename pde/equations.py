@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import did_you_mean
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
-from .etdrk import convection, etdrk4, wavenumbers
+from .etdrk import etdrk4, wavenumbers
 
 Solver = Callable[[jax.Array], jax.Array]
 
@@ -28,7 +28,8 @@ class Equation(NamedTuple):
     Attributes:
         name, parameter: of the equation, and of its parameter.
         solver: `(points, extent, dt, value) -> (u [1, points] -> u)`; all but `points` may be
-            traced, so that trajectories of different length scales share one program.
+            traced, so that trajectories of different length scales share one program. The result
+            is a pytree of its coefficients: `split_solver` makes it once for many steps.
         start: `(key, points, extent) -> u [1, points]`, a random initial field.
     """
 
@@ -74,7 +75,7 @@ def _burgers(points: int, extent: Any, dt: Any, diffusivity: Any) -> Solver:
 
 def _kdv(points: int, extent: Any, dt: Any, dispersion: Any) -> Solver:
     k = wavenumbers(points, extent)
-    return etdrk4(1j * dispersion * k**3, convection(points, extent, 6.0), dt, points)
+    return etdrk4(1j * dispersion * k**3, 6.0, points, extent, dt)
 
 
 def _advection(points: int, extent: Any, dt: Any, velocity: Any) -> Solver:
@@ -90,6 +91,21 @@ EQUATIONS = {
         Equation("advection", "velocity", _advection, sines),
     )
 }
+
+
+def split_solver(solver: Solver) -> tuple[Any, Any]:
+    """The arrays of a solver and what is left of it; `join_solver` undoes it."""
+    leaves, structure = jax.tree.flatten(solver)
+    arrays = [leaf if isinstance(leaf, jax.Array) else None for leaf in leaves]
+    others = [None if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+    return arrays, (structure, others)
+
+
+def join_solver(arrays: Any, rest: Any) -> Solver:
+    """The solver that was split."""
+    structure, others = rest
+    leaves = [b if a is None else a for a, b in zip(arrays, others, strict=True)]
+    return jax.tree.unflatten(structure, leaves)
 
 
 def equation(name: str) -> Equation:

@@ -7,8 +7,7 @@ wrong for dispersion: its KdV converges with first order in the time step. Same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,52 +20,59 @@ def wavenumbers(points: int, extent: Any) -> jax.Array:
     return 2 * jnp.pi * jnp.arange(points // 2 + 1) / extent
 
 
-def etdrk4(
-    linear: jax.Array, nonlinear: Callable[[jax.Array], jax.Array], dt: Any, points: int
-) -> Callable[[jax.Array], jax.Array]:
-    """One step of `u_t = L u + N(u)` on a circle.
+class Etdrk4(NamedTuple):
+    """One step of `u_t = L u - scale (u^2 / 2)_x` on a circle: `u [C, points] -> u`.
+
+    A pytree of its coefficients, so that many, of different domains, can be made once and mapped
+    over. All fields are `[K]`, one entry per `rfft` bin.
+    """
+
+    whole: jax.Array
+    root: jax.Array
+    half: jax.Array
+    first: jax.Array
+    middle: jax.Array
+    last: jax.Array
+    slope: jax.Array  # -0.5j * scale * k, zero where the 2/3 rule cuts
+    kept: jax.Array
+
+    def nonlinear(self, v: jax.Array, points: int) -> jax.Array:
+        u = jnp.fft.irfft(self.kept * v, n=points)
+        return self.slope * jnp.fft.rfft(u * u)
+
+    def __call__(self, u: jax.Array) -> jax.Array:
+        points = u.shape[-1]
+        v = jnp.fft.rfft(u)
+        nv = self.nonlinear(v, points)
+        a = self.root * v + self.half * nv
+        na = self.nonlinear(a, points)
+        b = self.root * v + self.half * na
+        nb = self.nonlinear(b, points)
+        c = self.root * a + self.half * (2 * nb - nv)
+        nc = self.nonlinear(c, points)
+        v = self.whole * v + self.first * nv + self.middle * (na + nb) + self.last * nc
+        return jnp.fft.irfft(v, n=points).astype(u.dtype)
+
+
+def etdrk4(linear: jax.Array, scale: float, points: int, extent: Any, dt: Any) -> Etdrk4:
+    """Coefficients of the scheme.
 
     Args:
         linear: `[K]` complex eigenvalues of `L` per `rfft` bin.
-        nonlinear: `N` from `[C, K]` coefficients to coefficients; de-aliasing is its business.
-        dt: time step.
-        points: of the grid.
-
-    Returns:
-        `u [C, points] -> u`.
+        scale: of the convection.
+        points, extent, dt: grid, length of the domain, time step.
     """
     z = linear * dt
     circle = jnp.exp(2j * jnp.pi * (jnp.arange(CONTOUR) + 0.5) / CONTOUR)
     r = z[:, None] + circle
     e = jnp.exp(r)
-    half = dt * ((jnp.exp(r / 2) - 1) / r).mean(1)
-    first = dt * ((-4 - r + e * (4 - 3 * r + r**2)) / r**3).mean(1)
-    middle = dt * (2 * (2 + r + e * (-2 + r)) / r**3).mean(1)
-    last = dt * ((-4 - 3 * r - r**2 + e * (4 - r)) / r**3).mean(1)
-    whole, root = jnp.exp(z), jnp.exp(z / 2)
-
-    def step(u: jax.Array) -> jax.Array:
-        v = jnp.fft.rfft(u)
-        nv = nonlinear(v)
-        a = root * v + half * nv
-        na = nonlinear(a)
-        b = root * v + half * na
-        nb = nonlinear(b)
-        c = root * a + half * (2 * nb - nv)
-        nc = nonlinear(c)
-        v = whole * v + first * nv + middle * (na + nb) + last * nc
-        return jnp.fft.irfft(v, n=points).astype(u.dtype)
-
-    return step
-
-
-def convection(points: int, extent: Any, scale: float) -> Callable[[jax.Array], jax.Array]:
-    """`-scale (u^2 / 2)_x` on coefficients, de-aliased by the 2/3 rule."""
-    k = wavenumbers(points, extent)
     kept = jnp.arange(points // 2 + 1) < points / 3
-
-    def nonlinear(v: jax.Array) -> jax.Array:
-        u = jnp.fft.irfft(jnp.where(kept, v, 0), n=points)
-        return jnp.where(kept, -0.5j * scale * k * jnp.fft.rfft(u * u), 0)
-
-    return nonlinear
+    return Etdrk4(
+        whole=jnp.exp(z), root=jnp.exp(z / 2),
+        half=dt * ((jnp.exp(r / 2) - 1) / r).mean(1),
+        first=dt * ((-4 - r + e * (4 - 3 * r + r**2)) / r**3).mean(1),
+        middle=dt * (2 * (2 + r + e * (-2 + r)) / r**3).mean(1),
+        last=dt * ((-4 - 3 * r - r**2 + e * (4 - r)) / r**3).mean(1),
+        slope=jnp.where(kept, -0.5j * scale * wavenumbers(points, extent), 0.0),
+        kept=kept.astype(z.real.dtype),
+    )  # fmt: skip

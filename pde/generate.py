@@ -13,7 +13,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.metrics import Progress
 
-from .equations import equation
+from .equations import equation, join_solver, split_solver
 from .field import advance_field, roll_field
 
 
@@ -90,23 +90,27 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
         ]
         return which.start(start_key, config.points, drawn[0]), *drawn
 
-    def frame(params: tuple, key: jax.Array, u: jax.Array) -> jax.Array:
-        extent, dt, value = params
+    rest: Any = None
+
+    def coefficients(extent: jax.Array, dt: jax.Array, value: jax.Array) -> Any:
+        nonlocal rest
         solver = which.solver(config.points, extent, dt / config.substeps, value)
+        arrays, rest = split_solver(solver)
+        return arrays
+
+    def frame(arrays: Any, key: jax.Array, u: jax.Array) -> jax.Array:
+        solver = join_solver(arrays, rest)
         return jax.lax.fori_loop(0, config.substeps, lambda _, u: solver(u), u)
 
     start, *params = jax.vmap(draw)(keys)
+    solvers = jax.vmap(coefficients)(*params)  # once, and not in every step
     unused = jax.random.key(0)  # the equations know no chance
     settled = start
     if config.burn_in:
-        settled = advance_field(
-            frame, tuple(params), start, unused, config.burn_in, own_params=True
-        )
+        settled = advance_field(frame, solvers, start, unused, config.burn_in, own_params=True)
     first = settled[None]
     if config.frames > 1:
-        later = roll_field(
-            frame, tuple(params), settled, unused, config.frames - 1, own_params=True
-        )
+        later = roll_field(frame, solvers, settled, unused, config.frames - 1, own_params=True)
         first = jnp.concatenate([first, later])
     return Solved(jnp.swapaxes(first, 0, 1), *params)  # type: ignore[arg-type]
 

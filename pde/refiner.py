@@ -37,6 +37,7 @@ class RefinerConfig:
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
         sampler: `ancestral` (released code) or `renoise` (the prediction with fresh noise).
         samples: predictions averaged in every step; 1 in the paper's main results.
+        applied: refinements done when stepping, to see what each gains; None for all.
     """
 
     steps: int = 3
@@ -47,11 +48,14 @@ class RefinerConfig:
     first_share: float | None = None
     sampler: Literal["ancestral", "renoise"] = "ancestral"
     samples: int = 1
+    applied: int | None = None
 
     def validate(self) -> None:
         for name in ("steps", "samples"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "at least 1")
+        if self.applied is not None and not 0 <= self.applied <= self.steps:
+            raise ConfigError("applied", self.applied, f"from 0 to steps ({self.steps})")
         if not 0 < self.min_noise_variance < 1:
             raise ConfigError("min_noise_variance", self.min_noise_variance, "in (0, 1)")
         if self.residual_scale <= 0:
@@ -113,6 +117,7 @@ def make_refiner(net: FieldNetwork, config: RefinerConfig) -> Emulator:
         ConfigError: a setting is out of range, or settings contradict each other.
     """
     config.validate()
+    applied = config.steps if config.applied is None else config.applied
     last, scale, v_form = config.steps, config.residual_scale, config.form == "v"
     plan = make_schedule(config.steps, config.min_noise_variance)
     # 1 - signal loses the finest noise in float32.
@@ -167,7 +172,9 @@ def make_refiner(net: FieldNetwork, config: RefinerConfig) -> Emulator:
             return (noised, guess), None
 
         start = jax.random.normal(jax.random.fold_in(key, last + 1), field.shape, field.dtype)
-        (_, guess), _ = jax.lax.scan(refine, (start, start), jnp.arange(last, -1, -1))
+        (_, guess), _ = jax.lax.scan(
+            refine, (start, start), jnp.arange(last, last - applied - 1, -1)
+        )
         return guess
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
@@ -177,4 +184,4 @@ def make_refiner(net: FieldNetwork, config: RefinerConfig) -> Emulator:
         guesses = jax.vmap(predict, in_axes=(None, 0, None, None))(params, keys, field, conditions)
         return field + scale * guesses.mean(0)
 
-    return Emulator(net.init, step, loss, 2, config.samples * (last + 1))
+    return Emulator(net.init, step, loss, 2, config.samples * (applied + 1))

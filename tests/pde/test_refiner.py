@@ -107,6 +107,17 @@ def test_the_mean_of_samples_has_less_noise() -> None:
     assert stds[0] / stds[1] == pytest.approx(4.0, rel=0.15)
 
 
+def test_fewer_refinements_may_be_applied() -> None:
+    """None at all is the first prediction; an oracle that only says that is right there."""
+    truth, u = field(1), field(2)
+    for applied, error in ((0, 0.0), (1, 8.6e-2), (3, 6.3e-4)):
+        config = RefinerConfig(min_noise_variance=4e-7, residual_scale=1.0, applied=applied)
+        emulator = make_refiner(oracle(truth, config, 3 - applied + 1), config)
+        assert emulator.calls == applied + 1
+        left = emulator.step({}, jax.random.key(0), u, NONE) - u - truth
+        assert float(left.std()) == pytest.approx(error, rel=0.3, abs=1e-6)
+
+
 def test_keys_decide() -> None:
     config = RefinerConfig(min_noise_variance=1e-2)
     emulator = make_refiner(oracle(field(1), config, 1), config)
@@ -181,6 +192,7 @@ def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
     [
         ({"steps": 0}, "steps"),
         ({"samples": 0}, "samples"),
+        ({"applied": 4}, "applied"),
         ({"min_noise_variance": 0.0}, "min_noise_variance"),
         ({"min_noise_variance": 1.0}, "min_noise_variance"),
         ({"residual_scale": 0.0}, "residual_scale"),
