@@ -8,7 +8,7 @@ standard environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 
@@ -110,7 +110,8 @@ EXPERIMENT = Experiment(
                 mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120,
             ),
             standard=DialConfig(
-                environment="gymnax/Pendulum-v1", rows=10_000, ensemble=_ENSEMBLE,
+                environment="gymnax/Pendulum-v1", rows=10_000,
+                ensemble=replace(_ENSEMBLE, max_epochs=100),
                 agent=SacConfig(
                     hidden=(64, 64), polyak=0.01, actor_rate=1e-3, critic_rate=1e-3,
                     temperature_rate=1e-3,

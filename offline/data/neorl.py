@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.hdf5 import one_line
 
-from .checks import as_column, as_flags, as_floats, check_limit, one_line, validate
+from .checks import as_column, as_flags, as_floats, check_limit, validate
 from .transitions import Dataset, Transitions, clip_actions, file_sha256
 
 _FILE_KEYS = {

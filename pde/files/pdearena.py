@@ -26,8 +26,9 @@ LAYOUT = "PDEArena"
 def find_group(file: h5py.File) -> tuple[str, str] | None:
     """Names of the split's group and of its fields; None if this is another layout."""
     for split in SPLITS:
-        if isinstance(file.get(split), h5py.Group):
-            for key in file[split]:
+        group = file.get(split)
+        if isinstance(group, h5py.Group):
+            for key in group:
                 if key.startswith("pde_"):
                     return split, f"{split}/{key}"
     return None

@@ -124,7 +124,8 @@ def field_network(module: nn.Module, channels: int, points: int, conditions: int
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array
     ) -> jax.Array:
         x = jnp.concatenate([field, noised]).T
-        return module.apply({"params": params}, x, index, conditions).T
+        said: Any = module.apply({"params": params}, x, index, conditions)
+        return said.T
 
     return FieldNetwork(init, apply)
 
