@@ -28,7 +28,7 @@ def find_group(file: h5py.File) -> tuple[str, str] | None:
     for split in SPLITS:
         group = file.get(split)
         if isinstance(group, h5py.Group):
-            for key in group:
+            for key in map(str, group.keys()):
                 if key.startswith("pde_"):
                     return split, f"{split}/{key}"
     return None
