@@ -132,10 +132,10 @@ def _claims(
         report.claim(claim)
 
 
-# Small nets and 15 000 gradient steps of the paper's 3 000 000; half the batch is real (one of the
+# Small nets and 10 000 gradient steps of the paper's 3 000 000; half the batch is real (one of the
 # paper's two values), because at this budget the other one leaves every method below the data.
 _CPU = StudyConfig(
-    seeds=4,  # two on each of two cores
+    seeds=3,
     ensemble=EnsembleConfig(max_epochs=12),
     shared_world=True,
     agent=SacConfig(
@@ -147,7 +147,7 @@ _CPU = StudyConfig(
     ),
     rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
     methods=MethodConfig(mobile_samples=1),
-    epochs=15,
+    epochs=10,
     evaluations=5,
     episodes=5,
 )

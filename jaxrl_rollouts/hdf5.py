@@ -98,5 +98,5 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray], attributes: Mapping
             for name, value in attributes.items():
                 key = f"attribute {name}"
                 file.attrs[name] = value
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (OSError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(path, key, one_line(error), "something HDF5 can hold") from error

@@ -178,7 +178,7 @@ def test_permission_refused_by_the_system(tmp_path, monkeypatch):
     def refuse(*_args, **_kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("jaxrl_rollouts.offline.data.hdf5.h5py.File", refuse)
+    monkeypatch.setattr("jaxrl_rollouts.hdf5.h5py.File", refuse)
     with pytest.raises(DataError) as caught:
         load_d4rl(path)
     assert "permission" in one_line(caught.value, path, "file")
