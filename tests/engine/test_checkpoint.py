@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,14 @@ import pytest
 
 from jaxrl_rollouts import checkpoint
 from jaxrl_rollouts.errors import CheckpointError
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Failed reads leave futures that complain when they are collected. Collected inside another
+    test's `ast.parse` that complaint breaks it on Python 3.11 (CPython issue 106905)."""
+    yield
+    gc.collect()
 
 
 class Bundle(NamedTuple):
