@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -20,13 +21,12 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import MethodConfig, make_method
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.training import evaluator, fit_worlds, train_agents
 from jaxrl_rollouts.offline.world_model import learned_dynamics
-
-METHODS = ("base", "mopo", "mobile", "ravl")
+from jaxrl_rollouts.statistics import iqm
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ class DialConfig:
     episodes: int = 32
 
     def validate(self) -> None:
-        for name in ("rows", "epochs", "evaluations", "episodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "rows", "epochs", "evaluations", "episodes")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
         if not self.mopo_penalties or min(self.mopo_penalties) <= 0:
@@ -156,7 +154,7 @@ def turn_dial(
     )
     settings |= {f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in c.mopo_penalties}
     dials = {}
-    for label in sorted(settings, key=lambda label: METHODS.index(label.split()[0])):
+    for label in sorted(settings, key=lambda label: NAMES.index(label.split()[0])):
         name = label.split()[0]
         if not truths[name]:
             continue
@@ -213,8 +211,6 @@ def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, 
 
 def best_below_one(dials: Mapping[str, Dial], name: str) -> tuple[str, float, np.ndarray]:
     """The label, weight and final scores `[seeds]` of a method's best cell with truth below 1."""
-    from jaxrl_rollouts.statistics import iqm
-
     cells: list[tuple[float, str, float, np.ndarray]] = []
     for label, dial in dials.items():
         if label.split()[0] == name:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -62,9 +63,7 @@ class Config:
     probes: int = 1024
 
     def validate(self) -> None:
-        for name in ("seeds", "rows", "epochs", "evaluations", "starts", "probes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "probes")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -57,9 +58,7 @@ class StudyConfig:
     error_horizon: int = 50
 
     def validate(self) -> None:
-        for name in ("seeds", "epochs", "evaluations", "episodes", "error_horizon"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "seeds", "epochs", "evaluations", "episodes", "error_horizon")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 

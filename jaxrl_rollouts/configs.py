@@ -74,6 +74,13 @@ def digest(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def at_least_one(config: Any, *names: str) -> None:
+    """`ConfigError` for the first of the named settings that is below 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ConfigError(name, getattr(config, name), "at least 1")
+
+
 def did_you_mean(name: str, choices: typing.Iterable[str]) -> str:
     """A hint with the closest choice, or an empty string."""
     close = get_close_matches(name, list(choices), n=1)

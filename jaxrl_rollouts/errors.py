@@ -74,3 +74,9 @@ class Interrupted(UserError):
     """The run was stopped on request after writing a checkpoint."""
 
     exit_code = 130
+
+
+def one_line(error: BaseException) -> str:
+    """The message of another library's exception, on one line and not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."

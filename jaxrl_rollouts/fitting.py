@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .configs import at_least_one
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
 from .gaussian import gaussian_nll, soft_clamp
@@ -63,9 +64,7 @@ class EnsembleConfig:
             )
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
-        for name in ("batch_size", "max_epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "batch_size", "max_epochs", "patience")
 
 
 class FitData(NamedTuple):

@@ -11,13 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from .errors import DataError
-
-
-def one_line(error: BaseException) -> str:
-    """The message of another library's exception, on one line and not too long."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:197] + "..."
+from .errors import DataError, one_line
 
 
 def open_hdf5(path: Path) -> h5py.File:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollout import Members, rollout
@@ -68,9 +69,7 @@ class ModelBasedConfig:
     real_share: float = 0.05
 
     def validate(self) -> None:
-        for name in ("horizon", "rollouts_per_epoch", "epochs_retained", "updates_per_epoch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "horizon", "rollouts_per_epoch", "epochs_retained", "updates_per_epoch")
         if not 0 <= self.real_share <= 1:
             raise ConfigError("real_share", self.real_share, "between 0 and 1")
         if self.batch_size < 2:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
@@ -38,9 +38,7 @@ class TerminationConfig:
     updates_per_iteration: int = 500
 
     def validate(self) -> None:
-        for name in ("batch_size", "updates", "updates_per_iteration"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "batch_size", "updates", "updates_per_iteration")
 
 
 class Ending(NamedTuple):

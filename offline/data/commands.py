@@ -71,6 +71,7 @@ def collect(
     """
     # These load jax, which `data --help` should not wait for.
     import jax
+    import numpy as np
 
     from ..collect import collect_to_file, pendulum_mixed, write_rows
 
@@ -87,7 +88,7 @@ def collect(
         write_rows(out, environment, rows, facts)
     else:
         rows = collect_to_file(out, environment, acting, params, key, steps=steps, attributes=facts)
-    ends = sum(bool(t or c) for t, c in zip(rows.terminations, rows.truncations, strict=True))
+    ends = int(np.logical_or(rows.terminations, rows.truncations).sum())
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")
     print(f"look at it with: jaxrl-rollouts data inspect {out}")
 

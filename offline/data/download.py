@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.hdf5 import one_line
+from jaxrl_rollouts.errors import DataError, one_line
 
 TIMEOUT = 10.0  # seconds without an answer
 _MAGIC = b"\x89HDF\r\n\x1a\n"

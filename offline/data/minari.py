@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError, MissingExtraError
-from jaxrl_rollouts.hdf5 import one_line
+from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line
 
 from .checks import as_flags, as_floats, check_limit, validate
 from .transitions import Dataset, Transitions, clip_actions, file_sha256

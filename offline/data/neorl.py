@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.hdf5 import one_line
+from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 
 from .checks import as_column, as_flags, as_floats, check_limit, validate
 from .transitions import Dataset, Transitions, clip_actions, file_sha256

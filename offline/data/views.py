@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.hdf5 import one_line
+from jaxrl_rollouts.errors import DataError, one_line
 
 from .inspection import QUANTILES, Inspection, Spread
 
