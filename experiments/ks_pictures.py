@@ -1,37 +1,45 @@
-"""Pictures of `ks_refiner`: rollouts, correlation, spectra, refinement, reliability."""
+"""Pictures of the Kuramoto-Sivashinsky experiments: rollouts, correlation, spectra, reliability."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxrl_rollouts.pde.metrics import correlation_horizons
 from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 
-from .ks_study import Emulated, KsConfig, KsData
+from .ks_evaluation import Evaluated, Sampled, reliable
+from .ks_study import KsData, StudyConfig
 
-Results = Mapping[str, Emulated]
+if TYPE_CHECKING:
+    from .ks_refiner import Emulated
+
+Results = Mapping[str, Evaluated]
 
 
 def draw_all(
-    report: Report, config: KsConfig, data: KsData, results: Results, true_late: np.ndarray
-) -> None:
-    """Every picture."""
-    draw_rollouts(report, config, data, results)
-    draw_correlation(report, config, data, results)
-    draw_spectra(report, results, true_late)
-    if "refiner" in results:
-        draw_refiner(report, config, data, results["refiner"])
+    report: Report, study: StudyConfig, data: KsData, results: Mapping[str, Emulated],
+    true_late: np.ndarray,
+) -> None:  # fmt: skip
+    """Every picture of `ks_refiner`."""
+    found = {name: e.found for name, e in results.items()}
+    draw_rollouts(report, study, data, found)
+    draw_correlation(report, data, found)
+    draw_spectra(report, found, true_late)
+    for name, e in results.items():
+        if e.samples is not None:
+            draw_refinement(report, name, e.found)
+            draw_samples(report, study, data, e.found, e.samples)
 
 
-def draw_rollouts(report: Report, config: KsConfig, data: KsData, results: Results) -> None:
+def draw_rollouts(report: Report, study: StudyConfig, data: KsData, results: Results) -> None:
     """Truth, predictions and errors of one test trajectory in space and time."""
-    truth = np.asarray(data.test.fields[0, 1 : config.steps + 1, 0])
+    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
     limit = float(np.abs(truth).max())
     made, axes = figure(1 + len(results), 2, width=5.0, height=1.25, sharex=True, sharey=True)
-    span = (data.dt, config.steps * data.dt, 0.0, float(config.points))
+    span = (data.dt, study.steps * data.dt, 0.0, float(study.points))
     axes[1].set_visible(False)
     shown = None
     rows = {"truth": truth, **{name: e.rollout for name, e in results.items()}}
@@ -58,11 +66,11 @@ def draw_rollouts(report: Report, config: KsConfig, data: KsData, results: Resul
     )  # fmt: skip
 
 
-def draw_correlation(report: Report, config: KsConfig, data: KsData, results: Results) -> None:
+def draw_correlation(report: Report, data: KsData, results: Results) -> None:
     """Correlation with the truth over time."""
     made, (ax,) = figure(width=5.6, height=3.2)
-    clock = data.dt * np.arange(1, config.steps + 1)
     for name, e in results.items():
+        clock = data.dt * np.arange(1, e.correlation.shape[1] + 1)
         curve_with_band(ax, clock, e.correlation.mean(2), name)
     for level in (0.8, 0.9):
         ax.axhline(level, color="black", linestyle=":", linewidth=0.8)
@@ -81,7 +89,7 @@ def draw_spectra(report: Report, results: Results, true_late: np.ndarray) -> Non
     made, (left, right) = figure(1, 2, titles=("Error after one step", "Late in the rollout"))
     numbers = np.arange(len(true_late))[1:]
     for name, e in results.items():
-        for ax, values in ((left, e.first_error), (right, e.last_spectrum)):
+        for ax, values in ((left, e.first_error[:, -1]), (right, e.late)):
             ax.semilogy(numbers, np.median(values, 0)[1:], color=colour(name), label=name)
             ax.fill_between(
                 numbers, values.min(0)[1:], values.max(0)[1:], color=colour(name), alpha=0.2,
@@ -100,25 +108,50 @@ def draw_spectra(report: Report, results: Results, true_late: np.ndarray) -> Non
     )  # fmt: skip
 
 
-def draw_refiner(report: Report, config: KsConfig, data: KsData, e: Emulated) -> None:
-    """One-step error along refinement, and predicted against true horizon."""
-    assert e.cross is not None
-    made, (left, right) = figure(1, 2, titles=("Along refinement", "How long to trust it"))
-    left.semilogy(np.arange(e.one_step.shape[1]), e.one_step.T, "o-", markersize=3,
-                  color=colour("refiner"))  # fmt: skip
-    left.set_xticks(range(e.one_step.shape[1]))
+def draw_refinement(report: Report, name: str, e: Evaluated) -> None:
+    """One-step error along refinement: its size and its spectrum."""
+    made, (left, right) = figure(1, 2, titles=("Error of one step", "Its spectrum, median seed"))
+    calls = e.one_step.shape[1]
+    left.semilogy(range(calls), e.one_step.T, "o-", markersize=3, color=colour(name))
+    left.set_xticks(range(calls))
     left.set_xlabel("refinements applied")
-    left.set_ylabel("one-step mean square error")
-    for cross, own in zip(e.cross, e.correlation, strict=True):
-        predicted = correlation_horizons(cross, data.dt)
-        true = correlation_horizons(own[:, : config.sampled], data.dt)
-        right.plot(predicted, true, ".", color=colour("refiner"), markersize=3, alpha=0.6)
-    top = config.steps * data.dt
-    right.plot([0, top], [0, top], color="black", linestyle=":", linewidth=0.8)
-    right.set_xlabel(f"predicted from {config.samples} samples")
-    right.set_ylabel("true time above 0.8")
+    left.set_ylabel("mean square error")
+    numbers = np.arange(e.first_error.shape[-1])[1:]
+    for call in range(calls):
+        right.semilogy(
+            numbers, np.median(e.first_error[:, call], 0)[1:], color=colour(name), label=f"{call}",
+            alpha=(call + 1) / calls,
+        )  # fmt: skip
+    right.set_xlabel("wavenumber")
+    right.set_ylabel("mean |rfft|")
+    right.legend(frameon=False, fontsize=8, title="refinements")
     report.picture(
-        "refiner", made,
-        "Left: each line is a seed. Right: per test trajectory, the time for which samples agree "
-        "against the time for which the rollout is right; all seeds.",
+        "refinement", made,
+        "Error after 0, 1, ... refinements of the same step. Left: each line is a seed.",
+    )  # fmt: skip
+
+
+def draw_samples(
+    report: Report, study: StudyConfig, data: KsData, e: Evaluated, s: Sampled
+) -> None:
+    """Predicted against true horizon, and the spread of samples against their error."""
+    made, (left, right) = figure(1, 2, titles=("How long to trust it", "Spread and error"))
+    predicted, true = reliable(study, data, e, s)
+    for x, y in zip(predicted, true, strict=True):
+        left.plot(x, y, ".", color=colour("refiner"), markersize=3, alpha=0.4)
+    top = study.sampled_steps * data.dt
+    left.plot([0, top], [0, top], color="black", linestyle=":", linewidth=0.8)
+    left.set_xlabel(f"predicted from {study.samples} samples")
+    left.set_ylabel("true time above 0.8")
+    clock = data.dt * np.arange(1, s.spread.shape[1] + 1)
+    for label, values in (("spread of samples", s.spread), ("error of their mean", s.error)):
+        curve_with_band(right, clock, values, label)
+    right.set_yscale("log")
+    right.set_xlabel("time")
+    right.legend(frameon=False, fontsize=8)
+    report.picture(
+        "samples", made,
+        "Left: per test trajectory, the time for which samples agree against the time for which "
+        "the rollout is right; all seeds; rollouts end at the dotted line's end. Right: standard "
+        "deviation over samples and error of their mean.",
     )  # fmt: skip

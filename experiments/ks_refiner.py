@@ -6,85 +6,151 @@ PDE-Refiner with the same network, data, updates and seeds.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.pde.generate import GenerateConfig
-from jaxrl_rollouts.pde.metrics import correlation_horizons, spectrum
-from jaxrl_rollouts.pde.operators import ResnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.pde.emulator import Emulator
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
+from .ks_evaluation import (
+    Evaluated,
+    Sampled,
+    evaluate,
+    high_correlation_times,
+    reliable,
+    sample,
+    true_spectrum,
+)
 from .ks_pictures import draw_all
-from .ks_study import Emulated, KsConfig, KsData, prepare, times, train_and_roll
+from .ks_presets import CPU, GPU, PAPER, SMOKE
+from .ks_study import KsData, StudyConfig, make_network, prepare, train_emulator
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
-BANDS = {"1-7": slice(1, 8), "12-19": slice(12, 20), "20 and above": slice(20, None)}
+METHODS = ("mse", "pushforward", "correction", "refiner")
+
+
+@dataclass(frozen=True)
+class KsConfig:
+    """Methods out of mse, pushforward, correction (two calls, no noise) and refiner.
+
+    The refiner's residual scale is the study's.
+    """
+
+    methods: tuple[str, ...] = METHODS
+    study: StudyConfig = field(default_factory=StudyConfig)
+    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+
+    def validate(self) -> None:
+        if not self.methods or set(self.methods) - set(METHODS):
+            raise ConfigError("methods", self.methods, f"names out of {', '.join(METHODS)}")
+
+
+class Emulated(NamedTuple):
+    """A method, trained and looked at; `samples` of the refiner only."""
+
+    trained: Trained
+    found: Evaluated
+    samples: Sampled | None
+
+
+def make_emulator(name: str, config: KsConfig, *, applied: int | None = None) -> Emulator:
+    """One method's emulator; `applied` refinements when stepping."""
+    net, scale = make_network(config.study), config.study.residual_scale
+    if name == "refiner":
+        return make_refiner(net, replace(config.refiner, residual_scale=scale, applied=applied))
+    objective: Any = name
+    return make_one_step(net, OneStepConfig(objective=objective, residual_scale=scale))
+
+
+def train_and_roll(
+    name: str, config: KsConfig, data: KsData, context: RunContext, *, stage: str = "",
+    sampled: bool = True,
+) -> Emulated:  # fmt: skip
+    """Train one method, all seeds side by side, and roll it over the test trajectories.
+
+    Args:
+        stage: name of its folder in the run; the method's by default.
+        sampled: also ask what a refiner's samples know.
+    """
+    study, emulator, stage = config.study, make_emulator(name, config), stage or name
+    trained = train_emulator(stage, emulator, study.training, study, data.train, context)
+    params = trained.state.average
+    stages = [emulator]
+    if name == "refiner":
+        fewer = range(config.refiner.steps)
+        stages = [*(make_emulator(name, config, applied=n) for n in fewer), emulator]
+    found = evaluate(stage, stages, params, study, data, context)
+    samples = None
+    if name == "refiner" and sampled:
+        samples = sample(stage, emulator, params, study, data, context)
+    return Emulated(trained, found, samples)
 
 
 def run(config: KsConfig, context: RunContext) -> Report:
     """Solve, train every method, roll, compare."""
-    data = prepare(config, context)
+    study = config.study
+    data = prepare(study, context)
     results = {name: train_and_roll(name, config, data, context) for name in config.methods}
-    report = Report.of(context, config.seeds)
-    clocks = {t: times(results, data.dt, t) for t in (0.8, 0.9)}
-    report.table("rollouts", [_row(name, e, clocks) for name, e in results.items()])
-    true_late = _late(config, data)
-    for claim in _claims(config, data, results, clocks[0.8], true_late):
+    report = Report.of(context, study.seeds)
+    report.table("rollouts", [_row(name, e, data.dt) for name, e in results.items()])
+    report.table("one-step error by wavenumber", [_bands(name, e) for name, e in results.items()])
+    true_late = true_spectrum(study, data)
+    for claim in _claims(study, data, results, true_late):
         report.claim(claim)
-    draw_all(report, config, data, results, true_late)
+    draw_all(report, study, data, results, true_late)
     report.note(
-        f"{len(data.test.fields)} test trajectories, {config.steps} steps of {data.dt:g}. The "
+        f"{len(data.test.fields)} test trajectories, {study.steps} steps of {data.dt:g}. The "
         "mean-curve time is the paper's: how long the correlation averaged over trajectories "
-        "stays above 0.8. The other one averages each trajectory's own time."
+        "stays above the threshold. The other one averages each trajectory's own time."
     )
     report.compile_seconds = sum(e.trained.compile_seconds for e in results.values())
     return report
 
 
-def _row(name: str, e: Emulated, clocks: dict) -> dict:
-    row = {"method": name, "one-step MSE": summarize(e.one_step[:, -1])}
-    row |= {f"T(0.8), {kind}": summarize(clocks[0.8][name][i])
-            for i, kind in enumerate(("mean curve", "per trajectory"))}  # fmt: skip
-    row["T(0.9), mean curve"] = summarize(clocks[0.9][name][0])
-    for band, bins in BANDS.items():
-        part = e.first_error[:, bins]
-        if part.size:
-            row[f"error at wavenumbers {band}"] = summarize(part.mean(1))
+def bands(points: int) -> dict[str, slice]:
+    """Wavenumbers by what refinement is about: energetic, small, and too small to be learnt."""
+    half = points // 2 + 1
+    edges = {"1-7": (1, 8), "12-19": (12, 20), "20 and above": (20, half)}
+    return {name: slice(*edge) for name, edge in edges.items() if edge[0] < half}
+
+
+def _row(name: str, e: Emulated, dt: float) -> dict:
+    row: dict[str, Any] = {"method": name}
+    for threshold in (0.8, 0.9):
+        curve, own = high_correlation_times(e.found.correlation, dt, threshold)
+        row[f"T({threshold}), mean curve"] = summarize(curve)
+        row |= {f"T({threshold}), per trajectory": summarize(own)} if threshold == 0.8 else {}
+    row["one-step MSE"] = summarize(e.found.one_step[:, -1])
     row["seconds to train"] = e.trained.run_seconds
     return row
 
 
-def _late(config: KsConfig, data: KsData) -> np.ndarray:
-    """True mean amplitudes over the last quarter of the rollout, `[K]`."""
-    late = data.test.fields[:, 1 + 3 * config.steps // 4 : config.steps + 1]
-    found = np.asarray(spectrum(late))
-    return found.reshape(-1, found.shape[-1]).mean(0)
-
-
-def reliable(config: KsConfig, data: KsData, e: Emulated) -> tuple[np.ndarray, np.ndarray]:
-    """Predicted (from samples alone) and true horizons, `[seeds, sampled]` each."""
-    assert e.cross is not None
-    predicted = [correlation_horizons(c, data.dt) for c in e.cross]
-    own = [correlation_horizons(c[:, : config.sampled], data.dt) for c in e.correlation]
-    return np.array(predicted), np.array(own)
+def _bands(name: str, e: Emulated) -> dict:
+    error = e.found.first_error[:, -1]
+    cut = bands(2 * (error.shape[-1] - 1))
+    return {"method": name} | {k: summarize(error[:, bins].mean(1)) for k, bins in cut.items()}
 
 
 def _claims(
-    config: KsConfig, data: KsData, results: dict[str, Emulated], clocks: dict,
-    true_late: np.ndarray,
-) -> list[Claim]:  # fmt: skip
+    study: StudyConfig, data: KsData, results: dict[str, Emulated], true_late: np.ndarray
+) -> list[Claim]:
     if not {"mse", "refiner"} <= set(results):
         return []
-    mse, refiner = results["mse"], results["refiner"]
-    high = BANDS["20 and above"]
+    mse, refiner = results["mse"].found, results["refiner"].found
+    high = slice(20, None)
     made = [
         Claim.at_most(
             "refinement repairs high wavenumbers", source=SOURCE, threshold=1 / 7,
-            values=refiner.first_error[:, high].mean(1) / mse.first_error[:, high].mean(1),
+            values=refiner.first_error[:, -1, high].mean(1) / mse.first_error[:, -1, high].mean(1),
             expected="error at wavenumbers from 20 at most a seventh of MSE training's",
         ),
         Claim.at_most(
@@ -94,43 +160,43 @@ def _claims(
         ),
     ]  # fmt: skip
     at = min(15, len(true_late) - 1)
-    for name, low, top in (("refiner", 0.9, 1.1), ("mse", None, None)):
-        ratio = results[name].last_spectrum[:, at] / true_late[at]
-        if low is not None and top is not None:
-            claim = Claim.between(
-                "the refiner's late spectrum is the truth's",
-                values=ratio,
-                low=low,
-                high=top,
-                source=SOURCE,
-                expected=f"amplitude at wavenumber {at} within 10 %",
-            )
-        else:
-            claim = Claim.at_least(
-                "MSE training's late spectrum is not",
-                values=np.maximum(ratio, 1 / ratio),
-                threshold=2.0,
-                source=SOURCE,
-                expected=f"off by 2 or more at wavenumber {at}",
-            )
-        made.append(claim)
-    predicted, true = reliable(config, data, refiner)
-    made.append(
+    late = {n: results[n].found.late[:, at] / true_late[at] for n in ("refiner", "mse")}
+    made += [
+        Claim.between(
+            "the refiner's late spectrum is the truth's", values=late["refiner"], low=0.9,
+            high=1.1, source=SOURCE, expected=f"amplitude at wavenumber {at} within 10 %",
+        ),
+        Claim.at_least(
+            "MSE training's late spectrum is not",
+            values=np.maximum(late["mse"], 1 / late["mse"]), threshold=2.0, source=SOURCE,
+            expected=f"off by 2 or more at wavenumber {at}",
+        ),
+    ]  # fmt: skip
+    samples = results["refiner"].samples
+    assert samples is not None
+    predicted, true = reliable(study, data, refiner, samples)
+    clocks = {n: high_correlation_times(results[n].found.correlation, data.dt)[0] for n in results}
+    made += [
         Claim.at_least(
             "samples know how long a rollout lasts", source=SOURCE, threshold=0.5,
             values=np.array([_pearson(p, t) for p, t in zip(predicted, true, strict=True)]),
-            expected=f"Pearson correlation of predicted and true horizon, {config.samples} samples",
-        )
-    )  # fmt: skip
-    made.append(
+            expected=f"Pearson correlation of predicted and true horizon, {study.samples} samples",
+        ),
         Claim.at_least(
-            "refinement extends rollouts",
-            values=clocks["refiner"][0] / clocks["mse"][0],
-            threshold=1.05,
-            source=SOURCE,
+            "refinement extends rollouts", values=clocks["refiner"] / clocks["mse"],
+            threshold=1.05, source=SOURCE,
             expected="mean-curve T(0.8) against MSE training's at equal updates",
-        )
-    )
+        ),
+    ]  # fmt: skip
+    if "correction" in results:
+        error = results["correction"].found.first_error[:, -1, high].mean(1)
+        made.append(
+            Claim.at_least(
+                "extra calls without noise do not repair them", source=SOURCE, threshold=0.5,
+                values=error / mse.first_error[:, -1, high].mean(1),
+                expected="error correction's error from wavenumber 20 at least half of MSE's",
+            )
+        )  # fmt: skip
     return made
 
 
@@ -139,31 +205,19 @@ def _pearson(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
 
 
-def _solved(trajectories: int, frames: int, seed: int, points: int = 128) -> GenerateConfig:
-    """Length 22, frames 0.8 apart, after 80 time units."""
-    return GenerateConfig(
-        trajectories=trajectories, points=points, extent=(22.0, 22.0), dt=(0.8, 0.8),
-        frames=frames, burn_in=100, substeps=16, seed=seed,
-    )  # fmt: skip
-
-
 EXPERIMENT = Experiment(
     name="ks_refiner",
     summary="MSE, pushforward, error correction and PDE-Refiner on Kuramoto-Sivashinsky",
     source=SOURCE,
     config_type=KsConfig,
     presets={
-        "smoke": KsConfig(
-            seeds=2, train=_solved(16, 12, 0, 64), test=_solved(8, 13, 1, 64),
-            net=ResnetConfig(width=8, blocks=1, dilations=(1, 2, 1), embedding=16),
-            training=TrainingConfig(updates=20, batch=8, warmup=2, per_iteration=10),
-            refiner=RefinerConfig(min_noise_variance=1e-6, residual_scale=0.2),
-            steps=12, samples=3, sampled=4,
+        "smoke": KsConfig(study=SMOKE, refiner=RefinerConfig(min_noise_variance=1e-6)),
+        "cpu": KsConfig(study=CPU, refiner=RefinerConfig(min_noise_variance=1e-6)),
+        "gpu": KsConfig(
+            methods=("mse", "refiner"), study=GPU,
+            refiner=RefinerConfig(min_noise_variance=1e-6, first="zeros", first_share=0.4),
         ),
-        "cpu": KsConfig(
-            seeds=4, train=_solved(1024, 36, 0), test=_solved(256, 251, 1),
-            refiner=RefinerConfig(min_noise_variance=1e-6, residual_scale=0.2),
-        ),
+        "paper": KsConfig(study=PAPER, refiner=RefinerConfig(min_noise_variance=4e-7)),
     },
     run=run,
 )  # fmt: skip

@@ -1,185 +1,176 @@
-"""Emulators of one equation at equal networks and updates: data, training, rollouts."""
+"""What every Kuramoto-Sivashinsky experiment does: solve, train an emulator, roll it, look.
+
+Seeds are side by side, in training and in evaluation; what was evaluated is kept in the run's
+folder, so that a resumed run does not do it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.pde.emulator import Emulator
-from jaxrl_rollouts.pde.evaluation import compare, roll_emulator, sampled_horizon
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
 from jaxrl_rollouts.pde.fieldset import Fields, to_device
 from jaxrl_rollouts.pde.files import read_pdearena, write_pdearena
 from jaxrl_rollouts.pde.generate import GenerateConfig, generate
-from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_time
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.operators import (
+    FnoConfig,
+    ResnetConfig,
+    UnetConfig,
+    make_fno,
+    make_resnet,
+    make_unet,
+)
 from jaxrl_rollouts.pde.training import TrainingConfig, make_training
 
-METHODS = ("mse", "pushforward", "correction", "refiner")
+PyTree = Any
 
 
 @dataclass(frozen=True)
-class KsConfig:
-    """Data, network and budget; the same for every method.
+class StudyConfig:
+    """Data, network, training and evaluation; the same for every method of a comparison.
 
     Attributes:
-        methods: out of mse, pushforward, correction (two calls, no noise) and refiner.
         train, test: what is solved.
         points: the emulators' grid; the solver's is strided down to it.
+        every: frames of the files per step of an emulator.
+        conditions: what an emulator is told: dt, dx, the equation's parameter.
+        history: frames an emulator sees.
+        network: which of `resnet`, `unet` and `fno` is used.
         steps: of a rollout; the test trajectories must be longer.
-        samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories.
+        samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and
+            for `sampled_steps`.
     """
 
-    seeds: int = 3
+    seeds: int = 4
     seed: int = 0
-    methods: tuple[str, ...] = METHODS
     train: GenerateConfig = field(default_factory=GenerateConfig)
     test: GenerateConfig = field(default_factory=GenerateConfig)
     points: int = 64
-    net: ResnetConfig = field(default_factory=ResnetConfig)
+    every: int = 1
+    conditions: tuple[str, ...] = ()
+    history: int = 1
+    network: Literal["resnet", "unet", "fno"] = "resnet"
+    resnet: ResnetConfig = field(default_factory=ResnetConfig)
+    unet: UnetConfig = field(default_factory=UnetConfig)
+    fno: FnoConfig = field(default_factory=FnoConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+    residual_scale: float = 0.2
     steps: int = 250
     samples: int = 16
-    sampled: int = 128
+    sampled: int = 256
+    sampled_steps: int = 150
 
     def validate(self) -> None:
-        for name in ("seeds", "points", "steps", "sampled"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "seeds", "points", "every", "history", "steps", "sampled")
+        at_least_one(self, "sampled_steps")
         if self.samples < 2:
             raise ConfigError("samples", self.samples, "at least 2")
-        if not self.methods or set(self.methods) - set(METHODS):
-            raise ConfigError("methods", self.methods, f"names out of {', '.join(METHODS)}")
-        if self.test.frames <= self.steps:
-            raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
+        if self.sampled_steps > self.steps:
+            raise ConfigError("sampled_steps", self.sampled_steps, f"at most steps ({self.steps})")
+        needed = (self.steps + self.history - 1) * self.every
+        if self.test.frames <= needed:
+            expected = f"more than {needed}: steps and history, times every"
+            raise ConfigError("test.frames", self.test.frames, expected)
 
 
 class KsData(NamedTuple):
-    """Training windows and test trajectories, on the device."""
+    """Training windows and test trajectories, on the device.
+
+    Attributes:
+        train, test: fields.
+        dt: mean time of an emulator's step.
+        parameter: `[B]` of the test trajectories.
+    """
 
     train: Fields
     test: Fields
     dt: float
+    parameter: np.ndarray
+
+    def opening(self, history: int, at: int = 0) -> jax.Array:
+        """Fields `[B, history * C, N]` to step from, the first frame being number `at`."""
+        fields = self.test.fields[:, at : at + history]
+        return fields.reshape(len(fields), -1, fields.shape[-1])
+
+    def truth(self, steps: int, history: int = 1) -> jax.Array:
+        """What follows `opening(history)`: `[steps, B, C, N]`."""
+        return jnp.swapaxes(self.test.fields[:, history : history + steps], 0, 1)
 
 
-def prepare(config: KsConfig, context: RunContext) -> KsData:
+def prepare(study: StudyConfig, context: RunContext) -> KsData:
     """Solve both sets into the run's folder, or read what an earlier session solved."""
     sets = {}
-    for split, solved in (("train", config.train), ("test", config.test)):
+    for split, solved in (("train", study.train), ("test", study.test)):
         path = context.folder.stage("data") / f"ks_{split}.h5"
         if not path.exists():
             chunks = generate(solved, progress=context.progress)
-            write_pdearena(path, chunks, split=split)
+            write_pdearena(path, chunks, split=split, viscosity=True)
         sets[split] = read_pdearena(path)
-    train_set, test_set = (to_device(sets[s], points=config.points) for s in ("train", "test"))
-    return KsData(train_set, test_set, float(sets["test"].dt.mean()))
+    # Training windows begin at any frame of the file, also between an emulator's steps.
+    train_set, test_set = (
+        to_device(sets[split], every=every, points=study.points, conditions=study.conditions)
+        for split, every in (("train", 1), ("test", study.every))
+    )
+    test = sets["test"]
+    dt = study.every * float(test.dt.mean())
+    return KsData(train_set, test_set, dt, test.parameters["viscosity"])
 
 
-def make_emulator(name: str, config: KsConfig, *, applied: int | None = None) -> Emulator:
-    """One method's emulator; `applied` refinements when stepping."""
-    net = make_resnet(config.net, 1, config.points)
-    if name == "refiner":
-        return make_refiner(net, replace(config.refiner, applied=applied))
-    objective: Any = name
-    scale = config.refiner.residual_scale
-    return make_one_step(net, OneStepConfig(objective=objective, residual_scale=scale))
+def make_network(study: StudyConfig) -> FieldNetwork:
+    """The network of the study on its grid."""
+    sizes = (1, study.points, len(study.conditions), study.history)
+    if study.network == "unet":
+        return make_unet(study.unet, *sizes)
+    if study.network == "fno":
+        return make_fno(study.fno, *sizes)
+    return make_resnet(study.resnet, *sizes)
 
 
-class Emulated(NamedTuple):
-    """A trained method, all seeds; `K = points // 2 + 1`.
+def train_emulator(
+    name: str, emulator: Emulator, training: TrainingConfig, study: StudyConfig, data: Fields,
+    context: RunContext, *, start: PyTree | None = None,
+) -> Trained:  # fmt: skip
+    """Train all seeds side by side; the stage is called `name`.
 
-    Attributes:
-        trained: what the loop returned.
-        correlation: `[seeds, T, B]`.
-        first_error: `[seeds, K]` error spectrum after a step.
-        last_spectrum: `[seeds, K]` amplitudes late in the rollout.
-        one_step: `[seeds, calls]` mean square error after 0, 1, ... refinements.
-        rollout: `[T, N]` of seed 0 and test trajectory 0.
-        cross: `[seeds, T, sampled]` cross-correlation of samples; None if deterministic.
+    Args:
+        start: parameters `[seeds, ...]` to begin with instead of fresh ones.
     """
-
-    trained: Trained
-    correlation: np.ndarray
-    first_error: np.ndarray
-    last_spectrum: np.ndarray
-    one_step: np.ndarray
-    rollout: np.ndarray
-    cross: np.ndarray | None
-
-
-def train_and_roll(name: str, config: KsConfig, data: KsData, context: RunContext) -> Emulated:
-    """Train one method, all seeds side by side, and roll it over the test trajectories."""
-    emulator = make_emulator(name, config)
-    training = make_training(emulator, config.training)
-    train_key, roll_key = jax.random.split(jax.random.key(config.seed))
-    start = jax.jit(jax.vmap(training.init))(jax.random.split(train_key, config.seeds))
-    trained = train(
-        training.update, start, data.train, iterations=training.iterations, stage=name,
-        units_per_iteration=config.training.per_iteration, context=context,
-    )  # fmt: skip
-    truth = jnp.swapaxes(data.test.fields[:, : config.steps + 1], 0, 1)
-    given = data.test.conditions
-    roll = jax.jit(
-        lambda params, key: roll_emulator(emulator, params, truth[0], given, key, config.steps)
-    )
-    look = jax.jit(compare)
-    applied = range(config.refiner.steps + 1) if name == "refiner" else (None,)
-    steps = [_one_step(make_emulator(name, config, applied=n)) for n in applied]
-    some = slice(0, config.sampled)
-    sample = jax.jit(
-        lambda params, key: sampled_horizon(
-            emulator, params, truth[0, some], given[some], key, config.steps, config.samples
-        )
-    )
-    found: dict[str, list] = {k: [] for k in ("correlation", "error", "late", "one", "cross")}
-    shown: np.ndarray | None = None
-    for seed in range(config.seeds):
-        params = jax.tree.map(lambda x, s=seed: x[s], trained.state.average)
-        key, one_key, sample_key = jax.random.split(jax.random.fold_in(roll_key, seed), 3)
-        rolled = roll(params, key)
-        shown = np.asarray(rolled[:, 0, 0]) if shown is None else shown
-        rolled = look(rolled, truth[1:])
-        found["correlation"].append(rolled.correlation)
-        found["error"].append(rolled.first_error)
-        found["late"].append(rolled.last_spectrum)
-        found["one"].append([step(params, one_key, truth[:2], given) for step in steps])
-        if name == "refiner":
-            found["cross"].append(sample(params, sample_key))
-    arrays = {k: np.asarray(v) for k, v in found.items()}
-    assert shown is not None  # at least one seed
-    return Emulated(
-        trained, arrays["correlation"], arrays["error"], arrays["late"], arrays["one"], shown,
-        arrays["cross"] if name == "refiner" else None,
+    functions = make_training(emulator, replace(training, every=study.every))
+    keys = jax.random.split(jax.random.key(study.seed), study.seeds)
+    state = jax.jit(jax.vmap(functions.init))(keys)
+    if start is not None:
+        state = state._replace(params=start, average=start)
+    return train(
+        functions.update, state, data, iterations=functions.iterations, stage=name,
+        units_per_iteration=training.per_iteration, context=context,
     )  # fmt: skip
 
 
-def _one_step(emulator: Emulator) -> Any:
-    """Mean square error of one step over the test trajectories."""
+def kept(
+    context: RunContext, stage: str, name: str, make: Any, cells: Sequence[str]
+) -> Mapping[str, np.ndarray]:
+    """`make()`'s arrays, from the stage's folder if an earlier session left them there."""
+    path = context.folder.stage(stage) / f"{name}.npz"
+    if path.exists():
+        with np.load(path) as found:
+            return {cell: found[cell] for cell in cells}
+    made = {cell: np.asarray(value) for cell, value in zip(cells, make(), strict=True)}
+    part = path.with_suffix(".part.npz")
+    np.savez_compressed(part, **made)  # type: ignore[arg-type]
+    part.replace(path)
+    return made
 
-    @jax.jit
-    def error(params: Any, key: jax.Array, frames: jax.Array, given: jax.Array) -> jax.Array:
-        rolled = roll_emulator(emulator, params, frames[0], given, key, 1)
-        return jnp.square(rolled[0] - frames[1]).mean()
 
-    return error
-
-
-def times(results: Mapping[str, Emulated], dt: float, threshold: float = 0.8) -> dict[str, Any]:
-    """High-correlation times: method -> (mean-curve `[seeds]`, per-trajectory mean `[seeds]`)."""
-    return {
-        name: (
-            np.array([high_correlation_time(c, dt, threshold) for c in e.correlation]),
-            np.array([correlation_horizons(c, dt, threshold).mean() for c in e.correlation]),
-        )
-        for name, e in results.items()
-    }
+def per_seed_keys(study: StudyConfig, what: int) -> jax.Array:
+    """Keys `[seeds]` of one use, apart from training's."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(study.seed), what), study.seeds)

@@ -10,11 +10,9 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.experiments.peer_process import Peer
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import Environment, make
@@ -109,16 +108,8 @@ def peer_speed(config: Config, width: int, critics: int) -> dict[str, Any]:
         "layers": config.layers, "critics": critics, "batch": config.batch,
         "updates": config.updates, "threads": os.cpu_count(),
     }  # fmt: skip
-    script = Path(__file__).parent / "peers" / "d3rlpy_sac.py"
-    ran = subprocess.run(
-        [config.peer_python, str(script), json.dumps(settings)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    lines = [line for line in ran.stdout.splitlines() if line.startswith("RESULT ")]
-    if not lines:
-        last = (ran.stderr.strip().splitlines() or ["no output"])[-1]
-        raise ConfigError("peer_python", config.peer_python, f"d3rlpy to run there ({last})")
-    return json.loads(lines[-1].removeprefix("RESULT "))
+    with Peer(config.peer_python, "d3rlpy_sac.py", option="peer_python", needs="d3rlpy") as peer:
+        return peer.ask(settings)
 
 
 def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
@@ -148,7 +139,10 @@ def run(config: Config, context: RunContext) -> Report:
     report = Report.of(context, 1)
     report.note(f"Load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
     _updates(config, report)
-    _seeds(config, report)
+    seeds_side_by_side(
+        report, {n: sac_speed(config, config.seeds_width, 2, n) for n in config.seeds},
+        config.repeats, title=f"SAC, {config.layers} x {config.seeds_width}",
+    )  # fmt: skip
     _rollouts(config, report)
     _environments(config, report)
     report.note(f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
@@ -199,13 +193,20 @@ def _updates(config: Config, report: Report) -> None:
         )  # fmt: skip
 
 
-def _seeds(config: Config, report: Report) -> None:
-    trains = {n: sac_speed(config, config.seeds_width, 2, n) for n in config.seeds}
+def seeds_side_by_side(
+    report: Report, trains: Mapping[int, Callable[[], loop.Trained]], repeats: int, *, title: str
+) -> None:
+    """Table, claim and picture of the time to train several seeds against that of the first.
+
+    Args:
+        report: where they go.
+        trains: number of seeds -> a function that trains them, compiled at its first call.
+        repeats: of which medians are shown.
+        title: what is trained.
+    """
     for train in trains.values():
         train()
-    seconds = np.array(
-        [[train().run_seconds for train in trains.values()] for _ in range(config.repeats)]
-    )
+    seconds = np.array([[train().run_seconds for train in trains.values()] for _ in range(repeats)])
     relative = np.median(seconds / seconds[:, :1], 0)
     report.table(
         "seeds side by side",
@@ -216,12 +217,12 @@ def _seeds(config: Config, report: Report) -> None:
     )
     report.claim(
         Claim.at_most(
-            f"{max(config.seeds)} seeds in 4 times the time of one",
+            f"{max(trains)} seeds in 4 times the time of one",
             values=seconds[:, -1] / seconds[:, 0], threshold=4.0, source=SOURCE,
             expected="seeds as a vmapped axis, spread over the cores", statistic="median",
         )
     )  # fmt: skip
-    made, (ax,) = figure(1, 1, title=f"SAC, {config.layers} x {config.seeds_width}, vmapped seeds")
+    made, (ax,) = figure(1, 1, title=f"{title}, vmapped seeds")
     ax.plot(list(trains), relative, "o-", label="measured")
     ax.plot(list(trains), list(trains), ":", color="black", label="one after the other")
     ax.set_xlabel("seeds")

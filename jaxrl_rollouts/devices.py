@@ -8,7 +8,9 @@ side by side on cores are about twice as fast as one program that splits every p
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -84,3 +86,21 @@ def gather(tree: PyTree, seeds: int) -> PyTree:
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Put a full copy of `tree` on every device of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def map_seeds(function: Callable[..., PyTree], per_seed: PyTree, shared: PyTree = ()) -> PyTree:
+    """`function(row of per_seed, shared)` for every seed, side by side as `loop.train` has them.
+
+    The same function object compiles once for the same shapes. Results have a leading seed axis
+    and lie on this host's first device.
+    """
+    seeds = jax.tree.leaves(per_seed)[0].shape[0]
+    mesh = mesh_for(seeds)
+    if mesh is None:
+        return _mapped(function)(per_seed, shared)
+    return gather(_mapped(function)(shard_seeds(per_seed, mesh), replicate(shared, mesh)), seeds)
+
+
+@functools.lru_cache(maxsize=64)
+def _mapped(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    return jax.jit(jax.vmap(function, in_axes=(0, None)))

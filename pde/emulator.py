@@ -14,6 +14,8 @@ import jax.numpy as jnp
 
 PyTree = Any
 Metrics = dict[str, jax.Array]
+# What a network sees at a first prediction; index t of K refinements is t / K of it.
+FIRST_INDEX = 1000.0
 
 
 class FieldNetwork(NamedTuple):
@@ -21,14 +23,16 @@ class FieldNetwork(NamedTuple):
 
     Attributes:
         init: `key -> params`.
-        apply: `(params, field [C, *space], noised [C, *space], index, conditions [P]) -> [C,
+        apply: `(params, field [H * C, *space], noised [C, *space], index, conditions [P]) -> [C,
             *space]`; `noised` is a second input of the field's shape (zeros where there is
             none), `index` a scalar in [0, 1000] that says which refinement this is, and
             `conditions` are the equation's parameters, scaled to about [0, 10].
+        history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
     """
 
     init: Callable[[jax.Array], PyTree]
     apply: Callable[..., jax.Array]
+    history: int = 1
 
 
 class Step(Protocol):
@@ -44,12 +48,13 @@ class Emulator(NamedTuple):
 
     Attributes:
         init: `key -> params`.
-        step: `(params, key, field [C, *space], conditions [P]) -> field`, one step of one field;
-            deterministic emulators ignore the key.
+        step: `(params, key, field [H * C, *space], conditions [P]) -> field`, one step of one
+            field with its history; deterministic emulators ignore the key.
         loss: `(params, key, window [W, C, *space], conditions [P]) -> (loss, metrics)` of one
             training window, to be mapped over a batch.
         frames: `W`, the frames a training window has.
         calls: of the network per step.
+        history: `H`, frames in a field, oldest first.
     """
 
     init: Callable[[jax.Array], PyTree]
@@ -57,11 +62,27 @@ class Emulator(NamedTuple):
     loss: Callable[[PyTree, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
     frames: int
     calls: int
+    history: int = 1
 
 
-def residual(before: jax.Array, after: jax.Array, scale: float) -> jax.Array:
-    """The target `(u(t + dt) - u(t)) / c`."""
-    return (after - before) / scale
+def latest(field: jax.Array, history: int) -> jax.Array:
+    """The newest frame `[C, *space]` of `[H * C, *space]`."""
+    return field[-(len(field) // history) :]
+
+
+def pushed(field: jax.Array, change: jax.Array) -> jax.Array:
+    """The next field: its newest frame changed by `change` `[C, *space]`, its oldest forgotten."""
+    return jnp.concatenate([field, field[-len(change) :] + change])[len(change) :]
+
+
+def opening(window: jax.Array, history: int) -> tuple[jax.Array, jax.Array]:
+    """A window `[W, C, *space]` as its first field `[H * C, *space]` and the frames that follow."""
+    return window[:history].reshape(-1, *window.shape[2:]), window[history:]
+
+
+def residual(field: jax.Array, after: jax.Array, scale: float) -> jax.Array:
+    """The target `(u(t + dt) - u(t)) / c` for the field's newest frame and the one `after` it."""
+    return (after - field[-len(after) :]) / scale
 
 
 def squared_error(prediction: jax.Array, target: jax.Array) -> jax.Array:

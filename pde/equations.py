@@ -30,21 +30,19 @@ class Equation(NamedTuple):
         solver: `(points, extent, dt, value) -> (u [1, points] -> u)`; all but `points` may be
             traced, so that trajectories of different length scales share one program. The result
             is a pytree of its coefficients: `split_solver` makes it once for many steps.
-        start: `(key, points, extent) -> u [1, points]`, a random initial field.
     """
 
     name: str
     parameter: str
     solver: Callable[[int, Any, Any, Any], Solver]
-    start: Callable[[jax.Array, int, Any], jax.Array]
 
 
-def sines(
-    key: jax.Array, points: int, extent: Any, *, terms: int = 10, modes: int = 2
-) -> jax.Array:
-    """The sum of `terms` sines `A sin(2 pi l x / L + phi)` with A in [-.5, .5] and l up to `modes`
-    (Brandstetter et al. 2022): `[1, points]`."""
-    del extent  # x / L runs from 0 to 1 on every domain
+def sines(key: jax.Array, points: int, *, terms: int = 10, modes: int = 2) -> jax.Array:
+    """A random initial field for any domain, on which `x / L` runs from 0 to 1: `[1, points]`.
+
+    The sum of `terms` sines `A sin(2 pi l x / L + phi)` with A in [-.5, .5] and l up to `modes`
+    (Brandstetter et al. 2022).
+    """
     amplitude_key, mode_key, phase_key = jax.random.split(key, 3)
     amplitude = jax.random.uniform(amplitude_key, (terms, 1), minval=-0.5, maxval=0.5)
     mode = jax.random.randint(mode_key, (terms, 1), 1, modes + 1)
@@ -79,16 +77,16 @@ def _kdv(points: int, extent: Any, dt: Any, dispersion: Any) -> Solver:
 
 
 def _advection(points: int, extent: Any, dt: Any, velocity: Any) -> Solver:
-    return _stepper("Advection")(1, extent, points, dt, velocity=velocity)
+    return _stepper("Advection")(1, extent, points, dt, velocity=jnp.reshape(velocity, (1,)))
 
 
 EQUATIONS = {
     equation.name: equation
     for equation in (
-        Equation("ks", "viscosity", _ks, sines),
-        Equation("burgers", "diffusivity", _burgers, sines),
-        Equation("kdv", "dispersion", _kdv, sines),
-        Equation("advection", "velocity", _advection, sines),
+        Equation("ks", "viscosity", _ks),
+        Equation("burgers", "diffusivity", _burgers),
+        Equation("kdv", "dispersion", _kdv),
+        Equation("advection", "velocity", _advection),
     )
 }
 

@@ -22,19 +22,20 @@ def roll_emulator(
 
     Args:
         emulator, params: what to roll.
-        start: `[B, C, *space]`.
+        start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
         conditions: `[B, P]`.
         key: consumed; every field, step and refinement draws its own noise from it.
         steps: how many.
 
     Returns:
-        `[steps, B, C, *space]`, the start left out.
+        `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
     """
 
     def step(conditions: jax.Array, key: jax.Array, field: jax.Array) -> jax.Array:
         return emulator.step(params, key, field, conditions)
 
-    return roll_field(step, conditions, start, key, steps, own_params=True)
+    fields = roll_field(step, conditions, start, key, steps, own_params=True)
+    return fields[:, :, -(start.shape[1] // emulator.history) :]
 
 
 class Rolled(NamedTuple):
@@ -44,28 +45,25 @@ class Rolled(NamedTuple):
         correlation: `[T, B]`, centred Pearson.
         nrmse: `[T, B]`.
         first_error: `[K]` error spectrum after one step.
-        last_spectrum, true_spectrum: `[K]` mean amplitudes over the last quarter.
+        last_spectrum: `[K]` of the rollout itself, see `late_spectrum`.
     """
 
     correlation: jax.Array
     nrmse: jax.Array
     first_error: jax.Array
     last_spectrum: jax.Array
-    true_spectrum: jax.Array
+
+
+def late_spectrum(fields: jax.Array) -> jax.Array:
+    """Mean amplitudes `[K]` over the last quarter of `[T, B, C, N]`."""
+    return metrics.mean_spectrum(fields[3 * len(fields) // 4 :])
 
 
 def compare(prediction: jax.Array, truth: jax.Array) -> Rolled:
     """Compare `[T, B, C, N]` with the truth of the same shape; one-dimensional fields."""
-    late = max(3 * len(truth) // 4, 0)
-
-    def amplitudes(fields: jax.Array) -> jax.Array:
-        found = metrics.spectrum(fields)
-        return found.reshape(-1, found.shape[-1]).mean(0)
-
     return Rolled(
         metrics.correlation(prediction, truth), metrics.nrmse(prediction, truth),
-        metrics.error_spectrum(prediction[0], truth[0]), amplitudes(prediction[late:]),
-        amplitudes(truth[late:]),
+        metrics.error_spectrum(prediction[0], truth[0]), late_spectrum(prediction),
     )  # fmt: skip
 
 

@@ -22,9 +22,12 @@ class FieldSet(NamedTuple):
         shape: `(trajectories, frames, C, *space)`.
         read: `(rows, frames) -> [len(rows), len(frames), C, *space]` for an index or slice of
             either.
-        dt: `[trajectories]` time between frames.
-        extent: `[trajectories]` length of the domain.
+        dt: `[trajectories]` time between frames; NaN where the file does not say.
+        extent: `[trajectories, axes]` lengths of the domain: points times spacing; NaN likewise.
         parameters: name -> `[trajectories]` values of the equation's parameters.
+        channels: a name for each of `C`.
+        boundaries: per axis: periodic, wall, open or several with a slash; "" where the file does
+            not say.
     """
 
     path: Path
@@ -34,6 +37,8 @@ class FieldSet(NamedTuple):
     dt: np.ndarray
     extent: np.ndarray
     parameters: Mapping[str, np.ndarray]
+    channels: tuple[str, ...] = ()
+    boundaries: tuple[str, ...] = ()
 
 
 class Fields(NamedTuple):
@@ -56,6 +61,31 @@ CONDITIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
+    """What an emulator is told about each trajectory, scaled: `[trajectories, P]`.
+
+    Args:
+        found: of which set.
+        conditions: of `dt` (per frame of the file), `dx` (one column per axis) and the parameters'
+            names.
+
+    Raises:
+        DataError: there is no such condition, or the file does not say its value.
+    """
+    rows = found.shape[0]
+    dx = found.extent.reshape(rows, -1) / np.asarray(found.shape[3:])
+    known = {"dt": found.dt, "dx": dx, **found.parameters}
+    columns = [np.zeros((rows, 0))]
+    for name in conditions:
+        if name not in known:
+            raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
+        if not np.isfinite(known[name]).all():
+            raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
+        scaled = CONDITIONS.get(name, lambda value: value)(known[name])
+        columns.append(scaled.reshape(rows, -1))
+    return np.concatenate(columns, 1)
+
+
 def to_device(
     found: FieldSet, *, every: int = 1, points: int | None = None, conditions: tuple[str, ...] = ()
 ) -> Fields:
@@ -65,30 +95,25 @@ def to_device(
         found: what to read.
         every: keep one frame in so many.
         points: stride down to this many points per axis; None keeps all.
-        conditions: of `dt` (per frame of the file), `dx` and the parameters' names.
+        conditions: as in `condition_table`.
 
     Raises:
         DataError: no such condition, or `points` does not divide the grid.
     """
-    stride = 1
+    strides = [1] * len(found.shape[3:])
     if points is not None:
-        if found.shape[-1] % points:
-            raise DataError(found.path, "grid", found.shape[-1], f"a multiple of {points} points")
-        stride = found.shape[-1] // points
+        for axis, size in enumerate(found.shape[3:]):
+            if size % points:
+                raise DataError(found.path, "grid", size, f"a multiple of {points} points")
+            strides[axis] = size // points
+    table = condition_table(found, conditions)
     values = found.read(slice(None), slice(0, None, every))
-    space = (slice(None, None, stride),) * (values.ndim - 3)
-    known = {"dt": found.dt, "dx": found.extent / found.shape[-1], **found.parameters}
-    columns = []
-    for name in conditions:
-        if name not in known:
-            raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
-        columns.append(CONDITIONS.get(name, lambda value: value)(known[name]))
-    table = np.stack(columns, 1) if columns else np.zeros((len(values), 0))
-    return Fields(jnp.asarray(values[(..., *space)], jnp.float32), jnp.asarray(table, jnp.float32))
+    values = values[(..., *(slice(None, None, stride) for stride in strides))]
+    return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
 
 
 def sample_windows(
-    data: Fields, key: jax.Array, batch: int, frames: int, *, shift: bool = True
+    data: Fields, key: jax.Array, batch: int, frames: int, *, shift: bool = True, every: int = 1
 ) -> tuple[jax.Array, jax.Array]:
     """Random windows of consecutive frames.
 
@@ -97,6 +122,7 @@ def sample_windows(
         key: consumed.
         batch: windows.
         frames: frames in each.
+        every: frames of the data from one frame of a window to the next.
         shift: move each around the circle by a random number of points (1-D); an equation
             without a preferred place looks the same there.
 
@@ -107,12 +133,13 @@ def sample_windows(
         ValueError: trajectories shorter than a window.
     """
     rows, length = data.fields.shape[:2]
-    if length < frames:
-        raise ValueError(f"frames: found trajectories of {length}, expected at least {frames}")
+    span = (frames - 1) * every + 1
+    if length < span:
+        raise ValueError(f"frames: found trajectories of {length}, expected at least {span}")
     row_key, time_key, shift_key = jax.random.split(key, 3)
     row = jax.random.randint(row_key, (batch,), 0, rows)
-    begin = jax.random.randint(time_key, (batch,), 0, length - frames + 1)
-    windows = data.fields[row[:, None], begin[:, None] + jnp.arange(frames)]
+    begin = jax.random.randint(time_key, (batch,), 0, length - span + 1)
+    windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
     if shift:
         by = jax.random.randint(shift_key, (batch,), 0, data.fields.shape[-1])
         windows = jax.vmap(lambda w, n: jnp.roll(w, n, -1))(windows, by)

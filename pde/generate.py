@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.metrics import Progress
 
-from .equations import equation, join_solver, split_solver
+from .equations import equation, join_solver, sines, split_solver
 from .field import advance_field, roll_field
 
 
@@ -50,9 +51,7 @@ class GenerateConfig:
 
     def validate(self) -> None:
         equation(self.equation)
-        for name in ("trajectories", "frames", "substeps", "chunk"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "trajectories", "frames", "substeps", "chunk")
         if self.burn_in < 0:
             raise ConfigError("burn_in", self.burn_in, "at least 0")
         if self.points < 8 or self.points % 2:
@@ -88,7 +87,7 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
             jax.random.uniform(k, (), jnp.float64, *limits)
             for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
         ]
-        return which.start(start_key, config.points, drawn[0]), *drawn
+        return sines(start_key, config.points), *drawn
 
     rest: Any = None
 

@@ -17,8 +17,14 @@ import numpy as np
 TINY = float(np.finfo(np.float32).tiny)
 
 
-def _flat(field: jax.Array, batch_dims: int) -> jax.Array:
-    return field.reshape(*field.shape[:batch_dims], -1)
+def _direction(field: jax.Array, batch_dims: int) -> jax.Array:
+    """Centred and of length 1 over all but the batch, `[*batch, points]`; constants become 0.
+
+    Each field is scaled by its own norm, as the product of two small variances would underflow.
+    """
+    flat = field.reshape(*field.shape[:batch_dims], -1)
+    flat = flat - flat.mean(-1, keepdims=True)
+    return flat / jnp.maximum(jnp.linalg.norm(flat, axis=-1, keepdims=True), TINY)
 
 
 def correlation(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
@@ -32,11 +38,7 @@ def correlation(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2)
         `[*batch]` in [-1, 1]; 0 where either field is constant.
     """
     chex.assert_equal_shape([prediction, truth])
-    p, t = _flat(prediction, batch_dims), _flat(truth, batch_dims)
-    p, t = p - p.mean(-1, keepdims=True), t - t.mean(-1, keepdims=True)
-    # Each is scaled by its own norm, as the product of two small variances would underflow.
-    unit = [x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), TINY) for x in (p, t)]
-    return (unit[0] * unit[1]).sum(-1)
+    return (_direction(prediction, batch_dims) * _direction(truth, batch_dims)).sum(-1)
 
 
 def high_correlation_time(
@@ -114,10 +116,15 @@ def spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
     return flat @ jnp.asarray(weights.T, flat.dtype)
 
 
-def error_spectrum(prediction: jax.Array, truth: jax.Array, *, space_dims: int = 1) -> jax.Array:
-    """`spectrum` of prediction minus truth, averaged over all leading axes and channels: `[K]`."""
-    found = spectrum(prediction - truth, space_dims=space_dims)
+def mean_spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
+    """`spectrum` averaged over all leading axes and channels: `[K]`."""
+    found = spectrum(field, space_dims=space_dims)
     return found.reshape(-1, found.shape[-1]).mean(0)
+
+
+def error_spectrum(prediction: jax.Array, truth: jax.Array, *, space_dims: int = 1) -> jax.Array:
+    """`mean_spectrum` of prediction minus truth: `[K]`."""
+    return mean_spectrum(prediction - truth, space_dims=space_dims)
 
 
 def spread_and_error(samples: jax.Array, truth: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -145,9 +152,7 @@ def cross_correlation(samples: jax.Array) -> jax.Array:
     long a rollout can be trusted, without the truth (PDE-Refiner, uncertainty).
     """
     count = samples.shape[0]
-    flat = samples.reshape(*samples.shape[:3], -1)
-    flat = flat - flat.mean(-1, keepdims=True)
-    unit = flat / jnp.maximum(jnp.linalg.norm(flat, axis=-1, keepdims=True), TINY)
+    unit = _direction(samples, 3)
     # The sum over pairs i != j is |sum u|^2 - sum |u|^2.
     alone = jnp.square(unit).sum((0, -1))
     pairs = jnp.square(unit.sum(0)).sum(-1) - alone

@@ -15,11 +15,21 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 
-from .emulator import Emulator, FieldNetwork, Metrics, residual, squared_error
+from .emulator import (
+    FIRST_INDEX,
+    Emulator,
+    FieldNetwork,
+    Metrics,
+    latest,
+    opening,
+    pushed,
+    residual,
+    squared_error,
+)
 
 PyTree = Any
 Error = Callable[[jax.Array, jax.Array], jax.Array]
-SECOND_CALL = 0.0  # the index a correcting call sees; the first one sees 1000, as the refiner's
+SECOND_CALL = 0.0  # the index a correcting call sees
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,8 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
     error = sobolev_error(config.sobolev_order) if objective == "sobolev" else squared_error
 
     def first(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        return net.apply(params, field, jnp.zeros_like(field), 1000.0, conditions)
+        nothing = jnp.zeros_like(latest(field, net.history))
+        return net.apply(params, field, nothing, FIRST_INDEX, conditions)
 
     def second(
         params: PyTree, field: jax.Array, guess: jax.Array, conditions: jax.Array
@@ -96,7 +107,7 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
         return second(params, field, guess, conditions) if twice else guess
 
     def advance(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        return field + scale * change(params, field, conditions)
+        return pushed(field, scale * change(params, field, conditions))
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
         del key
@@ -106,21 +117,21 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
         params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         del key
-        field = window[0]
+        field, following = opening(window, net.history)
         if objective == "unrolled":
             losses = []
-            for after in window[1:]:
+            for after in following:
                 said = change(params, field, conditions)
                 losses.append(error(said, residual(field, after, scale)))
-                field = field + scale * said
+                field = pushed(field, scale * said)
             return jnp.stack(losses).mean(), {"loss_last": losses[-1]}
         if objective == "pushforward":
-            pushed = jax.lax.stop_gradient(advance(params, field, conditions))
-            own = error(first(params, field, conditions), residual(field, window[1], scale))
-            said = first(params, pushed, conditions)
-            ahead = error(said, residual(pushed, window[2], scale))
+            own = error(first(params, field, conditions), residual(field, following[0], scale))
+            field = jax.lax.stop_gradient(advance(params, field, conditions))
+            said = first(params, field, conditions)
+            ahead = error(said, residual(field, following[1], scale))
             return own + ahead, {"loss_first": own, "loss_pushed": ahead}
-        target = residual(field, window[1], scale)
+        target = residual(field, following[0], scale)
         guess = first(params, field, conditions)
         own = error(guess, target)
         if not twice:
@@ -129,5 +140,5 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
         again = error(corrected, target)
         return own + again, {"loss_first": own, "loss_second": again}
 
-    frames = {"unrolled": config.unroll + 1, "pushforward": 3}.get(objective, 2)
-    return Emulator(net.init, step, loss, frames, 2 if twice else 1)
+    ahead = {"unrolled": config.unroll, "pushforward": 2}.get(objective, 1)
+    return Emulator(net.init, step, loss, net.history + ahead, 2 if twice else 1, net.history)

@@ -9,18 +9,29 @@ prediction, 0 the finest refinement.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
-from .emulator import Emulator, FieldNetwork, Metrics, residual, squared_error
+from .emulator import (
+    FIRST_INDEX,
+    Emulator,
+    FieldNetwork,
+    Metrics,
+    latest,
+    opening,
+    pushed,
+    residual,
+    squared_error,
+)
+from .schedule import make_schedule, sampler_weights
 
 PyTree = Any
-FIRST_INDEX = 1000.0  # the network sees t * 1000 / K
 
 
 @dataclass(frozen=True)
@@ -31,10 +42,13 @@ class RefinerConfig:
         steps: refinements K after the first prediction; the network is called K + 1 times.
         min_noise_variance: of the finest noise, in units of the scaled residual. A *variance*:
             the released code calls it `min_noise_std` and uses it as one.
+        max_noise_variance: of the first refinement's noise, the others lying geometrically
+            between; None for the paper's, `min_noise_variance ** (1 / K)`.
         residual_scale: c; about the standard deviation of a step's change.
         form: what the network predicts: `v` (released code) or the `noise` (paper's pseudo-code).
         first: the second input of the first prediction: `noise` (released code) or `zeros`.
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
+        first_weight: of their loss.
         sampler: `ancestral` (released code) or `renoise` (the prediction with fresh noise).
         samples: predictions averaged in every step; 1 in the paper's main results.
         applied: refinements done when stepping, to see what each gains; None for all.
@@ -42,28 +56,37 @@ class RefinerConfig:
 
     steps: int = 3
     min_noise_variance: float = 2e-7
+    max_noise_variance: float | None = None
     residual_scale: float = 0.3
     form: Literal["v", "noise"] = "v"
     first: Literal["noise", "zeros"] = "noise"
     first_share: float | None = None
+    first_weight: float = 1.0
     sampler: Literal["ancestral", "renoise"] = "ancestral"
     samples: int = 1
     applied: int | None = None
 
     def validate(self) -> None:
-        for name in ("steps", "samples"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "steps", "samples")
         if self.applied is not None and not 0 <= self.applied <= self.steps:
             raise ConfigError("applied", self.applied, f"from 0 to steps ({self.steps})")
         if not 0 < self.min_noise_variance < 1:
             raise ConfigError("min_noise_variance", self.min_noise_variance, "in (0, 1)")
+        highest = self.max_noise_variance
+        if highest is not None and (self.steps < 2 or not self.min_noise_variance < highest < 1):
+            expected = f"above min_noise_variance ({self.min_noise_variance:g}), below 1"
+            raise ConfigError(
+                "max_noise_variance", highest, expected,
+                "leave it out with a single refinement: there is one noise only",
+            )  # fmt: skip
         if self.residual_scale <= 0:
             raise ConfigError("residual_scale", self.residual_scale, "above 0")
         if self.first_share is not None and not 0 < self.first_share < 1:
             raise ConfigError(
                 "first_share", self.first_share, "in (0, 1)", "leave it out for equal"
             )
+        if self.first_weight <= 0:
+            raise ConfigError("first_weight", self.first_weight, "above 0")
         if self.form == "noise" and (self.first, self.sampler) != ("zeros", "renoise"):
             raise ConfigError(
                 "form", self.form, "first='zeros' and sampler='renoise' with it",
@@ -71,72 +94,50 @@ class RefinerConfig:
             )  # fmt: skip
 
 
-class Schedule(NamedTuple):
-    """Noise of every index, `[K + 1]`, coarsest last.
-
-    Attributes:
-        variance: added at the index: `min_noise_variance ** ((K - t) / K)`, 1 at K.
-        signal: share of the variance that is signal, the running product of `1 - variance`.
-    """
-
-    variance: np.ndarray
-    signal: np.ndarray
-
-
-def make_schedule(steps: int, min_noise_variance: float) -> Schedule:
-    """The geometric schedule of section 3 of the paper, float64."""
-    variance = min_noise_variance ** (np.arange(steps, -1, -1) / steps)
-    return Schedule(variance, np.cumprod(1.0 - variance))
-
-
-def sampler_weights(
-    plan: Schedule, config: RefinerConfig
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights of guess, noised input and fresh noise in the next noised input, `[K + 1]` each.
-
-    Entry `t` leads from index `t` to `t - 1`; entry 0 is the end and 1, 0, 0.
-    """
-    here, next_ = plan.signal[1:], plan.signal[:-1]
-    if config.form == "noise":
-        weights = np.ones_like(here), np.zeros_like(here), np.sqrt(plan.variance[:-1])
-    elif config.sampler == "renoise":
-        weights = np.sqrt(next_), np.zeros_like(here), np.sqrt(1.0 - next_)
-    else:  # DDPM's posterior of index t - 1 given the guess and the noised input
-        kept = here / next_
-        guess = np.sqrt(next_) * (1.0 - kept) / (1.0 - here)
-        noised = np.sqrt(kept) * (1.0 - next_) / (1.0 - here)
-        weights = guess, noised, np.sqrt((1.0 - next_) / (1.0 - here) * (1.0 - kept))
-    ends = (1.0, 0.0, 0.0)
-    return tuple(np.append(end, w) for end, w in zip(ends, weights, strict=True))  # type: ignore[return-value]
-
-
-def make_refiner(net: FieldNetwork, config: RefinerConfig) -> Emulator:
+def make_refiner(
+    net: FieldNetwork, config: RefinerConfig, *, after: Emulator | None = None
+) -> Emulator:
     """An emulator that predicts and refines.
+
+    Args:
+        net: the network.
+        config: schedule and forms.
+        after: an emulator whose step is the first prediction; the network then only refines. Its
+            parameters come first in the pair `(theirs, the network's)` and are not trained. A
+            refiner of one step after another one has weights of its own at every noise.
 
     Raises:
         ConfigError: a setting is out of range, or settings contradict each other.
     """
     config.validate()
+    if after is not None and config.first_share is not None:
+        raise ConfigError("first_share", config.first_share, "None: first predictions are not its")
+    if after is not None and after.history != net.history:
+        raise ConfigError("after", f"history {after.history}", f"the network's ({net.history})")
     applied = config.steps if config.applied is None else config.applied
     last, scale, v_form = config.steps, config.residual_scale, config.form == "v"
-    plan = make_schedule(config.steps, config.min_noise_variance)
+    plan = make_schedule(config.steps, config.min_noise_variance, config.max_noise_variance)
     # 1 - signal loses the finest noise in float32.
     noise_share = 1.0 - plan.signal if v_form else plan.variance
     clean = jnp.asarray(np.sqrt(1.0 - noise_share) if v_form else np.ones(last + 1), jnp.float32)
     dirt = jnp.asarray(np.sqrt(noise_share), jnp.float32)
     on_guess, on_noised, on_fresh = (
-        jnp.asarray(weights, jnp.float32) for weights in sampler_weights(plan, config)
+        jnp.asarray(weights, jnp.float32)
+        for weights in sampler_weights(plan, config.form, config.sampler)
     )
-    others = jnp.full((last,), 1.0 / (last + 1))
     share = config.first_share if config.first_share is not None else 1.0 / (last + 1)
-    odds = jnp.append(others * (1.0 - share) / others.sum(), share)
+    share = 0.0 if after is not None else share
+    odds = jnp.append(jnp.full((last,), (1.0 - share) / last), share)
+
+    def own(params: PyTree) -> PyTree:
+        return params if after is None else params[1]
 
     def call(
         params: PyTree, field: jax.Array, noised: jax.Array, t: jax.Array, conditions: jax.Array
     ) -> jax.Array:
         if config.first == "zeros":
             noised = jnp.where(t == last, 0.0, noised)
-        return net.apply(params, field, noised, t * (FIRST_INDEX / last), conditions)
+        return net.apply(own(params), field, noised, t * (FIRST_INDEX / last), conditions)
 
     def denoised(said: jax.Array, noised: jax.Array, t: jax.Array) -> jax.Array:
         """The clean residual, from what the network said at index `t`."""
@@ -149,39 +150,59 @@ def make_refiner(net: FieldNetwork, config: RefinerConfig) -> Emulator:
     ) -> tuple[jax.Array, Metrics]:
         index_key, noise_key = jax.random.split(key)
         t = jax.random.choice(index_key, last + 1, p=odds)
-        target = residual(window[0], window[1], scale)
+        field, following = opening(window, net.history)
+        target = residual(field, following[0], scale)
         noise = jax.random.normal(noise_key, target.shape, target.dtype)
         noised = clean[t] * target + dirt[t] * noise
-        said = call(params, window[0], noised, t, conditions)
+        said = call(params, field, noised, t, conditions)
         if v_form:
             wanted = clean[t] * noise - dirt[t] * target
         else:
             wanted = jnp.where(t == last, target, noise)
         value = squared_error(said, wanted)
         first = (t == last).astype(value.dtype)
-        return value, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
+        weighed = value * (1.0 + first * (config.first_weight - 1.0))
+        return weighed, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
 
     def predict(
         params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
     ) -> jax.Array:
+        frame = latest(field, net.history)
+
+        def noise(t: Any) -> jax.Array:
+            return jax.random.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
+
+        def renoised(guess: jax.Array, noised: jax.Array, t: Any) -> jax.Array:
+            """The input of index `t - 1`."""
+            return on_guess[t] * guess + on_noised[t] * noised + on_fresh[t] * noise(t)
+
         def refine(carry: tuple[jax.Array, jax.Array], t: jax.Array) -> tuple[tuple, None]:
             noised, _ = carry
             guess = denoised(call(params, field, noised, t, conditions), noised, t)
-            fresh = jax.random.normal(jax.random.fold_in(key, t), field.shape, field.dtype)
-            noised = on_guess[t] * guess + on_noised[t] * noised + on_fresh[t] * fresh
-            return (noised, guess), None
+            return (renoised(guess, noised, t), guess), None
 
-        start = jax.random.normal(jax.random.fold_in(key, last + 1), field.shape, field.dtype)
-        (_, guess), _ = jax.lax.scan(
-            refine, (start, start), jnp.arange(last, last - applied - 1, -1)
-        )
-        return guess
+        noised = guess = noise(last + 1)  # nothing but noise at index K
+        begin = last
+        if after is not None:
+            their_key = jax.random.fold_in(key, last + 2)
+            theirs = after.step(params[0], their_key, field, conditions)
+            guess = residual(field, latest(theirs, net.history), scale)
+            noised, begin = renoised(guess, noised, last), last - 1
+        indices = jnp.arange(begin, last - applied - 1, -1)
+        return jax.lax.scan(refine, (noised, guess), indices)[0][1]
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
         if config.samples == 1:
-            return field + scale * predict(params, key, field, conditions)
+            return pushed(field, scale * predict(params, key, field, conditions))
         keys = jax.random.split(key, config.samples)
         guesses = jax.vmap(predict, in_axes=(None, 0, None, None))(params, keys, field, conditions)
-        return field + scale * guesses.mean(0)
+        return pushed(field, scale * guesses.mean(0))
 
-    return Emulator(net.init, step, loss, 2, config.samples * (applied + 1))
+    def init(key: jax.Array) -> PyTree:
+        if after is None:
+            return net.init(key)
+        after_key, net_key = jax.random.split(key)
+        return after.init(after_key), net.init(net_key)
+
+    calls = applied + (1 if after is None else after.calls)
+    return Emulator(init, step, loss, net.history + 1, config.samples * calls, net.history)

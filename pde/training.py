@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
 from .emulator import Emulator
@@ -24,7 +25,8 @@ class TrainingConfig:
     """Adam with warm-up and a cosine to `final_rate`, clipped; averaged weights are evaluated.
 
     Defaults suit small networks; the paper's are batch 128, 1e-4 to 1e-6, no warm-up, no
-    clipping and an average with decay 0.995.
+    clipping and an average with decay 0.995. The average's decay rises to `average` as
+    `(1 + n) / (10 + n)`. `every` frames of the data are one step.
     """
 
     updates: int = 20_000
@@ -35,12 +37,11 @@ class TrainingConfig:
     clip: float | None = 1.0
     average: float = 0.999
     shift: bool = True
+    every: int = 1
     per_iteration: int = 100
 
     def validate(self) -> None:
-        for name in ("updates", "batch", "per_iteration"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "updates", "batch", "every", "per_iteration")
         if self.updates % self.per_iteration:
             expected = f"a divisor of updates ({self.updates})"
             raise ConfigError("per_iteration", self.per_iteration, expected)
@@ -94,6 +95,11 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> Training:
     parts = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
     optimise = optax.chain(*parts, optax.adam(rate))
 
+    def kept(optimiser: optax.OptState) -> jax.Array:
+        """Share of the average that stays; less at first, so that short trainings forget theirs."""
+        count = optax.tree_utils.tree_get_all_with_path(optimiser, "count")[0][1]
+        return jnp.minimum(config.average, (1.0 + count) / (10.0 + count))
+
     def init(key: jax.Array) -> TrainingState:
         net_key, key = jax.random.split(key)
         params = emulator.init(net_key)
@@ -116,15 +122,16 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> Training:
             params, average, optimiser = carry
             window_key, loss_key = jax.random.split(key)
             windows, conditions = sample_windows(
-                data, window_key, config.batch, emulator.frames, shift=config.shift
-            )
+                data, window_key, config.batch, emulator.frames, shift=config.shift,
+                every=config.every,
+            )  # fmt: skip
             keys = jax.random.split(loss_key, config.batch)
             (loss, metrics), gradient = jax.value_and_grad(batch_loss, has_aux=True)(
                 params, keys, windows, conditions
             )
             step, optimiser = optimise.update(gradient, optimiser, params)
             params = optax.apply_updates(params, step)
-            average = optax.incremental_update(params, average, 1.0 - config.average)
+            average = optax.incremental_update(params, average, 1.0 - kept(optimiser))
             found = {"loss": loss, **metrics, "gradient_norm": optax.global_norm(gradient)}
             return (params, average, optimiser), found
 

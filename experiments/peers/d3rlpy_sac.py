@@ -1,8 +1,7 @@
 """Time d3rlpy's SAC; run by `speed` in an interpreter that has d3rlpy and torch.
 
-python d3rlpy_sac.py '{"rows": ..., "width": 256, "layers": 2, "critics": 2, "updates": 500}'
-
-Prints one JSON line. This file imports nothing of ours.
+Reads one JSON line of settings from the standard input, trains, and answers with a line
+`RESULT {...}`. This file imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ def main() -> None:
     import numpy as np
     import torch
 
-    settings = json.loads(sys.argv[1])
+    settings = json.loads(sys.stdin.readline())
     torch.set_num_threads(settings["threads"])
     rng = np.random.default_rng(0)
     rows = settings["rows"]
@@ -50,7 +49,7 @@ def main() -> None:
         "d3rlpy": d3rlpy.__version__,
         "torch": torch.__version__,
     }
-    print("RESULT " + json.dumps(result))
+    print("RESULT " + json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,13 @@
 """Files of trajectories in layouts other tools read and write."""
 
+from .apebench import read_apebench, write_apebench
 from .pdearena import read_pdearena, write_pdearena
+from .pdebench import read_pdebench
+from .sniff import read_fields
+from .well import read_well
+from .well_writer import write_well
 
-__all__ = ["read_pdearena", "write_pdearena"]
+__all__ = [
+    "read_apebench", "read_fields", "read_pdearena", "read_pdebench", "read_well",
+    "write_apebench", "write_pdearena", "write_well",
+]  # fmt: skip

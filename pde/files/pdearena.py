@@ -14,10 +14,11 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.hdf5 import new_hdf5, open_hdf5, read_array
+from jaxrl_rollouts.hdf5 import new_hdf5, open_hdf5
 
 from ..fieldset import FieldSet
 from ..generate import Solved
+from .stored import Stored, check_shape, field_array, hdf5_reader, listed, numbers
 
 SPLITS = ("train", "valid", "test")
 LAYOUT = "PDEArena"
@@ -90,42 +91,25 @@ def read_pdearena(path: str | Path) -> FieldSet:
         found = find_group(file)
         if found is None:
             expected = f"a group {', '.join(SPLITS)} with an array pde_..."
-            raise DataError(path, "layout", f"keys {', '.join(sorted(file)) or 'none'}", expected)
+            raise DataError(path, "layout", f"keys {listed(file)}", expected)
         split, key = found
-        fields: Any = file[key]
-        if not isinstance(fields, h5py.Dataset) or fields.ndim != 3 or 0 in fields.shape:
-            shape = getattr(fields, "shape", "a group")
-            raise DataError(path, key, f"shape {shape}", "an array [trajectories, frames, points]")
-        if fields.dtype.kind != "f":
-            raise DataError(path, key, fields.dtype, "floating-point numbers")
+        fields = field_array(path, file, key)
+        if fields.ndim != 3:
+            expected = "an array [trajectories, frames, points]"
+            raise DataError(path, key, f"shape {fields.shape}", expected)
         count, frames, points = fields.shape
-        columns = {name: read_array(path, file, f"{split}/{name}") for name in ("dx", "dt")}
-        parameters = {}
-        if "v" in file[split]:  # type: ignore[operator]
-            columns["v"] = read_array(path, file, f"{split}/v")
-            parameters["viscosity"] = columns["v"]
-        for name, values in columns.items():
-            if values.shape != (count,):
-                raise DataError(path, f"{split}/{name}", f"shape {values.shape}", f"({count},)")
-            if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-                raise DataError(path, f"{split}/{name}", values.dtype, "finite numbers")
-    for name in ("dx", "dt"):
-        if (columns[name] <= 0).any():
-            raise DataError(path, f"{split}/{name}", columns[name].min(), "values above 0")
-
-    def read(rows: Any, steps: Any) -> np.ndarray:
-        with open_hdf5(path) as file:
-            stored: Any = file[key]
-            try:
-                # Rows first: h5py takes one list of indices at a time.
-                values = stored[rows] if not isinstance(rows, int) else stored[rows : rows + 1]
-            except (OSError, TypeError, ValueError) as error:
-                raise DataError(path, key, str(error).split("\n")[0], "readable rows") from error
-        values = values[:, steps][:, :, None]
-        if not np.isfinite(values).all():
-            bad = int(np.flatnonzero(~np.isfinite(values).all((1, 2, 3)))[0])
-            raise DataError(path, key, f"a non-finite value in row {bad}", "finite numbers")
-        return values
-
+        names = {"dx": "dx", "dt": "dt"}
+        names |= {"v": "viscosity"} if "v" in file[split] else {}  # type: ignore[operator]
+        columns = {}
+        for name, meaning in names.items():
+            columns[meaning] = numbers(path, file, f"{split}/{name}")
+            check_shape(path, f"{split}/{name}", columns[meaning].shape, (count,))
+    dx, dt = columns.pop("dx"), columns.pop("dt")
+    for name, values in {"dx": dx, "dt": dt}.items():
+        if (values <= 0).any():
+            raise DataError(path, f"{split}/{name}", values.min(), "values above 0")
     shape = (count, frames, 1, points)
-    return FieldSet(path, LAYOUT, shape, read, columns["dt"], columns["dx"] * points, parameters)
+    read = hdf5_reader(path, [Stored(key, ("u",), (True,))], shape)
+    return FieldSet(
+        path, LAYOUT, shape, read, dt, (dx * points)[:, None], columns, ("u",), ("periodic",)
+    )

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
 from ..emulator import FieldNetwork
@@ -24,9 +25,7 @@ class FnoConfig:
     embedding: int = 64
 
     def validate(self) -> None:
-        for name in ("width", "layers", "modes", "embedding"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "width", "layers", "modes", "embedding")
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
 
@@ -67,7 +66,9 @@ class Fno(nn.Module):
         return nn.Dense(self.channels, kernel_init=zeros)(x)
 
 
-def make_fno(config: FnoConfig, channels: int, points: int, conditions: int = 0) -> FieldNetwork:
+def make_fno(
+    config: FnoConfig, channels: int, points: int, conditions: int = 0, history: int = 1
+) -> FieldNetwork:
     """The operator on fields `[channels, points]` with `conditions` scalars.
 
     Raises:
@@ -76,4 +77,4 @@ def make_fno(config: FnoConfig, channels: int, points: int, conditions: int = 0)
     config.validate()
     if config.modes > points // 2 + 1:
         raise ConfigError("modes", config.modes, f"at most {points // 2 + 1} on {points} points")
-    return field_network(Fno(config, channels), channels, points, conditions)
+    return field_network(Fno(config, channels), channels, points, conditions, history)

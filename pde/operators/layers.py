@@ -15,6 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.errors import ConfigError
+
 from ..emulator import FieldNetwork
 
 Form = Literal["auto", "matmul", "conv"]
@@ -108,13 +110,21 @@ class Embedding(nn.Module):
         out = jnp.zeros((self.features,))
         for value in scalars:
             hidden = nn.Dense(self.features)(sinusoid(value, self.size))
-            out = out + nn.Dense(self.features)(nn.gelu(hidden, approximate=False))
+            out = out + nn.Dense(self.features)(gelu(hidden))
         return out
 
 
-def field_network(module: nn.Module, channels: int, points: int, conditions: int) -> FieldNetwork:
-    """A module `(x [N, Cin], index, conditions) -> [N, C]` as a `FieldNetwork` on `[C, N]`."""
-    inputs = jnp.zeros((points, 2 * channels))
+def field_network(
+    module: nn.Module, channels: int, points: int, conditions: int, history: int = 1
+) -> FieldNetwork:
+    """A module `(x [N, Cin], index, conditions) -> [N, C]` as a `FieldNetwork` on `[C, N]`.
+
+    Raises:
+        ConfigError: `history` below 1.
+    """
+    if history < 1:
+        raise ConfigError("history", history, "at least 1: the frame to step from")
+    inputs = jnp.zeros((points, (history + 1) * channels))
     given = jnp.zeros((conditions,))
 
     def init(key: jax.Array) -> Any:
@@ -127,7 +137,7 @@ def field_network(module: nn.Module, channels: int, points: int, conditions: int
         said: Any = module.apply({"params": params}, x, index, conditions)
         return said.T
 
-    return FieldNetwork(init, apply)
+    return FieldNetwork(init, apply, history)
 
 
 def group_norm(groups: int = 1) -> nn.GroupNorm:

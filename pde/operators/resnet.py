@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
 from ..emulator import FieldNetwork
@@ -28,9 +29,7 @@ class ResnetConfig:
     form: Form = "auto"
 
     def validate(self) -> None:
-        for name in ("width", "blocks", "embedding"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
+        at_least_one(self, "width", "blocks", "embedding")
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
         if not self.dilations or min(self.dilations) < 1:
@@ -59,7 +58,7 @@ class Resnet(nn.Module):
 
 
 def make_resnet(
-    config: ResnetConfig, channels: int, points: int, conditions: int = 0
+    config: ResnetConfig, channels: int, points: int, conditions: int = 0, history: int = 1
 ) -> FieldNetwork:
     """The dilated ResNet on fields `[channels, points]` with `conditions` scalars.
 
@@ -68,4 +67,4 @@ def make_resnet(
         ValueError: the widest dilation reaches around the grid.
     """
     config.validate()
-    return field_network(Resnet(config, channels), channels, points, conditions)
+    return field_network(Resnet(config, channels), channels, points, conditions, history)

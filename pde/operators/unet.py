@@ -93,7 +93,9 @@ class Unet(nn.Module):
         return PeriodicConv(self.channels, kernel_init=zeros, form=form)(x)
 
 
-def make_unet(config: UnetConfig, channels: int, points: int, conditions: int = 0) -> FieldNetwork:
+def make_unet(
+    config: UnetConfig, channels: int, points: int, conditions: int = 0, history: int = 1
+) -> FieldNetwork:
     """The U-Net on fields `[channels, points]` with a second input and `conditions` scalars.
 
     Raises:
@@ -102,4 +104,4 @@ def make_unet(config: UnetConfig, channels: int, points: int, conditions: int = 
     """
     config.validate()
     check_powers(points, len(config.multipliers) - 1)
-    return field_network(Unet(config, channels), channels, points, conditions)
+    return field_network(Unet(config, channels), channels, points, conditions, history)

@@ -10,8 +10,9 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ks_refiner import EXPERIMENT, _pearson
-from jaxrl_rollouts.experiments.ks_study import KsConfig, times
+from jaxrl_rollouts.experiments.ks_evaluation import high_correlation_times
+from jaxrl_rollouts.experiments.ks_refiner import EXPERIMENT, KsConfig, _pearson, bands
+from jaxrl_rollouts.experiments.ks_study import StudyConfig
 from jaxrl_rollouts.report import load_report
 
 pytest.importorskip("exponax")
@@ -34,11 +35,12 @@ def test_it_compares_all_methods(finished: Path) -> None:
         assert len(row["one-step MSE"].values) == 2 and min(row["one-step MSE"].values) > 0
         top = 12 * 0.8
         assert all(0 <= t <= top + 1e-9 for t in row["T(0.8), mean curve"].values)
-    assert set(report.pictures) == {"rollouts", "correlation", "spectra", "refiner"}
-    names = {claim.name for claim in report.claims}
-    assert "refinement repairs high wavenumbers" in names and len(names) == 6
+    pictures = {"rollouts", "correlation", "spectra", "refinement", "samples"}
+    assert set(report.pictures) == pictures
+    assert len(report.claims) == 7
     repairs = next(c for c in report.claims if c.name == "refinement repairs high wavenumbers")
-    errors = [r["error at wavenumbers 20 and above"].values for r in (rows[3], rows[0])]
+    bands = {r["method"]: r for r in report.tables["one-step error by wavenumber"]}
+    errors = [bands[name]["20 and above"].values for name in ("refiner", "mse")]
     np.testing.assert_allclose(repairs.values, np.divide(*errors), rtol=1e-5)
 
 
@@ -51,18 +53,34 @@ def test_a_second_look_solves_and_trains_nothing_and_says_the_same(finished: Pat
     assert [c.values for c in before.claims] == [c.values for c in after.claims]
 
 
-class Curves:
-    """Two seeds, 10 steps, 2 trajectories: correlation 1 for 6 and for 2 steps."""
-
-    correlation = np.zeros((2, 10, 2))
-    correlation[:, :6, 0] = 1.0
-    correlation[:, :2, 1] = 1.0
+def test_what_was_evaluated_is_kept(finished: Path) -> None:
+    """Rollouts and samples are read back, not made again: a changed file shows in the report."""
+    kept = finished / "refiner" / "sampled.npz"
+    assert set(np.load(kept)) == {"cross", "spread", "error"}
+    assert np.load(kept)["cross"].shape == (2, 10, 4)
+    before = load_report(finished)
+    other = dict(np.load(finished / "mse" / "evaluated.npz"))
+    other["one_step"] = 2.0 * other["one_step"]
+    np.savez(finished / "mse" / "evaluated.npz", **other)
+    cli.dispatch(["resume", str(finished), "--no-progress"])
+    after = load_report(finished)
+    once, twice = (r.tables["rollouts"][0]["one-step MSE"].values for r in (before, after))
+    np.testing.assert_allclose(twice, 2.0 * np.asarray(once))
 
 
 def test_the_two_times_of_a_method() -> None:
-    mean_curve, own = times({"a": Curves()}, 0.5)["a"]  # type: ignore[dict-item]
+    """Two seeds, 10 steps, 2 trajectories: correlation 1 for 6 and for 2 steps."""
+    correlation = np.zeros((2, 10, 2))
+    correlation[:, :6, 0] = 1.0
+    correlation[:, :2, 1] = 1.0
+    mean_curve, own = high_correlation_times(correlation, 0.5)
     np.testing.assert_array_equal(mean_curve, [1.0, 1.0])
     np.testing.assert_array_equal(own, [2.0, 2.0])
+
+
+def test_bands_fit_the_grid() -> None:
+    assert list(bands(64)) == ["1-7", "12-19", "20 and above"]
+    assert bands(64)["20 and above"] == slice(20, 33) and list(bands(32)) == ["1-7", "12-19"]
 
 
 def test_pearson_of_horizons() -> None:
@@ -70,19 +88,32 @@ def test_pearson_of_horizons() -> None:
     assert _pearson(np.ones(3), np.array([1.0, 2.0, 3.0])) == 0.0
 
 
+@pytest.mark.parametrize("methods", [("mse", "best"), ()])
+def test_methods_are_checked(methods: tuple) -> None:
+    with pytest.raises(ConfigError, match="methods"):
+        replace(EXPERIMENT.preset("smoke"), methods=methods).validate()
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [{"seeds": 0}, {"samples": 1}, {"methods": ("mse", "best")}, {"methods": ()}, {"steps": 13}],
-)
-def test_settings_are_checked(wrong: dict) -> None:
-    config: KsConfig = EXPERIMENT.preset("smoke")
-    named = {"steps": "test.frames"}.get(next(iter(wrong)), next(iter(wrong)))
+    ("wrong", "named"),
+    [
+        ({"seeds": 0}, "seeds"), ({"samples": 1}, "samples"), ({"history": 0}, "history"),
+        ({"every": 0}, "every"), ({"steps": 13}, "test.frames"), ({"every": 2}, "test.frames"),
+        ({"history": 2}, "test.frames"), ({"sampled_steps": 13}, "sampled_steps"),
+    ],
+)  # fmt: skip
+def test_a_study_is_checked(wrong: dict, named: str) -> None:
+    study: StudyConfig = EXPERIMENT.preset("smoke").study
     with pytest.raises(ConfigError, match=named):
-        replace(config, **wrong).validate()
+        replace(study, **wrong).validate()
 
 
-def test_the_cpu_preset_is_what_the_claims_need() -> None:
-    config: KsConfig = EXPERIMENT.preset("cpu")
+@pytest.mark.parametrize("preset", ["cpu", "gpu", "paper"])
+def test_presets_are_valid(preset: str) -> None:
+    config: KsConfig = EXPERIMENT.preset(preset)
     config.validate()
-    assert config.seeds >= 3 and config.test.trajectories >= 256 and config.samples >= 16
-    assert config.train.points % config.points == 0
+    study = config.study
+    study.validate()
+    assert study.train.points % study.points == 0 and study.samples >= 16
+    if preset == "cpu":
+        assert study.seeds >= 3 and study.test.trajectories >= 256 and study.sampled >= 256

@@ -37,7 +37,8 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert found.shape == (5, 5, 1, 16) and found.layout == "PDEArena"
     np.testing.assert_array_equal(found.read(slice(None), slice(None)), WHOLE.fields)
     np.testing.assert_array_equal(found.dt, WHOLE.dt)
-    np.testing.assert_allclose(found.extent, WHOLE.extent, rtol=1e-15)
+    np.testing.assert_allclose(found.extent, WHOLE.extent[:, None], rtol=1e-15)
+    assert found.channels == ("u",) and found.boundaries == ("periodic",)
     np.testing.assert_array_equal(found.parameters["viscosity"], WHOLE.parameter)
 
 
@@ -109,7 +110,7 @@ BAD = {
     "dx is text": (replaced("dx", np.full(5, b"a")), "train/dx: found |S1"),
     "dx zero": (changed("dx", 2, 0.0), "train/dx: found 0.0, expected values above 0"),
     "dt negative": (changed("dt", 1, -1.0), "train/dt: found -1.0"),
-    "dt NaN": (changed("dt", 1, np.nan), "expected finite"),
+    "dt NaN": (changed("dt", 1, np.nan), "expected finite numbers"),
     "v infinite": (changed("v", 1, np.inf), "train/v"),
 }  # fmt: skip
 

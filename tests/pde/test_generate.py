@@ -47,6 +47,14 @@ def test_frames_are_one_frame_apart() -> None:
                 np.testing.assert_allclose(solved.fields[i, t + 1], after, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", sorted(EQUATIONS))
+def test_every_equation_can_be_generated(name: str) -> None:
+    solved = together(replace(SMALL, equation=name, trajectories=2, extent=(6.0, 8.0), burn_in=0))
+    assert solved.fields.shape == (2, 6, 1, 32)
+    change = np.abs(np.diff(solved.fields, axis=1)).max((1, 2, 3))
+    assert (change > 1e-4).all() and np.abs(solved.fields).max() < 10.0
+
+
 def test_burn_in_drops_the_first_frames() -> None:
     whole = together(replace(SMALL, burn_in=0, frames=16))
     np.testing.assert_allclose(together(SMALL).fields, whole.fields[:, 10:], atol=1e-9)
@@ -113,7 +121,7 @@ def held(values: np.ndarray) -> FieldSet:
     ones = np.ones(n)
     return FieldSet(
         Path("memory"), "memory", values.shape, lambda rows, frames: values[rows][:, frames],
-        0.2 * ones, 64.0 * ones, {"viscosity": 0.5 + 0.01 * np.arange(n)},
+        0.2 * ones, 64.0 * ones[:, None], {"viscosity": 0.5 + 0.01 * np.arange(n)},
     )  # fmt: skip
 
 
@@ -142,6 +150,16 @@ def test_windows_are_consecutive_and_from_one_trajectory() -> None:
     assert set((begin % 100).astype(int)) == set(range(8)) and set(begin // 100) == {0, 1, 2, 3}
     with pytest.raises(ValueError, match="trajectories of 10"):
         sample_windows(data, jax.random.key(0), 2, 11)
+
+
+def test_windows_may_skip_frames() -> None:
+    time = jnp.broadcast_to(jnp.arange(10.0)[None, :, None, None], (2, 10, 1, 4))
+    windows, _ = sample_windows(Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 300, 3, every=4)
+    begin = np.asarray(windows)[:, 0, 0, 0]
+    np.testing.assert_array_equal(np.asarray(windows)[:, :, 0, 0], begin[:, None] + [0, 4, 8])
+    assert set(begin.astype(int)) == {0, 1}  # every phase is seen
+    with pytest.raises(ValueError, match="trajectories of 10.*at least 11"):
+        sample_windows(Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 2, 3, every=5)
 
 
 def test_a_shift_moves_a_window_as_a_whole() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,13 +11,9 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.refiner import (
-    RefinerConfig,
-    make_refiner,
-    make_schedule,
-    sampler_weights,
-)
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
 
 C, N = 2, 24
 RELEASED = RefinerConfig(min_noise_variance=4e-7)
@@ -56,8 +53,16 @@ def test_the_schedule_is_geometric_in_variance() -> None:
     np.testing.assert_allclose(ratios, ratios[0])
 
 
+def test_the_first_refinements_noise_may_be_chosen() -> None:
+    plan = make_schedule(3, 1e-6, 1e-2)
+    np.testing.assert_allclose(plan.variance, [1e-6, 1e-4, 1e-2, 1.0])
+    np.testing.assert_allclose(
+        make_schedule(3, 4e-7, 4e-7 ** (1 / 3)).variance, make_schedule(3, 4e-7).variance
+    )
+
+
 def test_posterior_weights_of_the_released_sampler() -> None:
-    guess, noised, fresh = sampler_weights(make_schedule(3, 4e-7), RELEASED)
+    guess, noised, fresh = sampler_weights(make_schedule(3, 4e-7), "v", "ancestral")
     np.testing.assert_allclose(guess, [1.0, 0.99269, 0.99266, 0.99628], atol=2e-5)
     np.testing.assert_allclose(noised, [0.0, 0.00731, 0.00734, 0.0], atol=1e-5)
     plan = make_schedule(3, 4e-7)
@@ -187,6 +192,72 @@ def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
         assert (float(value) == 0.0) == hidden
 
 
+def test_a_weight_on_the_first_prediction() -> None:
+    window, key = jnp.stack([field(0), field(1)]), jax.random.key(3)
+    for seed in range(8):
+        key = jax.random.key(seed)
+        plain, parts = make_refiner(silent(), RefinerConfig()).loss({}, key, window, NONE)
+        heavy, same = make_refiner(silent(), RefinerConfig(first_weight=7.0)).loss(
+            {}, key, window, NONE
+        )
+        assert same == parts  # what is logged is not weighed
+        ratio = 7.0 if float(parts["loss_first"]) > 0 else 1.0
+        assert float(heavy / plain) == pytest.approx(ratio, rel=1e-5)
+
+
+def of_truth(truth: jax.Array, error: float) -> Emulator:
+    """An emulator whose step misses the residual by `error` everywhere."""
+
+    def step(params: Any, key: Any, u: jax.Array, conditions: Any) -> jax.Array:
+        return u + params * 0.3 * (truth + error)
+
+    return Emulator(lambda key: jnp.ones(()), step, lambda *_: (jnp.zeros(()), {}), 2, 1)
+
+
+@pytest.mark.parametrize("config", FORMS[:4])
+def test_refinement_after_another_emulator(config: RefinerConfig) -> None:
+    truth, u, key = field(1), field(2), jax.random.key(0)
+    knowing = make_refiner(oracle(truth, config), config, after=of_truth(truth, 0.5))
+    assert knowing.calls == config.steps + 1
+    params = knowing.init(key)
+    after = jax.jit(knowing.step)(params, key, u, NONE)
+    np.testing.assert_allclose(after, u + 0.3 * truth, atol=2e-6)
+    # With nothing applied it is the other emulator.
+    bare = make_refiner(
+        oracle(truth, config), replace(config, applied=0), after=of_truth(truth, 0.5)
+    )
+    np.testing.assert_allclose(bare.step(params, key, u, NONE), u + 0.3 * (truth + 0.5), atol=1e-6)
+
+
+def test_the_other_emulator_is_not_trained_and_no_sample_is_a_first_prediction() -> None:
+    net = FieldNetwork(lambda key: jnp.ones(()), lambda p, u, noised, t, c: p * noised)
+    emulator = make_refiner(net, RefinerConfig(), after=of_truth(field(1), 0.0))
+    params, window = emulator.init(jax.random.key(0)), jnp.stack([field(0), field(1)])
+    keys = jax.random.split(jax.random.key(1), 200)
+
+    def total(params: Any) -> tuple[jax.Array, dict]:
+        losses, parts = jax.vmap(emulator.loss, (None, 0, None, None))(params, keys, window, NONE)
+        return losses.mean(), parts
+
+    (_, parts), gradient = jax.value_and_grad(total, has_aux=True)(params)
+    assert float(jnp.abs(gradient[0])) == 0.0 and float(jnp.abs(gradient[1])) > 0.0
+    assert float(parts["loss_first"].max()) == 0.0 and float(parts["loss_refine"].min()) > 0.0
+    with pytest.raises(ConfigError, match="first_share"):
+        make_refiner(net, RefinerConfig(first_share=0.5), after=of_truth(field(1), 0.0))
+
+
+def test_weights_of_its_own_at_every_noise() -> None:
+    """A refiner of one step after another: each oracle is asked once."""
+    truth, u, key = field(1), field(2), jax.random.key(0)
+    coarse, fine = (RefinerConfig(steps=1, min_noise_variance=v) for v in (1e-2, 1e-4))
+    one = make_refiner(oracle(truth, coarse), coarse, after=of_truth(truth, 0.5))
+    two = make_refiner(oracle(truth, fine), fine, after=one)
+    assert two.calls == 3
+    params = two.init(key)
+    assert jax.tree.structure(params) == jax.tree.structure(((jnp.ones(()), {}), {}))
+    np.testing.assert_allclose(two.step(params, key, u, NONE), u + 0.3 * truth, atol=2e-6)
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -196,7 +267,11 @@ def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
         ({"min_noise_variance": 0.0}, "min_noise_variance"),
         ({"min_noise_variance": 1.0}, "min_noise_variance"),
         ({"residual_scale": 0.0}, "residual_scale"),
+        ({"max_noise_variance": 1e-8}, "max_noise_variance"),
+        ({"max_noise_variance": 1.0}, "max_noise_variance"),
+        ({"steps": 1, "max_noise_variance": 0.1}, "max_noise_variance"),
         ({"first_share": 1.0}, "first_share"),
+        ({"first_weight": 0.0}, "first_weight"),
         ({"form": "noise"}, "form"),
     ],
 )

@@ -86,13 +86,29 @@ def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
     rates = [0.1 / 3, 0.1 / 3 + (0.1 - 0.1 / 3) / 2, *cosine]
     weight, average, adam = 0.0, 0.0, optax.scale_by_adam()
     memory = adam.init(jnp.float32(0.0))
-    for rate in rates:
+    for i, rate in enumerate(rates):
         gradient = np.clip(2 * 4.0 * (weight - 3.0), -0.5, 0.5)
         direction, memory = adam.update(jnp.float32(gradient), memory)
         weight -= rate * float(direction)
-        average = 0.8 * average + 0.2 * weight
+        kept = min(0.8, (2 + i) / (11 + i))
+        average = kept * average + (1 - kept) * weight
     assert float(state.params) == pytest.approx(weight, rel=1e-5)
     assert float(state.average) == pytest.approx(average, rel=1e-5)
+
+
+def test_a_short_training_forgets_where_its_average_began() -> None:
+    """Ten times shorter than the average is long: without the rise it would be half the start."""
+    config = TrainingConfig(updates=100, batch=8, warmup=5, per_iteration=50, average=0.999)
+    training = make_training(one_step(), config)
+    state = training.init(jax.random.key(0))
+    begin = state.params
+    for _ in range(training.iterations):
+        state, _ = jax.jit(training.update)(state, waves())
+    moved, behind = (
+        optax.tree_utils.tree_norm(jax.tree.map(jnp.subtract, start, state.params))
+        for start in (begin, state.average)
+    )
+    assert float(behind) < 0.25 * float(moved)
 
 
 def test_two_seeds_are_two_runs_and_a_second_call_compiles_nothing() -> None:

@@ -1,0 +1,206 @@
+"""Time the dilated ResNet of `pde/operators/resnet.py` in torch; run by `pde_speed`.
+
+Reads one JSON line per question from the standard input and answers each with a line
+`RESULT {...}`. This file imports nothing of ours.
+
+As a careful torch user would write it: channels first, `Conv1d` with circular padding, one fused
+Adam, the moving average in one foreach call, the embedding once per batch and not once per row, no
+gradients in rollouts. Eager, on as many threads as asked, and compiled where that works.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import gelu
+
+
+class Embedding(nn.Module):
+    """Two-layer perceptron of the sinusoids of a scalar."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        half = size // 2
+        angles = torch.exp(-math.log(10_000.0) * torch.arange(half) / half)
+        self.register_buffer("angles", angles)
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, index: torch.Tensor) -> torch.Tensor:
+        angles = index * self.angles
+        return self.second(gelu(self.first(torch.cat([angles.cos(), angles.sin()]))))
+
+
+class Resnet(nn.Module):
+    """`(field [B, 1, N], noised [B, 1, N], index) -> [B, 1, N]`."""
+
+    def __init__(self, width: int, blocks: int, dilations: list[int], embedding: int) -> None:
+        super().__init__()
+
+        def conv(inputs: int, outputs: int, dilation: int = 1) -> nn.Conv1d:
+            return nn.Conv1d(
+                inputs, outputs, 3, padding=dilation, dilation=dilation, padding_mode="circular"
+            )
+
+        self.blocks = blocks
+        self.embedding = Embedding(embedding)
+        self.lift, self.project = conv(2, width), conv(width, 1)
+        self.convs = nn.ModuleList(conv(width, width, d) for d in dilations * blocks)
+        self.norms = nn.ModuleList(nn.GroupNorm(1, width) for _ in self.convs)
+        self.given = nn.ModuleList(nn.Linear(embedding, 2 * width) for _ in self.convs)
+        self.last = nn.GroupNorm(1, width)
+
+    def forward(
+        self, field: torch.Tensor, noised: torch.Tensor, index: torch.Tensor
+    ) -> torch.Tensor:
+        embedding = gelu(self.embedding(index))
+        x = self.lift(torch.cat([field, noised], 1))
+        depth = len(self.convs) // self.blocks
+        layers = list(zip(self.norms, self.given, self.convs, strict=True))
+        for block in range(self.blocks):
+            h = x
+            for norm, given, conv in layers[block * depth : (block + 1) * depth]:
+                scale, shift = given(embedding).chunk(2)
+                h = conv(gelu(norm(h) * (1.0 + scale)[:, None] + shift[:, None]))
+            x = x + h
+        return self.project(gelu(self.last(x)))
+
+
+def load(net: Resnet, path: str) -> None:
+    """Weights as `pde_speed` writes them, in flax's names and layouts."""
+    found = {k: torch.from_numpy(v) for k, v in np.load(path).items()}
+
+    def dense(layer: nn.Linear, name: str) -> None:
+        layer.weight.copy_(found[f"{name}/kernel"].T)
+        layer.bias.copy_(found[f"{name}/bias"])
+
+    def conv(layer: nn.Conv1d, index: int) -> None:
+        layer.weight.copy_(found[f"PeriodicConv_{index}/kernel"].permute(2, 1, 0))
+        layer.bias.copy_(found[f"PeriodicConv_{index}/bias"])
+
+    def norm(layer: nn.GroupNorm, index: int) -> None:
+        layer.weight.copy_(found[f"GroupNorm_{index}/scale"])
+        layer.bias.copy_(found[f"GroupNorm_{index}/bias"])
+
+    with torch.no_grad():
+        dense(net.embedding.first, "Embedding_0/Dense_0")
+        dense(net.embedding.second, "Embedding_0/Dense_1")
+        for i, layer in enumerate([net.lift, *net.convs, net.project]):
+            conv(layer, i)
+        for i, layer in enumerate([*net.norms, net.last]):
+            norm(layer, i)
+        for i, layer in enumerate(net.given):
+            dense(layer, f"Dense_{i}")
+
+
+class Study:
+    """One network, its data and its optimiser; answers what is asked of it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        torch.manual_seed(0)
+        self.settings = settings
+        shape = (settings["trajectories"], settings["frames"], 1, settings["points"])
+        self.data = torch.randn(shape)
+        self.index = torch.tensor(1000.0)
+        self.net = Resnet(*(settings[k] for k in ("width", "blocks", "dilations", "embedding")))
+        load(self.net, settings["weights"])
+        self.average = [p.detach().clone() for p in self.net.parameters()]
+        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=settings["rate"], fused=True)
+        self.compiled: Callable[..., torch.Tensor] | None = None
+
+    def residual(self, forward: Callable[..., torch.Tensor], field: torch.Tensor) -> torch.Tensor:
+        return forward(field, torch.zeros_like(field), self.index)
+
+    def batch(self) -> torch.Tensor:
+        """Random windows of two frames, `[batch, 2, 1, N]`, each moved around the circle."""
+        rows, frames, _, points = self.data.shape
+        batch = self.settings["batch"]
+        row = torch.randint(rows, (batch,))
+        begin = torch.randint(frames - 1, (batch,))
+        windows = self.data[row[:, None], begin[:, None] + torch.arange(2)]
+        by = torch.randint(points, (batch, 1))
+        places = (torch.arange(points) - by) % points
+        return windows.gather(-1, places[:, None, None].expand_as(windows))
+
+    def learn(self, forward: Callable[..., torch.Tensor], updates: int) -> None:
+        """As `pde/training.py`: a clipped step of Adam and the average of the weights."""
+        parameters = list(self.net.parameters())
+        scale = self.settings["scale"]
+        for _ in range(updates):
+            windows = self.batch()
+            field = windows[:, 0]
+            target = (windows[:, 1] - field) / scale
+            self.optimiser.zero_grad(set_to_none=True)
+            loss = (self.residual(forward, field) - target).square().mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            self.optimiser.step()
+            with torch.no_grad():
+                torch._foreach_lerp_(self.average, parameters, 1e-3)
+
+    def roll(self, forward: Callable[..., torch.Tensor], fields: int, steps: int) -> torch.Tensor:
+        """`[steps, fields, 1, N]`."""
+        scale = self.settings["scale"]
+        field, rolled = self.data[:1, 0].expand(fields, -1, -1).contiguous(), []
+        with torch.inference_mode():
+            for _ in range(steps):
+                field = field + scale * self.residual(forward, field)
+                rolled.append(field)
+            return torch.stack(rolled)
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        kind = question["kind"]
+        if kind == "describe":
+            count = sum(p.numel() for p in self.net.parameters())
+            return {"parameters": count, "torch": torch.__version__}
+        if kind == "apply":  # on our weights: the same network?
+            with torch.no_grad():
+                said = self.residual(self.net, torch.tensor(question["fields"]))
+            return {"said": said.tolist()}
+        if kind == "compile":
+            return self.compile()
+        forward = self.compiled if question["compiled"] else self.net
+        assert forward is not None
+        torch.set_num_threads(question["threads"])
+        begin = time.perf_counter()
+        if kind == "train":
+            self.learn(forward, question["updates"])
+        else:
+            self.roll(forward, question["fields"], question["steps"])
+        return {"seconds": time.perf_counter() - begin}
+
+    def compile(self) -> dict[str, Any]:
+        """Compile and warm up, for training and for rollouts, or say why that does not work."""
+        torch.set_num_threads(self.settings["threads"])
+        begin = time.perf_counter()
+        compiled = torch.compile(self.net, dynamic=False)
+        try:
+            self.learn(compiled, 2)
+            self.roll(compiled, self.settings["fields"], 2)
+        except Exception as error:
+            lines = str(error).strip().splitlines()
+            return {"works": False, "why": (lines or [type(error).__name__])[0][:200]}
+        self.compiled = compiled
+        return {"works": True, "seconds": time.perf_counter() - begin}
+
+
+def main() -> None:
+    study = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question["kind"] == "start":
+            study = Study(question)
+            question = {"kind": "describe"}
+        assert study is not None
+        print("RESULT " + json.dumps(study.answer(question)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""APEBench's layout (Koehler et al. 2024): an array `[n, T + 1, C, *space]` in NumPy's format and
+what it is in a JSON file beside it, `{"name": ..., "info": {...}}`.
+
+`NAME_train.npy` and `NAME_test.npy` share `NAME.json`, unless they have one of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+
+from ..fieldset import FieldSet
+from ..generate import Solved
+from .pdearena import SPLITS
+from .stored import check_finite, check_numbers, check_shape, positions, take
+
+LAYOUT = "APEBench"
+MAGIC = b"\x93NUMPY"
+# Settings of a scenario that are numbers of its equation: diffusion_coef, diffusion_gamma, ...
+ENDINGS = ("_coef", "_alpha", "_beta", "_gamma", "_delta", "_rate", "_scale")
+
+
+def read_apebench(path: str | Path) -> FieldSet:
+    """Look into an array; its fields are mapped into memory and read when asked for.
+
+    A scenario of the difficulty or normalized kind knows no units: its frames are 1 apart and
+    its domain has extent 1. Our writer adds `"trajectories": {"dt": [...], "domain_extent":
+    [...], "viscosity": [...]}`, which goes before the numbers of `info`.
+
+    Raises:
+        DataError: an array or a description that is missing, misshapen or not finite.
+    """
+    path = Path(path)
+    mapped = _map(path)
+    if mapped.dtype.kind != "f":
+        raise DataError(path, "array", mapped.dtype, "floating-point numbers")
+    if not 4 <= mapped.ndim <= 6 or 0 in mapped.shape:
+        raise DataError(path, "array", f"shape {mapped.shape}", "[n, T + 1, C, *space], not empty")
+    count, frames, channels, *space = shape = mapped.shape
+    beside = _description(path)
+    info, own = _load(beside)
+    expected = {"num_spatial_dims": len(space), "num_points": space[0], "num_channels": channels}
+    for name, value in expected.items():
+        if info.get(name, value) != value or len(set(space)) > 1:
+            raise DataError(path, "array", f"shape {shape}", f"{name} {info.get(name)} ({beside})")
+    parameters = {
+        name: np.full(count, check_numbers(beside, f"info.{name}", value), np.float64)
+        for name, value in info.items()
+        if name.endswith(ENDINGS) and type(value) in (int, float)
+    }
+    values = {name: _column(beside, info, own, name, count) for name in ("dt", "domain_extent")}
+    for name in set(own) - set(values):
+        parameters[name] = _column(beside, info, own, name, count)
+
+    def read(rows: Any, frames: Any) -> np.ndarray:
+        rows, frames = (
+            positions(path, "array", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
+        )
+        part = take(_map(path), rows, frames)
+        check_finite(path, "array", part, rows)
+        return part
+
+    names = ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))
+    extent = np.repeat(values["domain_extent"][:, None], len(space), 1)
+    return FieldSet(
+        path, LAYOUT, shape, read, values["dt"], extent, parameters, names,
+        ("periodic",) * len(space),
+    )  # fmt: skip
+
+
+def _map(path: Path) -> np.ndarray:
+    if not path.exists():
+        raise DataError(path, "file", "nothing", "an .npy file")
+    if path.is_dir():
+        raise DataError(path, "file", "a folder", "an .npy file")
+    try:
+        # Objects are pickles, which may run anything: numpy refuses them here.
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(path, "array", one_line(error), "a whole .npy array of numbers") from error
+    if not isinstance(mapped, np.ndarray):
+        raise DataError(path, "array", "an .npz archive", "one .npy array")
+    return mapped
+
+
+def _description(path: Path) -> Path:
+    stem = path.stem
+    stems = [stem, *(stem.removesuffix(f"_{s}") for s in SPLITS if stem.endswith(f"_{s}"))]
+    for name in stems:
+        if path.with_name(f"{name}.json").is_file():
+            return path.with_name(f"{name}.json")
+    expected = " or ".join(f"{name}.json" for name in stems)
+    raise DataError(path, "description", "no JSON file beside it", expected)
+
+
+def _load(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    try:
+        loaded = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(path, "file", one_line(error), "a JSON file") from error
+    found = loaded if isinstance(loaded, dict) else {}
+    info: Any = found.get("info")
+    own: Any = found.get("trajectories", {})
+    for name, value in {"info": info, "trajectories": own}.items():
+        if not isinstance(value, dict):
+            has = f"keys {', '.join(found) or 'none'}" if value is None else type(value).__name__
+            raise DataError(path, name, has, "an object")
+    return info, own
+
+
+def _column(
+    path: Path, info: Mapping[str, Any], own: Mapping[str, Any], name: str, count: int
+) -> np.ndarray:
+    """A number for each trajectory."""
+    if name in own:
+        key = f"trajectories.{name}"
+        values = check_numbers(path, key, own[name])
+        check_shape(path, key, values.shape, (count,))
+    else:
+        key = f"info.{name}"
+        values = check_numbers(path, key, info.get(name, 1.0))
+        check_shape(path, key, values.shape, ())
+    if name in ("dt", "domain_extent") and (values <= 0).any():
+        raise DataError(path, key, values.min(), "values above 0")
+    return np.broadcast_to(values, (count,)).astype(np.float64)
+
+
+def write_apebench(
+    path: str | Path,
+    chunks: Iterable[Solved],
+    *,
+    split: str = "train",
+    name: str = "",
+    parameter: str = "viscosity",
+    dtype: str = "float32",
+) -> Path:
+    """Write solved chunks as they come, and what they are into a JSON file of the same name.
+
+    Both appear once the last chunk is in.
+
+    Args:
+        path: the `.npy` file.
+        chunks: of `generate`; fields `[b, T + 1, C, *space]`.
+        split: train, valid or test: in which settings of the scenario the counts stand.
+        name: of the scenario; that of the file unless given.
+        parameter: the name of the equation's parameter.
+        dtype: of the fields.
+
+    Raises:
+        ConfigError: another split, or a file of another ending.
+        DataError: nothing to write, chunks that do not fit each other, or it cannot be written.
+    """
+    path = Path(path)
+    if split not in SPLITS:
+        raise ConfigError("split", split, f"one of {', '.join(SPLITS)}")
+    if path.suffix != ".npy":
+        raise ConfigError("path", str(path), "a file name that ends in .npy")
+    if not path.parent.is_dir():
+        raise DataError(path, "folder", "nothing", f"the folder {path.parent}")
+    mark = uuid.uuid4().hex
+    beside = path.with_suffix(".json")
+    parts = {final: final.with_name(f".{final.name}.{mark}.part") for final in (beside, path)}
+    columns: dict[str, list[float]] = {"dt": [], "domain_extent": [], parameter: []}
+    shape: tuple[int, ...] = ()
+    try:
+        with open(parts[path], "xb") as file:
+            for chunk in chunks:
+                if not shape:
+                    shape = chunk.fields.shape[1:]
+                    _header(file, 0, shape, dtype)
+                check_shape(path, "chunks", chunk.fields.shape[1:], shape)
+                file.write(np.ascontiguousarray(chunk.fields, dtype).tobytes())
+                for key, values in zip(columns, (chunk.dt, chunk.extent, chunk.parameter),
+                                       strict=True):  # fmt: skip
+                    columns[key] += np.asarray(values, np.float64).tolist()
+            if not shape:
+                raise DataError(path, "chunks", "none", "at least one")
+            _header(file, len(columns["dt"]), shape, dtype)
+        frames, channels, *space = shape
+        info = {
+            "num_spatial_dims": len(space), "num_points": space[0], "num_channels": channels,
+            f"num_{split}_samples": len(columns["dt"]), f"{split}_temporal_horizon": frames - 1,
+        }  # fmt: skip
+        info |= {key: float(np.mean(columns[key])) for key in ("dt", "domain_extent")}
+        described = {"name": name or path.stem, "info": info, "trajectories": columns}
+        parts[beside].write_text(json.dumps(described))
+        for final, part in parts.items():
+            part.replace(final)
+    except OSError as error:
+        raise DataError(path, "file", one_line(error), "a place to write to") from error
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return path
+
+
+def _header(file: Any, count: int, shape: tuple[int, ...], dtype: str) -> None:
+    """NumPy pads its header so that the first axis can grow in place."""
+    file.seek(0)
+    described = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (count, *shape)}
+    np.lib.format.write_array_header_1_0(file, described)

@@ -1,0 +1,52 @@
+"""Which layout a file has, by what is in it: names and endings of files say little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.hdf5 import open_hdf5
+
+from ..fieldset import FieldSet
+from .apebench import MAGIC, read_apebench
+from .pdearena import SPLITS, find_group, read_pdearena
+from .pdebench import pdebench_kind, read_pdebench
+from .stored import listed
+from .well import is_well, read_well
+
+KNOWN = (
+    f"PDEArena (a group {', '.join(SPLITS)} with an array pde_...), The Well (groups dimensions "
+    "and t0_fields), PDEBench (tensor, density, velocity or groups 0000, ...) or APEBench "
+    "(an .npy array and a .json file beside it)"
+)
+
+
+def read_fields(path: str | Path) -> FieldSet:
+    """Look into a file of any known layout; `FieldSet.layout` says which it is.
+
+    Raises:
+        DataError: no known layout, or one that does not hold what it should.
+    """
+    path = Path(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(16)
+        if start.startswith(MAGIC):
+            return read_apebench(path)
+        if start and not h5py.is_hdf5(path):
+            raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
+    with open_hdf5(path) as file:
+        arena, well, bench = find_group(file), is_well(file), pdebench_kind(file)
+        found = listed(file)
+        for split in SPLITS:
+            if split in file and hasattr(file[split], "keys"):
+                found += f"; in {split}: {listed(file[split])}"  # type: ignore[arg-type]
+    if arena:
+        return read_pdearena(path)
+    if well:
+        return read_well(path)
+    if bench:
+        return read_pdebench(path)
+    raise DataError(path, "layout", found, KNOWN)

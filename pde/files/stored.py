@@ -1,0 +1,200 @@
+"""What the layouts share: checked arrays and attributes, and reading part of several arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.hdf5 import open_hdf5, read_array
+
+
+class Stored(NamedTuple):
+    """An array of fields in a file, `[samples?, times?, *varying axes of space, *components]`.
+
+    Attributes:
+        key: its name in the file.
+        channels: names of what its components become.
+        samples, times: whether it has these axes.
+        varying: for each axis of space, whether it has it.
+    """
+
+    key: str
+    channels: tuple[str, ...]
+    varying: tuple[bool, ...]
+    samples: bool = True
+    times: bool = True
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: not more than fit on a line."""
+    names = sorted(names)
+    return ", ".join(names[:8]) + ", ..." * (len(names) > 8) or "nothing"
+
+
+def require(path: Path, file: h5py.File, key: str) -> None:
+    """`DataError` where there is nothing of this name; says what there is beside it."""
+    if key not in file:
+        above = key.rpartition("/")[0]
+        beside = file.get(above) if above else file
+        has = f"only {listed(beside)}" if isinstance(beside, h5py.Group) else f"no {above}"
+        raise DataError(path, key, has, f"an array {key}")
+
+
+def field_array(path: Path, file: h5py.File, key: str) -> h5py.Dataset:
+    """A floating-point array that is not empty, unread; `DataError` for anything else."""
+    require(path, file, key)
+    found: Any = file[key]
+    if not isinstance(found, h5py.Dataset):
+        raise DataError(path, key, "a group", "an array")
+    if found.dtype.kind != "f":
+        raise DataError(path, key, found.dtype, "floating-point numbers")
+    if not found.shape or 0 in found.shape:
+        raise DataError(path, key, f"shape {found.shape}", "an array that is not empty")
+    return found
+
+
+def check_shape(path: Path, key: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """`DataError` where the shapes differ."""
+    if tuple(found) != tuple(expected):
+        raise DataError(path, key, f"shape {tuple(found)}", tuple(expected))
+
+
+def numbers(path: Path, file: h5py.File, key: str) -> np.ndarray:
+    """A small array of finite numbers, read whole."""
+    require(path, file, key)
+    return check_numbers(path, key, read_array(path, file, key))
+
+
+def check_numbers(path: Path, key: str, values: Any) -> np.ndarray:
+    """`values` as an array; `DataError` unless they are finite numbers."""
+    try:
+        values = np.asarray(values)
+    except ValueError:  # a ragged list
+        raise DataError(path, key, "lists of several lengths", "finite numbers") from None
+    if values.dtype.kind not in "fiu":
+        raise DataError(path, key, values.dtype, "finite numbers")
+    if not np.isfinite(values).all():
+        raise DataError(path, key, "a value that is not finite", "finite numbers")
+    return values
+
+
+def frame_time(path: Path, key: str, times: np.ndarray) -> np.ndarray:
+    """Time between frames `[...]` of the instants `[..., T]`; NaN where there is one frame.
+
+    Raises:
+        DataError: they do not increase, or not in even steps (1 %).
+    """
+    times = times.astype(np.float64)
+    steps = np.diff(times, axis=-1)
+    if not steps.shape[-1]:
+        return np.full(times.shape[:-1], np.nan)
+    if not (steps > 0).all():
+        raise DataError(path, key, f"a step of {steps.min():.4g}", "times that increase")
+    mean = steps.mean(-1, keepdims=True)
+    if (abs(steps - mean) > 0.01 * mean).any():
+        found = f"steps of {steps.min():.4g} to {steps.max():.4g}"
+        raise DataError(path, key, found, "times in even steps")
+    return mean[..., 0]
+
+
+def axis_extent(path: Path, key: str, places: np.ndarray) -> np.ndarray:
+    """Length of the domain `[...]` along grid points `[..., N]`: points times mean spacing.
+
+    Raises:
+        DataError: fewer than two points, or they neither increase nor decrease throughout.
+    """
+    steps = np.diff(places.astype(np.float64), axis=-1)
+    if not steps.shape[-1]:
+        raise DataError(path, key, f"shape {places.shape}", "at least 2 points")
+    if not ((steps > 0).all() or (steps < 0).all()):
+        raise DataError(path, key, "repeated or unsorted points", "points in order")
+    return abs(steps.mean(-1)) * places.shape[-1]
+
+
+def positions(path: Path, key: str, index: Any, size: int) -> np.ndarray:
+    """Which of `size` an int, slice or sequence of ints picks."""
+    try:
+        return np.atleast_1d(np.arange(size)[index])
+    except IndexError as error:
+        raise DataError(path, key, one_line(error), f"rows or frames out of {size}") from None
+
+
+def _cover(picked: np.ndarray) -> tuple[slice, np.ndarray | slice]:
+    """A slice with all of `picked` in it and where they are in that."""
+    steps = np.diff(picked)
+    if len(picked) and (steps > 0).all() and (steps == steps[:1]).all():
+        step = int(steps[0]) if len(steps) else 1
+        return slice(int(picked[0]), int(picked[-1]) + 1, step), slice(None)
+    low, high = (int(picked.min()), int(picked.max()) + 1) if len(picked) else (0, 0)
+    return slice(low, high), picked - low
+
+
+def take(stored: Any, rows: np.ndarray | None, frames: np.ndarray | None) -> np.ndarray:
+    """`stored[rows][:, frames]`, None for an axis that is not there; reads little else.
+
+    Rows in no even order are read one by one, each once.
+    """
+    along, inside = _cover(frames) if frames is not None else (None, None)
+    rest = () if along is None else (along,)
+    if rows is None:
+        values = np.asarray(stored[rest])
+    else:
+        span, scattered = _cover(rows)
+        if isinstance(scattered, slice):
+            values = np.asarray(stored[(span, *rest)])
+        else:
+            unique, back = np.unique(rows, return_inverse=True)
+            parts = [np.asarray(stored[(int(row), *rest)]) for row in unique]
+            values = np.stack(parts)[back] if parts else np.asarray(stored[(slice(0, 0), *rest)])
+    if isinstance(inside, np.ndarray):
+        values = values[inside] if rows is None else values[:, inside]
+    return values
+
+
+def take_field(
+    stored: Any, field: Stored, shape: tuple[int, ...], rows: np.ndarray, frames: np.ndarray
+) -> np.ndarray:
+    """`[len(rows), len(frames), C of the field, *space]`; what does not vary is repeated."""
+    values = take(stored, rows if field.samples else None, frames if field.times else None)
+    lead = (len(rows) if field.samples else 1, len(frames) if field.times else 1)
+    grid = tuple(n if there else 1 for n, there in zip(shape[3:], field.varying, strict=True))
+    values = np.moveaxis(values.reshape(*lead, *grid, len(field.channels)), -1, 2)
+    whole = (len(rows), len(frames), len(field.channels), *shape[3:])
+    return np.broadcast_to(values, whole)
+
+
+def check_finite(path: Path, key: str, values: np.ndarray, rows: np.ndarray) -> None:
+    """`DataError` for the first of `rows` that is not finite."""
+    good = np.isfinite(values).all(tuple(range(1, values.ndim)))
+    if not good.all():
+        bad = int(rows[np.flatnonzero(~good)[0]])
+        raise DataError(path, key, f"a non-finite value in row {bad}", "finite numbers")
+
+
+def hdf5_reader(
+    path: Path, fields: Sequence[Stored], shape: tuple[int, ...]
+) -> Callable[[Any, Any], np.ndarray]:
+    """`FieldSet.read` of arrays in one file."""
+
+    def read(rows: Any, frames: Any) -> np.ndarray:
+        name = fields[0].key
+        rows, frames = (
+            positions(path, name, i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
+        )
+        parts = []
+        with open_hdf5(path) as file:
+            for field in fields:
+                try:
+                    part = take_field(file[field.key], field, shape, rows, frames)
+                except (OSError, KeyError, TypeError, ValueError) as error:
+                    raise DataError(path, field.key, one_line(error), "readable rows") from error
+                check_finite(path, field.key, part, rows)
+                parts.append(part)
+        return np.concatenate(parts, 2)
+
+    return read

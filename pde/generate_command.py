@@ -1,0 +1,49 @@
+"""`jaxrl-rollouts pde generate`; apart from the others because its settings load jax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
+
+from .commands import inspect
+from .equations import equation
+from .files import write_apebench, write_pdearena, write_well
+from .generate import GenerateConfig
+from .generate import generate as solve
+
+_DEFAULT = GenerateConfig()
+
+
+def generate(
+    out: Path,
+    split: Literal["train", "valid", "test"] = "train",
+    layout: Literal["pdearena", "well", "apebench"] = "pdearena",
+    config: tyro.conf.OmitArgPrefixes[GenerateConfig] = _DEFAULT,
+    progress: bool = True,
+) -> None:
+    """Solve an equation many times and write the trajectories.
+
+    Args:
+        out: the file to write, .h5 or .hdf5 (.npy for apebench); it appears once it is complete.
+        split: which set it is.
+        layout: of the file. pdearena keeps float64; well and apebench are float32.
+        config: what to solve.
+        progress: show progress.
+    """
+    check(config)
+    endings = (".npy",) if layout == "apebench" else (".h5", ".hdf5")
+    if out.suffix not in endings:
+        raise ConfigError("--out", str(out), f"a file name that ends in {' or '.join(endings)}")
+    chunks, name = solve(config, progress=progress), equation(config.equation).parameter
+    if layout == "pdearena":
+        low, high = config.parameter
+        write_pdearena(out, chunks, split=split, viscosity=low < high)
+    else:
+        write = write_well if layout == "well" else write_apebench
+        write(out, chunks, split=split, parameter=name)
+    inspect(str(out))

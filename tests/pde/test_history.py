@@ -1,0 +1,114 @@
+"""Emulators that see more than one frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import FieldNetwork, latest, opening, pushed, residual
+from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.operators import (
+    FnoConfig,
+    ResnetConfig,
+    UnetConfig,
+    make_fno,
+    make_resnet,
+    make_unet,
+)
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+
+C, N, H = 2, 8, 3
+NONE, KEY = jnp.zeros((0,)), jax.random.key(0)
+
+
+def extrapolating() -> FieldNetwork:
+    """Says the last change again, in units of 0.5: exact for what moves at constant speed."""
+
+    def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
+        assert field.shape == (H * C, N) and noised.shape == (C, N)
+        return params * (field[-C:] - field[-2 * C : -C]) / 0.5
+
+    return FieldNetwork(lambda key: jnp.float32(1.0), apply, H)
+
+
+def line(frames: int) -> np.ndarray:
+    """`[frames, C, N]`, changing by the same amount in every frame."""
+    rng = np.random.default_rng(0)
+    begin, speed = rng.normal(size=(2, 1, C, N))
+    return (begin + speed * np.arange(frames)[:, None, None]).astype(np.float32)
+
+
+def test_the_parts() -> None:
+    w = line(5)
+    field, following = opening(jnp.asarray(w), H)
+    np.testing.assert_array_equal(field, w[:3].reshape(H * C, N))
+    np.testing.assert_array_equal(following, w[3:])
+    np.testing.assert_array_equal(latest(field, H), w[2])
+    np.testing.assert_array_equal(pushed(field, jnp.ones((C, N)))[: 2 * C], field[C:])
+    np.testing.assert_allclose(pushed(field, jnp.ones((C, N)))[2 * C :], w[2] + 1.0)
+    np.testing.assert_allclose(residual(field, following[0], 0.5), (w[3] - w[2]) / 0.5)
+
+
+@pytest.mark.parametrize("objective", ["mse", "pushforward", "unrolled", "sobolev"])
+def test_every_objective_sees_its_history(objective: Any) -> None:
+    emulator = make_one_step(extrapolating(), OneStepConfig(objective, residual_scale=0.5))
+    ahead = 1 if objective in ("mse", "sobolev") else 2
+    assert (emulator.history, emulator.frames) == (H, H + ahead)
+    w = jnp.asarray(line(emulator.frames))
+    right, _ = emulator.loss(jnp.float32(1.0), KEY, w, NONE)
+    wrong, _ = emulator.loss(jnp.float32(0.5), KEY, w, NONE)
+    assert float(right) < 1e-9 and float(wrong) > 1e-2
+
+
+def test_a_rollout_forgets_the_oldest_frame_and_returns_the_newest() -> None:
+    emulator = make_one_step(extrapolating(), OneStepConfig(residual_scale=0.5))
+    w = line(9)
+    starts = jnp.asarray(w[:H].reshape(1, H * C, N))
+    rolled = roll_emulator(emulator, jnp.float32(1.0), starts, jnp.zeros((1, 0)), KEY, 6)
+    assert rolled.shape == (6, 1, C, N)
+    np.testing.assert_allclose(rolled[:, 0], w[H:], rtol=1e-4, atol=1e-4)
+
+
+def test_a_refiner_with_history_refines_the_newest_frame() -> None:
+    """An oracle of the released form: what it is told of the past does not reach the noise."""
+    w = line(H + 1)
+    truth = (w[H] - w[H - 1]) / 0.3
+    config = RefinerConfig(steps=2, min_noise_variance=1e-4)
+
+    def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
+        assert field.shape == (H * C, N) and noised.shape == (C, N)
+        return jnp.where(index > 999.0, -truth, 0.0)  # right at first, silent afterwards
+
+    net = FieldNetwork(lambda key: {}, apply, H)
+    emulator = make_refiner(net, config)
+    assert (emulator.frames, emulator.history, emulator.calls) == (H + 1, H, 3)
+    field = jnp.asarray(w[:H].reshape(H * C, N))
+    after = emulator.step({}, KEY, field, NONE)
+    np.testing.assert_array_equal(after[: 2 * C], field[C:])
+    left = (after[2 * C :] - w[H]) / 0.3
+    assert 0.01 < float(left.std()) < 0.3  # the coarse noise of 0.1 that nobody took away
+    with pytest.raises(ConfigError, match="history"):
+        make_refiner(FieldNetwork(net.init, apply, 1), config, after=emulator)
+
+
+@pytest.mark.parametrize(
+    ("make", "config"),
+    [
+        (make_resnet, ResnetConfig(width=8, blocks=1, dilations=(1,), embedding=8)),
+        (make_unet, UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)),
+        (make_fno, FnoConfig(width=8, layers=1, modes=3, embedding=8)),
+    ],
+)
+def test_networks_take_a_history(make: Any, config: Any) -> None:
+    net = make(config, C, N, 1, H)
+    params = net.init(KEY)
+    said = net.apply(params, jnp.ones((H * C, N)), jnp.zeros((C, N)), 0.0, jnp.ones((1,)))
+    assert net.history == H and said.shape == (C, N)
+    with pytest.raises(ConfigError, match="history"):
+        make(config, C, N, 1, 0)
