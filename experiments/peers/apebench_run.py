@@ -74,7 +74,7 @@ class Study:
         self.trainer = eqx.tree_at(lambda t: t.callback_fn, trainer, self.note_begin)
         steps = settings["steps"]
         self.roll = eqx.filter_jit(
-            lambda net, start: jax.vmap(ex.rollout(net, steps, include_init=False))(start)
+            lambda net, start: jax.vmap(ex.rollout(net, steps, include_init=False))(start)  # pyright: ignore
         )
         shape = (settings["fields"], 1, settings["points"])
         self.start = jax.random.normal(jax.random.PRNGKey(1), shape)

@@ -6,7 +6,6 @@ convolution is many times slower there inside a scan. Both forms hold the same p
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -22,7 +21,11 @@ from ..emulator import FieldNetwork
 Form = Literal["auto", "matmul", "conv"]
 zeros = nn.initializers.zeros
 torch_default = nn.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
-gelu = functools.partial(nn.gelu, approximate=False)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """The exact GELU by erf, as torch has it; flax's erfc costs a CPU three times as much."""
+    return 0.5 * x * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
 def use_matmul(form: Form) -> bool:
