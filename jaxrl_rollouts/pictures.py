@@ -20,13 +20,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+from PIL import Image
 
 from .statistics import STATISTICS, Summary, bootstrap_interval, iqm
 
 # Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
 # of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-COLOURS: Mapping[str, str] = {
+AGENTS: Mapping[str, str] = {
     "base": "#D55E00",
     "oracle": "#009E73",
     "mopo": "#E69F00",
@@ -34,9 +35,14 @@ COLOURS: Mapping[str, str] = {
     "ravl": "#0072B2",
     "neubay": "#56B4E9",
     "behaviour": "#777777",
-    "data": "#777777",
-    "truth": "#000000",
 }
+EMULATORS: Mapping[str, str] = {
+    "mse": "#0072B2",
+    "pushforward": "#E69F00",
+    "correction": "#CC79A7",
+    "refiner": "#009E73",
+}
+COLOURS: Mapping[str, str] = {**AGENTS, **EMULATORS, "data": "#777777", "truth": "#000000"}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -172,12 +178,16 @@ def legend(made: Figure, axes: Sequence[Axes]) -> None:
 
 
 def save_png(made: Figure, path: Path) -> Path:
-    """Write a PNG atomically, at a lower resolution if it would exceed 200 kB."""
+    """Write a PNG atomically; in 256 colours, then smaller, if it would exceed 200 kB."""
     dpi = DPI
     while True:
         buffer = io.BytesIO()
         # Without the version of matplotlib in it, the same figure gives the same bytes.
         made.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        if buffer.tell() > MAX_BYTES:
+            fewer = Image.open(buffer).convert("RGB").quantize(256)
+            buffer = io.BytesIO()
+            fewer.save(buffer, format="png", optimize=True)
         if buffer.tell() <= MAX_BYTES or dpi <= 20:
             break
         dpi = int(dpi * 0.8)

@@ -35,7 +35,9 @@ def test_curve_shapes_are_checked() -> None:
 def test_a_method_keeps_its_colour() -> None:
     assert pictures.colour("ravl") == pictures.colour("RAVL (10 critics)")
     assert pictures.colour("something new") == pictures.colour("something new")
-    assert len(set(pictures.COLOURS.values())) == len(pictures.COLOURS) - 1  # behaviour is data
+    for family in (pictures.AGENTS, pictures.EMULATORS):  # never in one figure
+        assert len(set(family.values())) == len(family)
+    assert pictures.colour("data") == pictures.colour("behaviour")
 
 
 def test_interval_bars_show_interval_and_divergence() -> None:
@@ -63,6 +65,17 @@ def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -
     assert one.read_bytes() == two.read_bytes()
     assert imread(one).ndim == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_a_picture_that_is_a_little_too_heavy_loses_colours_before_pixels(tmp_path: Path) -> None:
+    figure, (ax,) = pictures.figure(width=6, height=4)
+    x = np.linspace(0, 60, 700)
+    ax.imshow(
+        np.sin(x)[:, None] * np.cos(1.3 * x) + 0.1 * np.sin(x[:, None] * x / 9), cmap="viridis"
+    )
+    image = imread(pictures.save_png(figure, tmp_path / "a.png"))
+    assert (tmp_path / "a.png").stat().st_size <= pictures.MAX_BYTES
+    assert image.shape[:2] == (4 * pictures.DPI, 6 * pictures.DPI)
 
 
 def test_legend_for_one_and_for_several() -> None:
