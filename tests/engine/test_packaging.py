@@ -25,6 +25,9 @@ OPTIONAL = {
     "scipy", "pandas", "torch", "pytest", "hypothesis",
 }  # fmt: skip
 
+# Run as files by interpreters that have torch or APEBench and nothing of ours; never imported.
+SCRIPTS = "jaxrl_rollouts.experiments.peers."
+
 # Imports everything public and prints what it found; run by the fresh environment.
 WALK = """
 import importlib, json, pathlib, pkgutil, sys
@@ -32,7 +35,7 @@ import jaxrl_rollouts
 from importlib import metadata
 names = [m.name for m in pkgutil.walk_packages(jaxrl_rollouts.__path__, 'jaxrl_rollouts.')]
 for name in names:
-    if not name.endswith('__main__'):
+    if not name.endswith('__main__') and '.peers.' not in name:
         importlib.import_module(name)
 entries = {g: sorted(e.name for e in metadata.distribution('jaxrl-rollouts').entry_points
                      if e.group == g)
@@ -177,7 +180,17 @@ def test_reading_direction(name: str) -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_optional_packages_are_imported_lazily(name: str) -> None:
     tops = {module.split(".")[0] for module in imports(name, SOURCES[name], top_level=True)}
-    assert not tops & OPTIONAL
+    assert not tops & OPTIONAL or name.startswith(SCRIPTS)
+
+
+def test_scripts_for_other_interpreters_import_nothing_of_ours_and_are_not_imported() -> None:
+    scripts = {name for name in SOURCES if name.startswith(SCRIPTS)}
+    assert len(scripts) >= 3
+    for name, path in SOURCES.items():
+        used = set(imports(name, path, top_level=False))
+        assert not used & scripts
+        if name in scripts:
+            assert not any(module.startswith("jaxrl_rollouts") for module in used)
 
 
 def test_the_import_scan_sees_all_forms(tmp_path: Path) -> None:
@@ -195,7 +208,7 @@ def test_importing_everything_needs_no_optional_package(installed: Path, tmp_pat
         "import sys, importlib\n"
         f"blocked = {sorted(OPTIONAL - {'scipy'})!r}\n"  # jax itself needs scipy
         "for name in blocked: sys.modules[name] = None\n"
-        f"for name in {sorted(n for n in SOURCES if '__main__' not in n)!r}:\n"
+        f"for name in {sorted(n for n in SOURCES if '__main__' not in n and SCRIPTS not in n)!r}:\n"
         "    importlib.import_module(name)\n"
     )
     done = subprocess.run([installed, "-c", code], cwd=tmp_path, capture_output=True, text=True)
