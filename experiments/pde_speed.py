@@ -34,6 +34,7 @@ from jaxrl_rollouts.experiments.pde_speed_study import (
 )
 from jaxrl_rollouts.experiments.peer_process import Peer
 from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, seeds_side_by_side, timed
+from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
 Timer = Callable[[str], float]  # "train" or "roll" -> seconds
@@ -99,6 +100,25 @@ def _against(config: Config, context: RunContext, report: Report, name: str, pea
         rows.append(row)
     what = "our conditioned dilated ResNet" if name == "torch" else "APEBench's network, Dil"
     report.table(f"{what}: steps per second", rows)
+    if getattr(config, f"{name}_python"):
+        _draw(report, name, what, rows)
+
+
+def _draw(report: Report, name: str, what: str, rows: list[dict[str, Any]]) -> None:
+    """Steps per second of everybody, training beside rollouts."""
+    made, axes = figure(1, 2, width=3.6, title=what, titles=("training", "rollout"))
+    for ax, kind in zip(axes, ("training, ", "rollout, "), strict=True):
+        who = [k.removeprefix(kind) for k in rows[0] if k.startswith(kind)]
+        who = [w for w in who if w not in ("% of peak", "ratio")]
+        thick = 0.8 / len(who)
+        for i, one in enumerate(who):
+            at = np.arange(len(rows)) + thick * (i - (len(who) - 1) / 2)
+            bars = ax.bar(at, [row.get(kind + one, 0.0) for row in rows], 0.9 * thick, label=one)
+            ax.bar_label(bars, fmt="%.3g", fontsize=7)
+        ax.set_xticks(range(len(rows)), [f"width {row['width']}" for row in rows])
+    axes[0].set_ylabel("steps per second")
+    axes[0].legend(fontsize=7)
+    report.picture(f"against_{name}", made, "Higher is faster; medians, same network and batch.")
 
 
 def _versions(name: str, said: Mapping[str, Any]) -> dict[str, str]:

@@ -222,7 +222,7 @@ def seeds_side_by_side(
             expected="seeds as a vmapped axis, spread over the cores", statistic="median",
         )
     )  # fmt: skip
-    made, (ax,) = figure(1, 1, title=f"{title}, vmapped seeds")
+    made, (ax,) = figure(1, 1, width=4.2, title=title)
     ax.plot(list(trains), relative, "o-", label="measured")
     ax.plot(list(trains), list(trains), ":", color="black", label="one after the other")
     ax.set_xlabel("seeds")

@@ -41,6 +41,8 @@ EMULATORS: Mapping[str, str] = {
     "pushforward": "#E69F00",
     "correction": "#CC79A7",
     "refiner": "#009E73",
+    "own": "#56B4E9",
+    "tail": "#D55E00",
 }
 COLOURS: Mapping[str, str] = {**AGENTS, **EMULATORS, "data": "#777777", "truth": "#000000"}
 STYLE: dict[Any, Any] = {
