@@ -145,7 +145,7 @@ def turn_dial(
     c, env, slug = domain.config, domain.env, domain.env.name.replace("/", "-")
     fit_key, train_key, look_key = jax.random.split(key, 3)
     fitted = fit_worlds(
-        c.ensemble, domain.data, fit_key, seeds=seeds, scale_targets=True,
+        c.ensemble, domain.data, fit_key, seeds=seeds, targets="change",
         stage=f"{slug}-world", context=context,
     )  # fmt: skip
     settings = {"base": MethodConfig(), "ravl": MethodConfig()}

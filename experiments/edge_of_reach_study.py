@@ -93,7 +93,7 @@ def prepare(config: Config, context: RunContext | None) -> Setting:
     fitted = None
     if config.learned:
         fitted = fit_worlds(
-            config.ensemble, data, fit_key, seeds=config.seeds, scale_targets=True, context=context
+            config.ensemble, data, fit_key, seeds=config.seeds, targets="change", context=context
         )
     return Setting(data, reach, optimum, fitted)
 

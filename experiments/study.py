@@ -18,16 +18,17 @@ from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.collect import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, episode_returns, episodes, load, to_device
-from jaxrl_rollouts.offline.diagnostics import calibration, open_loop_error, windows
+from jaxrl_rollouts.offline.diagnostics import calibration
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.open_loop import open_loop, windows
 from jaxrl_rollouts.offline.policies import save_policy
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.termination_model import TerminationConfig, fit_endings
 from jaxrl_rollouts.offline.terminations import termination_function
 from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds, train_agents
-from jaxrl_rollouts.offline.world_model import learned_dynamics
+from jaxrl_rollouts.offline.world_model import Targets, learned_dynamics
 
 PENDULUM = "pendulum-mixed"
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -45,7 +46,7 @@ class StudyConfig:
     seeds: int = 3
     seed: int = 0
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    scale_targets: bool = True
+    targets: Targets = "change"
     shared_world: bool = False
     termination: Literal["known", "learned"] = "known"
     ending: TerminationConfig = field(default_factory=TerminationConfig)
@@ -114,7 +115,7 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
     seeds = 1 if config.shared_world else config.seeds
     fitted = fit_worlds(
         config.ensemble, dataset.transitions, fit_key, seeds=seeds,
-        scale_targets=config.scale_targets, stage=f"{slug(dataset.name)}-world", context=context,
+        targets=config.targets, stage=f"{slug(dataset.name)}-world", context=context,
     )  # fmt: skip
     if config.termination == "learned":
         endings, _ = fit_endings(
@@ -128,7 +129,7 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
         termination=termination_of(dataset, env, config),
     )  # fmt: skip
     logged = windows(dataset.transitions, config.error_horizon, 200)
-    errors = open_loop_error(dynamics, first, logged, look_key)
+    errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
     return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))

@@ -18,7 +18,7 @@ from .diagnostics import start_values
 from .environments import Environment
 from .evaluation import evaluate_seeds
 from .model_based import ModelBased
-from .world_model import World, WorldModel, make_world_model
+from .world_model import Targets, World, WorldModel, make_world_model
 
 PyTree = Any
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
@@ -44,7 +44,7 @@ def fit_worlds(
     key: jax.Array,
     *,
     seeds: int = 1,
-    scale_targets: bool = False,
+    targets: Targets = "raw",
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:
@@ -55,10 +55,10 @@ def fit_worlds(
         transitions: the dataset, on the host.
         key: consumed; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many ensembles.
-        scale_targets: standardise observation changes and rewards as well as inputs.
+        targets: units the members learn in, as for `make_world_model`.
         stage, context: as for `loop.train`.
     """
-    model = make_world_model(config, transitions, scale_targets=scale_targets)
+    model = make_world_model(config, transitions, targets=targets)
     fitter = model.fitter
     trained = train(
         fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), model.data,

@@ -7,7 +7,7 @@ the elites only, each at its best snapshot, and the scalers they were fitted wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ PyTree = Any
 Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
+Targets = Literal["raw", "change", "observations"]
 
 
 class World(NamedTuple):
@@ -95,22 +96,41 @@ class WorldModel(NamedTuple):
 
 
 def make_world_model(
-    config: EnsembleConfig, transitions: Transitions, *, scale_targets: bool = False
+    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "raw"
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
     Fit it with `loop.train(wm.fitter.update, states, wm.data, finished=wm.fitter.finished, ...)`.
+
+    Args:
+        config: architecture and optimisation.
+        transitions: the dataset, on the host.
+        targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each
+            standardised (`change`), or changes in standard deviations of the *observations* and
+            rewards standardised (`observations`, NEUBAY section 2.2).
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
     x = np.concatenate([observations, actions], -1)
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
     inputs = fit_scaler(jnp.asarray(x))
-    targets = fit_scaler(jnp.asarray(y)) if scale_targets else identity_scaler(y.shape[1])
-    scaled = inputs.normalise(jnp.asarray(x)), targets.normalise(jnp.asarray(y))
+    units = _target_units(targets, inputs, jnp.asarray(y))
+    scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
     data = split_holdout(config, *map(np.asarray, scaled))
     fitter = make_fitter(config, x.shape[1], y.shape[1])
-    return WorldModel(fitter, data, inputs, targets, config.elites)
+    return WorldModel(fitter, data, inputs, units, config.elites)
+
+
+def _target_units(targets: Targets, inputs: Scaler, y: jax.Array) -> Scaler:
+    if targets == "raw":
+        return identity_scaler(y.shape[1])
+    own = fit_scaler(y)
+    if targets == "change":
+        return own
+    # Only a shift and a scale of the next observation: the change keeps its zero.
+    size = y.shape[1] - 1
+    mean = own.mean.at[:size].set(0.0)
+    return Scaler(mean, own.std.at[:size].set(inputs.std[:size]))
 
 
 def predict(fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array) -> Gaussian:
@@ -130,6 +150,7 @@ def learned_dynamics(
     termination: Termination | TerminationConfig | None,
     reward: Reward | None = None,
     disagreement: Disagreement | None = None,
+    normalised: bool = False,
 ) -> Dynamics:
     """Dynamics of a fitted ensemble.
 
@@ -139,9 +160,10 @@ def learned_dynamics(
         termination: known function `(obs, action, next_obs) -> [B] bool`, or the configuration
             of the classifier in `World.ending`.
         reward: known function of the same arguments; None uses the ensemble's reward head.
-        disagreement: reported as the step's uncertainty, from every elite's prediction in data
-            units. None reports zero and evaluates one elite per row only, which is `E` times less
-            work.
+        disagreement: reported as the step's uncertainty, from every elite's prediction. None
+            reports zero and evaluates one elite per row only, which is `E` times less work.
+        normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
+            in data units.
 
     Raises:
         ConfigError: no termination.
@@ -176,7 +198,8 @@ def learned_dynamics(
             own, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
             every = predict(fitter, world, observations, actions)
-            uncertainty = disagreement(every.mean, every.std)
+            units = world.targets.std if normalised else 1.0
+            uncertainty = disagreement(every.mean / units, every.std / units)
             rows = jnp.arange(batch)
             own = Gaussian(every.mean[member, rows], every.std[member, rows])
         rewards, following, done = split(world, own.sample(key), observations, actions)

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.ensemble import Ensemble
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.offline import diagnostics
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.sac import SacConfig, make_sac
-from jaxrl_rollouts.offline.world_model import Dynamics, World
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.offline.world_model import World
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
@@ -37,56 +35,6 @@ def test_critic_view_and_start_values() -> None:
         np.testing.assert_allclose(view.pessimism, (q.mean(0) - q.min(0)).mean(), rtol=1e-3)
         np.testing.assert_allclose(values[i], q.mean(), rtol=1e-4)
     assert view.spread > 0 and view.pessimism > 0
-
-
-def logged(lengths: list[int]) -> Transitions:
-    """Episodes of `s' = s + a`; the first observation entry says which step of which episode."""
-    rng = np.random.default_rng(0)
-    parts = []
-    for episode, length in enumerate(lengths):
-        a = rng.uniform(-1, 1, (length, A)).astype(np.float32)
-        path = 100.0 * episode + np.concatenate([np.zeros((1, A)), a.cumsum(0)])
-        path = np.concatenate([path, path], -1).astype(np.float32)
-        end = np.arange(length) == length - 1
-        parts.append(
-            (path[:-1], a, a[:, 0], path[1:], end & (episode % 2 == 0), end & (episode % 2 == 1))
-        )
-    return Transitions(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def test_windows_stay_inside_an_episode() -> None:
-    transitions = logged([4, 9, 2, 5])
-    drawn = diagnostics.windows(transitions, 4, 200)
-    assert drawn.observations.shape == (5, 200, S) and drawn.actions.shape == (4, 200, A)
-    episode = np.round(np.asarray(drawn.observations[..., 0]) / 100.0)
-    np.testing.assert_array_equal(episode, np.broadcast_to(episode[0], episode.shape))
-    assert set(episode[0]) == {0.0, 1.0, 3.0}
-    step = np.diff(np.asarray(drawn.observations), axis=0)
-    np.testing.assert_allclose(step, np.broadcast_to(drawn.actions, step.shape), atol=1e-4)
-    assert len(np.unique(drawn.observations[0, :, 0])) == 1 + 6 + 2  # every start there is
-    with pytest.raises(ConfigError, match="at most the longest episode, 9 steps"):
-        diagnostics.windows(transitions, 10, 5)
-
-
-def drifting(world: World, key: Any, s: Any, a: Any, member: Any) -> tuple:
-    """Member 0 is right; member 1 drifts by 0.3 a step in both entries. Everything terminates."""
-    following = s + a + 0.3 * member[:, None]
-    return following, outcome(len(s), terminated=jnp.ones((len(s),), bool))
-
-
-def test_open_loop_error_of_a_known_drift() -> None:
-    scale = Scaler(jnp.zeros(S + A), jnp.array([2.0, 0.5, 1.0]))
-    world = World((), scale, identity_scaler(S + 1))
-    drawn = diagnostics.windows(logged([20, 30]), 6, 8)
-    dynamics = Dynamics(Model(drifting), lambda *_: None, 2)
-    error = np.asarray(diagnostics.open_loop_error(dynamics, world, drawn, jax.random.key(0)))
-    assert error.shape == (6, 8)
-    right = error[-1] < 1e-3
-    assert right.sum() == 4  # one member per trajectory, each as often
-    np.testing.assert_allclose(error[:, right], 0.0, atol=1e-4)
-    gap = 0.3 * np.arange(1, 7)
-    want = np.sqrt(((gap / 2.0) ** 2 + (gap / 0.5) ** 2) / 2)
-    np.testing.assert_allclose(error[:, ~right], np.stack([want] * 4, 1), rtol=1e-3)
 
 
 def normal_fitter(log_var: float) -> Fitter:

@@ -17,6 +17,7 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.terminations import never
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.world_model import (
+    Targets,
     World,
     learned_dynamics,
     make_world_model,
@@ -55,8 +56,8 @@ def dataset() -> Transitions:
 
 
 @functools.cache
-def fitted(scale_targets: bool = True) -> FittedWorlds:
-    return fit_worlds(CONFIG, dataset(), jax.random.key(0), seeds=2, scale_targets=scale_targets)
+def fitted(targets: Targets = "change") -> FittedWorlds:
+    return fit_worlds(CONFIG, dataset(), jax.random.key(0), seeds=2, targets=targets)
 
 
 def world(seed: int = 0) -> World:
@@ -104,6 +105,34 @@ def test_scaled_targets_are_the_data_standardised() -> None:
     assert plain.targets.mean.tolist() == [0.0] * 3 and plain.targets.std.tolist() == [1.0] * 3
     back = model.targets.denormalise(model.data.targets)
     np.testing.assert_allclose(back, plain.data.targets, rtol=1e-4, atol=1e-3)
+
+
+def test_targets_in_units_of_the_observations() -> None:
+    """NEUBAY: the next observation, standardised as the input is, minus the input."""
+    rows = dataset()
+    model = make_world_model(CONFIG, rows, targets="observations")
+    everything = {"inputs": [], "targets": []}
+    for part in ("", "holdout_"):
+        for name, found in everything.items():
+            found.append(np.asarray(getattr(model.data, part + name)))
+    x, y = (np.concatenate(found) for found in everything.values())
+    order = np.argsort(x[:, 0])
+    mean, std = rows.observations.mean(0), rows.observations.std(0)
+    want = (rows.next_observations - mean) / std - (rows.observations - mean) / std
+    back = np.argsort(rows.observations[:, 0])
+    np.testing.assert_allclose(y[order][:, :2], want[back], rtol=1e-3, atol=1e-4)
+    reward = (rows.rewards - rows.rewards.mean()) / rows.rewards.std()
+    np.testing.assert_allclose(y[order][:, 2], reward[back], rtol=1e-3, atol=1e-4)
+
+
+def test_disagreement_can_be_asked_for_in_the_units_of_the_targets() -> None:
+    s, key = states(), jax.random.key(2)
+    said = predict(fitted().model.fitter, world(), s, ACTIONS)
+    want = spread_of_means(said.mean / world().targets.std, said.std)
+    step = dynamics(disagreement=spread_of_means, normalised=True).model.step
+    np.testing.assert_allclose(
+        step(world(), key, s, ACTIONS, MEMBER)[1].uncertainty, want, rtol=1e-4
+    )
 
 
 def test_predictions_do_not_depend_on_the_scaling_of_targets() -> None:
