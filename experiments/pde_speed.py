@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.experiments.pde_speed_nets import count, write_weights
 from jaxrl_rollouts.experiments.pde_speed_study import (
@@ -37,6 +38,7 @@ from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, seeds_side_by_
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
+NOT_A_RATE = ("% of peak", "ratio", "compile s", "second call compiles s")
 Timer = Callable[[str], float]  # "train" or "roll" -> seconds
 
 
@@ -92,16 +94,26 @@ def _against(config: Config, context: RunContext, report: Report, name: str, pea
                     Peer(python, script, option=f"{name}_python", needs=name)
                 )
                 said = peer.ask(peer_settings(config, width, weights))
-                row[f"{name}'s parameters"] = said.pop("parameters")
+                if (theirs := said.pop("parameters")) != row["parameters"]:
+                    raise DataError(name, "parameters", theirs, f"{row['parameters']}, as ours")
                 row["networks differ by"] = check_same(config, ours, peer, name)
                 report.versions |= _versions(name, said)
                 timers = _timers(config, report, name, width, peer)
             row |= _take_turns(config, report, name, width, ours, timers, peak)
         rows.append(row)
     what = "our conditioned dilated ResNet" if name == "torch" else "APEBench's network, Dil"
-    report.table(f"{what}: steps per second", rows)
+    for kind in ("training", "rollout"):
+        mine = [_of_kind(row, kind) for row in rows]
+        report.table(f"{what}: {kind} steps per second", mine)
     if getattr(config, f"{name}_python"):
         _draw(report, name, what, rows)
+
+
+def _of_kind(row: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The columns of a row that are about training or about rollouts, and the common ones."""
+    own = {k.removeprefix(f"{kind}, "): v for k, v in row.items() if k.startswith(f"{kind}, ")}
+    common = {k: v for k, v in row.items() if not k.startswith(("training, ", "rollout, "))}
+    return common | own
 
 
 def _draw(report: Report, name: str, what: str, rows: list[dict[str, Any]]) -> None:
@@ -109,7 +121,7 @@ def _draw(report: Report, name: str, what: str, rows: list[dict[str, Any]]) -> N
     made, axes = figure(1, 2, width=3.6, title=what, titles=("training", "rollout"))
     for ax, kind in zip(axes, ("training, ", "rollout, "), strict=True):
         who = [k.removeprefix(kind) for k in rows[0] if k.startswith(kind)]
-        who = [w for w in who if w not in ("% of peak", "ratio")]
+        who = [w for w in who if w not in NOT_A_RATE]
         thick = 0.8 / len(who)
         for i, one in enumerate(who):
             at = np.arange(len(rows)) + thick * (i - (len(who) - 1) / 2)
@@ -191,9 +203,9 @@ def _take_turns(
                 )
             )  # fmt: skip
     return row | {
-        "compile s, training": first.compile_seconds,
-        "compile s, rollout": compiling - config.steps / middle["ours roll"],
-        "second call compiles s": round(again.compile_seconds, 3),
+        "training, compile s": first.compile_seconds,
+        "training, second call compiles s": round(again.compile_seconds, 3),
+        "rollout, compile s": compiling - config.steps / middle["ours roll"],
     }  # fmt: skip
 
 

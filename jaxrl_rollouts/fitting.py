@@ -22,23 +22,37 @@ from .configs import at_least_one
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
 from .gaussian import gaussian_nll, soft_clamp
-from .networks import MLP, Network, from_linen
+from .networks import MLP, Network, from_linen, uniform_fan_in
 
 PyTree = Any
 ACTIVATIONS: Mapping[str, Callable] = {
     "swish": nn.swish, "relu": nn.relu, "leaky_relu": nn.leaky_relu, "gelu": nn.gelu,
 }  # fmt: skip
+INITIALISERS: Mapping[str, Callable] = {
+    "truncated_normal": jax.nn.initializers.variance_scaling(0.25, "fan_in", "truncated_normal"),
+    "uniform": uniform_fan_in(),
+}
 
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture)."""
+    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture).
+
+    Attributes:
+        initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
+            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY). Biases start at zero.
+        learned_bounds: learn where the log-variance is clamped, pulled together with weight
+            `bound_weight`; else `log_var_low` and `log_var_high` stay.
+        weight_decay: one for all layers, or one each.
+        improvement: share of its holdout error by which a member has to improve on its snapshot.
+    """
 
     members: int = 7
     elites: int = 5
     hidden: tuple[int, ...] = (200, 200, 200, 200)
     activation: str = "swish"
     layer_norm: bool = False
+    initialiser: str = "truncated_normal"
     learned_bounds: bool = True
     log_var_low: float = -10.0
     log_var_high: float = 0.5
@@ -58,6 +72,9 @@ class EnsembleConfig:
             raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
         if self.activation not in ACTIVATIONS:
             raise ConfigError("activation", self.activation, f"one of {sorted(ACTIVATIONS)}")
+        if self.initialiser not in INITIALISERS:
+            expected = f"one of {sorted(INITIALISERS)}"
+            raise ConfigError("initialiser", self.initialiser, expected)
         if len(self.weight_decay) not in (1, len(self.hidden) + 1):
             raise ConfigError(
                 "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
@@ -110,11 +127,10 @@ class _GaussianMLP(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         c = self.config
-        # Truncated normal with std 1 / (2 sqrt(fan_in)), as in PETS and its descendants.
-        init = jax.nn.initializers.variance_scaling(0.25, "fan_in", "truncated_normal")
         mlp = MLP(
-            c.hidden, (self.outputs, self.outputs), ACTIVATIONS[c.activation], c.layer_norm, init
-        )
+            c.hidden, (self.outputs, self.outputs), ACTIVATIONS[c.activation], c.layer_norm,
+            kernel_init=INITIALISERS[c.initialiser],
+        )  # fmt: skip
         mean, log_var = mlp(x)
         low = jnp.full((self.outputs,), c.log_var_low)
         high = jnp.full((self.outputs,), c.log_var_high)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,16 @@ class Method(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelBasedConfig:
-    """Cadence of rollouts and updates; defaults are RAVL's."""
+    """Cadence of rollouts and updates; defaults are RAVL's.
+
+    Attributes:
+        horizon: most steps of a rollout.
+        member: draw the member that moves a row once per `trajectory` (NEUBAY section 3.2), or
+            anew at each `step` (MBPO).
+        adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY section 3.4).
+        early_exit: look every so many steps whether all rows have ended; worth it where most
+            end long before the horizon.
+    """
 
     horizon: int = 5
     rollouts_per_epoch: int = 50_000
@@ -67,9 +76,14 @@ class ModelBasedConfig:
     updates_per_epoch: int = 1000
     batch_size: int = 256
     real_share: float = 0.05
+    member: Literal["step", "trajectory"] = "step"
+    adaptive: bool = False
+    early_exit: int | None = None
 
     def validate(self) -> None:
         at_least_one(self, "horizon", "rollouts_per_epoch", "epochs_retained", "updates_per_epoch")
+        if self.early_exit is not None:
+            at_least_one(self, "early_exit")
         if not 0 <= self.real_share <= 1:
             raise ConfigError("real_share", self.real_share, "between 0 and 1")
         if self.batch_size < 2:
@@ -119,9 +133,10 @@ def make_model_based(
             the method penalises it.
     """
     config.validate()
-    if method.reward_penalty and not dynamics.measured:
+    if not dynamics.measured and (method.reward_penalty or config.adaptive):
+        user = f"{method.name} penalises" if method.reward_penalty else "adaptive rollouts stop at"
         raise ConfigError(
-            "dynamics", "no measure of uncertainty", f"one, which {method.name} penalises",
+            "dynamics", "no measure of uncertainty", f"one, which {user}",
             "build them with learned_dynamics(..., disagreement=method.disagreement)",
         )  # fmt: skip
     agent = make_sac(method.agent, observation_size, action_size)
@@ -132,10 +147,17 @@ def make_model_based(
         start_key, roll_key = jax.random.split(key)
         rows = dataset.observations.shape[0]
         start = jax.random.randint(start_key, (config.rollouts_per_epoch,), 0, rows)
+        limit = state.world.limit if config.adaptive else None
+        if config.adaptive and limit is None:
+            raise ConfigError(
+                "world.limit", None, "a threshold for adaptive rollouts",
+                "world._replace(limit=threshold(measure_trust(...), 1.0))",
+            )  # fmt: skip
         return rollout(
             dynamics.model, state.world, dataset.observations[start], roll_key,
             horizon=config.horizon, policy=agent.policy, policy_params=state.agent.actor,
-            members=Members(jnp.arange(dynamics.members, dtype=jnp.int32)),
+            members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=config.member),
+            threshold=limit, early_exit=config.early_exit,
         )  # fmt: skip
 
     def to_rows(steps: Any) -> Transitions:

@@ -46,12 +46,14 @@ class World(NamedTuple):
         inputs: scaler of `[observation, action]`.
         targets: scaler of `[observation change, reward]` (identity unless asked for).
         ending: learned termination; None where the rule is known.
+        limit: the uncertainty beyond which the model is lost (`trust.threshold`); None for none.
     """
 
     elites: PyTree
     inputs: Scaler
     targets: Scaler
     ending: Ending | None = None
+    limit: jax.Array | None = None
 
 
 class Imagined(NamedTuple):

@@ -216,6 +216,7 @@ def test_split_holdout() -> None:
         ({"elites": 8}, "elites"),
         ({"elites": 0}, "elites"),
         ({"activation": "tan"}, "activation"),
+        ({"initialiser": "tan"}, "initialiser"),
         ({"weight_decay": (1e-5, 1e-4)}, "weight_decay"),
         ({"log_var_low": 0.5}, "log_var_low"),
         ({"batch_size": 0}, "batch_size"),
@@ -227,6 +228,18 @@ def test_settings_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_fitter(replace(EnsembleConfig(), **change), 2, 2)
     assert caught.value.setting == setting
+
+
+def test_weights_begin_as_their_initialiser_says() -> None:
+    kernels = {}
+    for name in ("uniform", "truncated_normal"):
+        config = replace(EnsembleConfig(), members=2, elites=1, hidden=(100,), initialiser=name,
+                         weight_decay=(0.0,))  # fmt: skip
+        kernel = make_fitter(config, 25, 2).init(jax.random.key(0)).params["MLP_0"]["Dense_0"]
+        kernels[name] = np.asarray(kernel["kernel"]) * 5.0  # sqrt(fan_in)
+    assert 0.95 < np.abs(kernels["uniform"]).max() <= 1.0
+    np.testing.assert_allclose(kernels["uniform"].std(), 1 / np.sqrt(3), rtol=0.05)
+    np.testing.assert_allclose(kernels["truncated_normal"].std(), 0.5, rtol=0.05)
 
 
 def test_equal_settings_share_their_functions() -> None:

@@ -53,16 +53,15 @@ def peer(script: Path) -> Peer:
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
     cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
-    assert len(report.tables) == 3
+    assert len(report.tables) == 5
     for name, rows in report.tables.items():
         if name == "seeds side by side":
             assert [row["seeds"] for row in rows] == [1, 2]
             continue
         (row,) = rows
-        assert row["training, ours"] > 0 and row["rollout, ours"] > 0
-        assert 0 < row["training, % of peak"] < 100 and 0 < row["rollout, % of peak"] < 100
-        assert row["compile s, training"] > 0.05
-        assert row["second call compiles s"] < 0.05
+        assert row["ours"] > 0 and 0 < row["% of peak"] < 100 and row["parameters"] > 0
+        assert row["compile s"] > 0.05 or "rollout" in name
+        assert row.get("second call compiles s", 0.0) < 0.05
     assert [claim.name for claim in report.claims] == ["2 seeds in 4 times the time of one"]
     notes = " ".join(report.notes)
     assert "torch was left out" in notes and "apebench was left out" in notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -110,6 +110,56 @@ def test_rollouts_start_in_the_dataset_and_follow_the_policy() -> None:
     assert {tuple(s) for s in trajectory.steps.observations[0].tolist()} <= starts
     assert trajectory.steps.actions.shape == (3, 10, A)
     assert set(np.unique(trajectory.steps.members)) == {0, 1}
+
+
+class Known(NamedTuple):
+    """A world that drifts by the member's number and says how far from the origin it is."""
+
+    limit: Any
+
+
+def drift(world: Known, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    following = s + 0.5 * (1 + member[:, None])
+    return following, outcome(len(s), uncertainty=jnp.abs(s).max(-1))
+
+
+MEASURED = Dynamics(Model(drift), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
+
+
+def adaptive(limit: Any, **cadence: Any) -> Any:
+    config = ModelBasedConfig(
+        **(vars(CONFIG) | {"horizon": 12, "adaptive": True, "member": "trajectory"} | cadence)
+    )
+    agent = make_model_based(config, METHOD, MEASURED, S, A)
+    state = agent.init(jax.random.key(0), Known(limit), dataset())
+    return agent.imagine(state, jax.random.key(1), dataset())
+
+
+def test_adaptive_rollouts_end_with_the_step_that_is_lost() -> None:
+    found = adaptive(jnp.float32(2.0))
+    valid, lost = np.asarray(found.valid), np.asarray(found.steps.uncertainties) > 2.0
+    lengths = np.asarray(found.lengths)
+    assert len(set(lengths.tolist())) > 2 and lengths.max() < 12
+    for row, length in enumerate(lengths):
+        assert lost[length - 1, row] and not lost[: length - 1, row].any()
+        assert found.steps.truncations[length - 1, row]  # kept, and bootstrapped from
+        assert len(set(np.asarray(found.steps.members)[valid[:, row], row])) == 1
+    assert not found.steps.terminations.any()
+    assert set(np.asarray(found.steps.members)[0]) == {0, 1}
+    early = adaptive(jnp.float32(2.0), early_exit=4)
+    jax.tree.map(np.testing.assert_array_equal, found.steps, early.steps)
+    endless = adaptive(jnp.inf)
+    assert endless.valid.all() and endless.valid.shape[0] == 12
+
+
+def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
+    with pytest.raises(ConfigError, match="one, which adaptive rollouts stop at"):
+        unmeasured = MEASURED._replace(measured=False)
+        make_model_based(ModelBasedConfig(adaptive=True), METHOD, unmeasured, S, A)
+    with pytest.raises(ConfigError, match=r"world.limit.*measure_trust"):
+        adaptive(None)
+    with pytest.raises(ConfigError, match="early_exit"):
+        ModelBasedConfig(early_exit=0).validate()
 
 
 def test_seeds_side_by_side_are_single_runs() -> None:
