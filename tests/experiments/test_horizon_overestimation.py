@@ -1,0 +1,59 @@
+"""The horizon experiment at smoke size, and what its arms are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import cli
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.horizon_overestimation import EXPERIMENT, Arm
+from jaxrl_rollouts.report import load_report
+
+SMOKE = EXPERIMENT.preset("smoke")
+
+
+def test_smoke(tmp_path: Path) -> None:
+    command = ["run", "horizon_overestimation", "--preset", "smoke", "--no-progress"]
+    cli.dispatch([*command, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
+    rows = {row["rollouts"]: row for row in report.tables["values"]}
+    assert list(rows) == ["H 1", "H 4", "adaptive 0.5", "adaptive 1", "adaptive 1, penalty 1"]
+    # Fixed rollouts on the plane never end before their horizon; adaptive ones do.
+    assert rows["H 1"]["mean length"].values == (1.0, 1.0)
+    assert rows["H 4"]["mean length"].values == (4.0, 4.0)
+    half, whole = (np.array(rows[f"adaptive {q}"]["mean length"].values) for q in ("0.5", "1"))
+    assert (half >= 1).all() and (half < whole).all() and (whole <= 8).all()
+    for row in rows.values():
+        promised, earned = (np.array(row[name].values) for name in ("promised", "earned"))
+        np.testing.assert_allclose(row["promised - earned"].values, promised - earned, rtol=1e-4)
+        assert (earned >= 0).all()
+    claims = {claim.name: claim for claim in report.claims}
+    assert len(claims) == 5
+    gaps = claims["short rollouts promise more than they earn"].values
+    assert np.array(gaps).shape == (2, 1)  # seeds, and the one short horizon above 1
+    assert set(report.pictures) == {"values"}
+
+
+def test_arms() -> None:
+    arms = SMOKE.arms()
+    assert arms[0] == Arm(1) and arms[-1] == Arm(8, 1.0, 1.0)
+    assert len({arm.name for arm in EXPERIMENT.preset("cpu").arms()}) == 10
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"fixed": ()}, "fixed"),
+        ({"levels": (1.5,)}, "levels"),
+        ({"steps_per_epoch": 7}, "steps_per_epoch"),
+        ({"evaluations": 3}, "evaluations"),
+        ({"seeds": 0}, "seeds"),
+    ],
+)
+def test_settings_are_checked(wrong: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        replace(SMOKE, **wrong).validate()
