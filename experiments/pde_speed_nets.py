@@ -12,7 +12,8 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.operators.layers import PeriodicConv, group_norm
+from jaxrl_rollouts.pde.operators.layers import PeriodicConv
+from jaxrl_rollouts.pde.operators.norm import GroupNorm
 
 PyTree = Any
 CHANNELS = 1
@@ -35,7 +36,7 @@ class PlainResnet(nn.Module):
         for _ in range(self.blocks):
             h = x
             for dilation in self.dilations:
-                h = PeriodicConv(self.width, dilation=dilation)(group_norm()(h))
+                h = PeriodicConv(self.width, dilation=dilation)(GroupNorm()(h))
                 h = nn.gelu(h, approximate=True)
             x = x + h
         return PeriodicConv(CHANNELS, width=1)(x)

@@ -143,11 +143,6 @@ def field_network(
     return FieldNetwork(init, apply, history)
 
 
-def group_norm(groups: int = 1) -> nn.GroupNorm:
-    """GroupNorm over channels and space with torch's epsilon."""
-    return nn.GroupNorm(num_groups=groups, epsilon=1e-5, reduction_axes=(-2, -1))
-
-
 def check_powers(points: int, levels: int) -> None:
     """The grid must be halved `levels` times."""
     if points % 2**levels:

@@ -15,7 +15,8 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
 from ..emulator import FieldNetwork
-from .layers import Embedding, Form, PeriodicConv, field_network, gelu, group_norm, zeros
+from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
+from .norm import GroupNorm
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,10 @@ class Resnet(nn.Module):
             h = x
             for dilation in c.dilations:
                 scale, shift = nn.Dense(2 * c.width)(embedding).reshape(2, c.width)
-                h = gelu(group_norm()(h) * (1.0 + scale) + shift)
+                h = gelu(GroupNorm()(h, scale, shift))
                 h = PeriodicConv(c.width, dilation=dilation, form=c.form)(h)
             x = x + h
-        return PeriodicConv(self.channels, kernel_init=zeros, form=c.form)(gelu(group_norm()(x)))
+        return PeriodicConv(self.channels, kernel_init=zeros, form=c.form)(gelu(GroupNorm()(x)))
 
 
 def make_resnet(

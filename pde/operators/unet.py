@@ -19,9 +19,9 @@ from .layers import (
     check_powers,
     field_network,
     gelu,
-    group_norm,
     zeros,
 )
+from .norm import GroupNorm
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, embedding: jax.Array) -> jax.Array:
-        h = PeriodicConv(self.features, form=self.form)(gelu(group_norm()(x)))
+        h = PeriodicConv(self.features, form=self.form)(gelu(GroupNorm()(x)))
         h = h + nn.Dense(self.features)(embedding)
-        h = gelu(group_norm()(h))
+        h = gelu(GroupNorm()(h))
         h = PeriodicConv(self.features, kernel_init=zeros, form=self.form)(h)
         return h + (x if x.shape[-1] == self.features else nn.Dense(self.features)(x))
 
@@ -89,7 +89,7 @@ class Unet(nn.Module):
             x = Block(width, form)(jnp.concatenate([x, skips.pop()], -1), embedding)
             if level:
                 x = PeriodicUpsample()(x)
-        x = gelu(group_norm(8)(x))
+        x = gelu(GroupNorm(8)(x))
         return PeriodicConv(self.channels, kernel_init=zeros, form=form)(x)
 
 

@@ -1,0 +1,91 @@
+"""Group normalisation by hand against flax's, forwards and backwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from jaxrl_rollouts.pde.operators.norm import GroupNorm, normalise
+
+
+def arrays(points: int, channels: int, seed: int = 0) -> tuple[jax.Array, ...]:
+    keys = jax.random.split(jax.random.key(seed), 4)
+    x = 3.0 + 2.0 * jax.random.normal(keys[0], (points, channels))
+    gain, bias, above = (
+        jax.random.normal(k, s)
+        for k, s in zip(keys[1:], ((channels,), (channels,), x.shape), strict=True)
+    )
+    return x, gain, bias, above
+
+
+def flax_norm(x: jax.Array, gain: jax.Array, bias: jax.Array, groups: int) -> jax.Array:
+    module = nn.GroupNorm(num_groups=groups, epsilon=1e-5, reduction_axes=(-2, -1))
+    return module.apply({"params": {"scale": gain, "bias": bias}}, x)  # type: ignore[return-value]
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    points=st.integers(2, 9), size=st.integers(1, 4), groups=st.sampled_from([1, 2, 3]),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_values_and_gradients_are_those_of_flax(
+    points: int, size: int, groups: int, seed: int
+) -> None:
+    x, gain, bias, above = arrays(points, size * groups, seed)
+
+    def total(function: Any, *args: Any) -> jax.Array:
+        return (function(*args, groups) * above).sum()
+
+    np.testing.assert_allclose(
+        normalise(x, gain, bias, groups), flax_norm(x, gain, bias, groups), rtol=2e-3, atol=2e-4
+    )
+    with jax.enable_x64(True):
+        wide = [jnp.asarray(np.asarray(v), jnp.float64) for v in (x, gain, bias)]
+        mine, theirs = (
+            jax.grad(lambda *a, f=f: total(f, *a), (0, 1, 2))(*wide) for f in (normalise, flax_norm)
+        )
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8), mine, theirs
+        )
+
+
+def test_derivatives_are_finite_differences_also_of_a_batch() -> None:
+    with jax.enable_x64(True):
+        x, gain, bias, _ = (jnp.asarray(np.asarray(v), jnp.float64) for v in arrays(6, 4))
+        check_grads(lambda *a: normalise(*a, 2), (x, gain, bias), order=1, modes=["rev"])
+        batch = jnp.stack([x, 2.0 * x + 1.0, x[::-1]])
+        gains = jnp.stack([gain, -gain, 2.0 * gain])
+        each = jax.vmap(normalise, (0, 0, None))
+        check_grads(each, (batch, gains, bias), order=1, modes=["rev"])
+
+
+def test_one_norm_has_mean_zero_and_variance_one_and_room_for_conditions() -> None:
+    module, (x, _, _, _) = GroupNorm(), arrays(16, 5)
+    params = module.init(jax.random.key(0), x)
+    assert jax.tree.map(jnp.shape, params) == {"params": {"scale": (5,), "bias": (5,)}}
+    plain = np.asarray(module.apply(params, x))
+    np.testing.assert_allclose([plain.mean(), plain.std()], [0.0, 1.0], atol=1e-4)
+    scale, shift = jnp.arange(5.0), -jnp.arange(5.0)
+    shaken = {"params": {"scale": jnp.full(5, 2.0), "bias": jnp.full(5, 0.5)}}
+    told = module.apply(shaken, x, scale, shift)
+    want = (2.0 * plain + 0.5) * (1.0 + np.arange(5)) - np.arange(5)
+    np.testing.assert_allclose(told, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_constant_field_is_only_the_bias() -> None:
+    said = normalise(jnp.full((8, 4), 7.0), jnp.full(4, 3.0), jnp.arange(4.0))
+    np.testing.assert_allclose(said, np.broadcast_to(np.arange(4.0), (8, 4)), atol=1e-2)
+
+
+def test_forward_mode_is_refused_by_name() -> None:
+    x, gain, bias, _ = arrays(4, 2)
+    with pytest.raises(TypeError, match="custom_vjp"):
+        jax.jvp(lambda v: normalise(v, gain, bias), (x,), (x,))
