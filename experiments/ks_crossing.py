@@ -133,7 +133,7 @@ def _budget(
 ) -> None:  # fmt: skip
     """What the two plain methods do with less."""
     updates = config.study.training.updates
-    every = small | {(m, 1.0): found[m] for m in ("mse", "refiner") if m in found}
+    every = dict(small) | {(m, 1.0): found[m] for m in ("mse", "refiner") if m in found}
     shares = sorted({share for m, share in every if ("refiner", share) in every})
     if not config.budgets or len(shares) == len(config.budgets):
         return

@@ -2,6 +2,7 @@
 
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
+jaxrl-rollouts run offline --method td3_bc                  # no world model at all
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from jaxrl_rollouts.offline.model_based import ModelBasedConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.report import Report
 
+from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
 from .study import (
     PENDULUM,
     StudyConfig,
@@ -36,22 +38,28 @@ class Config:
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
-        method: base, mopo, mobile or ravl.
+        method: base, mopo, mobile or ravl; or td3_bc, iql or rebrac, which need no world model.
         study: world model, agent and evaluation.
+        model_free: the agents of the last three; seeds and evaluation are the study's.
     """
 
     dataset: str = PENDULUM
     method: str = "ravl"
     study: StudyConfig = field(default_factory=StudyConfig)
+    model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
 
     def validate(self) -> None:
-        if self.method not in NAMES:
-            raise ConfigError("method", self.method, f"one of {', '.join(NAMES)}")
+        known = (*NAMES, *MODEL_FREE)
+        if self.method not in known:
+            raise ConfigError("method", self.method, f"one of {', '.join(known)}")
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
     study = config.study
+    if config.method in MODEL_FREE:
+        dataset = load_dataset(config.dataset, study)
+        return run_model_free(config.method, dataset, study, config.model_free, context)
     report = Report.of(context, study.seeds)
     world = fit_and_look(load_dataset(config.dataset, study), study, context)
     outcome = train_and_look(config.method, world, study, context)
@@ -80,7 +88,7 @@ _AGENT = SacConfig(hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, temperatu
 
 EXPERIMENT = Experiment(
     name="offline",
-    summary="the main job: dataset -> world model -> RAVL (or base, MOPO, MOBILE) -> evaluation",
+    summary="the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
     source="",
     config_type=Config,
     presets={
@@ -96,7 +104,8 @@ EXPERIMENT = Experiment(
                 evaluations=1,
                 episodes=2,
                 error_horizon=20,
-            )
+            ),
+            model_free=small_agents(hidden=(32, 32), updates=40, per_iteration=20),
         ),
         "cpu": Config(
             study=StudyConfig(
@@ -108,7 +117,8 @@ EXPERIMENT = Experiment(
                 ),
                 epochs=15,
                 evaluations=5,
-            )
+            ),
+            model_free=small_agents(hidden=(64, 64), updates=10_000, per_iteration=500),
         ),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
     },

@@ -82,6 +82,13 @@ class World(NamedTuple):
     inside: np.ndarray
 
 
+class Setting(NamedTuple):
+    """A dataset and the environment it is from, where no model is fitted."""
+
+    dataset: Dataset
+    env: Environment
+
+
 class Outcome(NamedTuple):
     """A trained method: one number per seed, `[seeds]`, and its training history."""
 
@@ -177,7 +184,7 @@ def train_and_look(
     return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
 
 
-def behaviour(world: World) -> np.ndarray:
+def behaviour(world: World | Setting) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = episodes(rows)

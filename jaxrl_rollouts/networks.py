@@ -59,7 +59,8 @@ class MLP(nn.Module):
         out: widths of the linear heads; one array is returned for a single head.
         activation: between layers.
         layer_norm: normalise (affine) before each activation.
-        kernel_init, bias_init: of the hidden layers.
+        norm_after: after it instead.
+        kernel_init, bias_init: of the hidden layers; a bias of None is U(+-1 / sqrt(fan_in)).
         head_init, head_bias_init: of the heads; the hidden layers' where None.
     """
 
@@ -67,8 +68,9 @@ class MLP(nn.Module):
     out: tuple[int, ...]
     activation: Callable[[jax.Array], jax.Array] = nn.relu
     layer_norm: bool = False
+    norm_after: bool = False
     kernel_init: Initializer = uniform_fan_in()
-    bias_init: Initializer = jax.nn.initializers.zeros
+    bias_init: Initializer | None = jax.nn.initializers.zeros
     head_init: Initializer | None = None
     head_bias_init: Initializer | None = None
 
@@ -76,11 +78,13 @@ class MLP(nn.Module):
     def __call__(self, *inputs: jax.Array) -> Any:
         x = jnp.concatenate(inputs, axis=-1)
         for width in self.hidden:
-            x = nn.Dense(width, kernel_init=self.kernel_init, bias_init=self.bias_init)(x)
+            bias = self.bias_init or uniform(x.shape[-1] ** -0.5)
+            x = nn.Dense(width, kernel_init=self.kernel_init, bias_init=bias)(x)
+            x = self.activation(x) if self.norm_after else x
             x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
-            x = self.activation(x)
+            x = x if self.norm_after else self.activation(x)
         kernel = self.head_init or self.kernel_init
-        bias = self.head_bias_init or self.bias_init
+        bias = self.head_bias_init or self.bias_init or uniform(x.shape[-1] ** -0.5)
         heads = [nn.Dense(n, kernel_init=kernel, bias_init=bias)(x) for n in self.out]
         return tuple(heads) if len(heads) > 1 else heads[0]
 

@@ -17,8 +17,8 @@ from jaxrl_rollouts.configs import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.run_folder import read_json, write_json_atomically
 
+from .agents import CONFIGS, AgentConfig, agent_name, make_agent
 from .environments import Environment
-from .sac import Sac, SacConfig, make_sac
 
 PyTree = Any
 FORMAT = 1
@@ -36,7 +36,7 @@ class SavedPolicy(NamedTuple):
         facts: everything in `policy.json`.
     """
 
-    agent: Sac
+    agent: Any
     actors: PyTree
     environment: str
     facts: Mapping[str, Any]
@@ -55,7 +55,7 @@ class SavedPolicy(NamedTuple):
 
 
 def save_policy(
-    folder: Path, config: SacConfig, actors: PyTree, env: Environment, **facts: Any
+    folder: Path, config: AgentConfig, actors: PyTree, env: Environment, **facts: Any
 ) -> Path:
     """Write actors (leading axis = seeds) of an agent with `config`, meant for `env`.
 
@@ -63,7 +63,8 @@ def save_policy(
     """
     checkpoint.save(folder, 0, actors)
     record = {
-        **facts, "format": FORMAT, "agent": to_json(config), "environment": env.name,
+        **facts, "format": FORMAT, "kind": agent_name(config), "agent": to_json(config),
+        "environment": env.name,
         "observation_size": env.observation_size, "action_size": env.action_size,
         "seeds": jax.tree.leaves(actors)[0].shape[0],
     }  # fmt: skip
@@ -88,8 +89,13 @@ def load_policy(path: str | Path) -> SavedPolicy:
             raise CheckpointError(
                 f"{folder / FILE}: {name}: found {size!r}, expected a whole number of at least 1"
             )
-    config = from_json(SacConfig, facts.get("agent"), str(folder / FILE))
-    agent = make_sac(config, facts["observation_size"], facts["action_size"])
+    kind = facts.get("kind", "sac")  # folders of before there were others do not say
+    if kind not in CONFIGS:
+        raise CheckpointError(
+            f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(CONFIGS)}"
+        )
+    config = from_json(CONFIGS[kind], facts.get("agent"), str(folder / FILE))
+    agent = make_agent(config, facts["observation_size"], facts["action_size"])
     keys = jax.random.split(jax.random.key(0), facts["seeds"])
     like = jax.jit(jax.vmap(lambda key: agent.init(key).actor))(keys)
     found = checkpoint.load_newest(folder, like)

@@ -18,6 +18,7 @@ from .diagnostics import start_values
 from .environments import Environment
 from .evaluation import evaluate_seeds
 from .model_based import ModelBased
+from .model_free import ModelFree
 from .world_model import Targets, World, WorldModel, make_world_model
 
 PyTree = Any
@@ -106,8 +107,44 @@ def train_agents(
     )  # fmt: skip
 
 
+def train_model_free(
+    agent: ModelFree,
+    rows: Any,
+    key: jax.Array,
+    *,
+    seeds: int,
+    iterations: int,
+    updates_per_iteration: int,
+    evaluate: Evaluate | None = None,
+    evaluate_every: int | None = None,
+    stage: str = "agent",
+    context: RunContext | None = None,
+) -> Trained:
+    """Train agents straight on a dataset, one per seed.
+
+    Args:
+        agent: of `make_model_free`.
+        rows: the dataset with what the agent needs besides (`agents.rows_for`).
+        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        seeds: how many.
+        iterations: of the loop.
+        updates_per_iteration: of the agent; for the progress bar.
+        evaluate, evaluate_every, stage, context: as for `loop.train`.
+
+    Returns:
+        `Trained` whose state is a `ModelFreeState` with a leading seed axis.
+    """
+    dataset = to_device(rows)
+    state = jax.jit(jax.vmap(agent.init, (0, None)))(jax.random.split(key, seeds), dataset)
+    return train(
+        agent.update, state, dataset, iterations=iterations, stage=stage,
+        units_per_iteration=updates_per_iteration, evaluate=evaluate,
+        evaluate_every=evaluate_every, context=context,
+    )  # fmt: skip
+
+
 def evaluator(
-    agent: ModelBased,
+    agent: ModelBased | ModelFree,
     env: Environment,
     key: jax.Array,
     episodes: int,
@@ -115,7 +152,7 @@ def evaluator(
     discount: float = 0.99,
     extra: Callable[[PyTree], Mapping[str, jax.Array]] | None = None,
 ) -> Evaluate:
-    """An `evaluate` for `train_agents`: the mean action in the true environment.
+    """An `evaluate` for both trainings above: the mean action in the true environment.
 
     Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
     critics promise from the start states (mean over critics), so that the two can be compared.

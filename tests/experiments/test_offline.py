@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -123,3 +124,16 @@ def test_bad_settings_are_one_line_and_exit_2(
 
 def _offline(*_: object, **__: object) -> None:
     raise OSError("no connection")
+
+
+@pytest.mark.parametrize("method", ["td3_bc", "iql", "rebrac"])
+def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: str) -> None:
+    arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
+    cli.dispatch(arguments)
+    report = load_report(next(tmp_path.iterdir()))
+    assert [row["method"] for row in report.tables["result"]] == ["behaviour", method]
+    assert report.numbers["return"].seeds == 2
+    saved = load_policy(next(tmp_path.iterdir()))
+    assert saved.facts["kind"] == method and saved.environment == "pendulum"
+    action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
+    assert action.shape == (4, 1) and (np.abs(action) <= 1).all()

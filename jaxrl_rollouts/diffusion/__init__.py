@@ -1,0 +1,27 @@
+"""Diffusion over any array: preconditioning and loss, sampler, guidance, likelihood, networks.
+
+Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for single transitions,
+`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guidance`, `likelihood`,
+`networks`, `unet`, `training`.
+"""
+
+from __future__ import annotations
+
+from .edm import Denoiser as Denoiser
+from .edm import EdmConfig as EdmConfig
+from .edm import make_denoiser as make_denoiser
+from .edm import noise_levels as noise_levels
+from .guidance import GuidanceConfig as GuidanceConfig
+from .guidance import Target as Target
+from .guidance import make_guidance as make_guidance
+from .likelihood import log_likelihood as log_likelihood
+from .networks import ResidualMlpConfig as ResidualMlpConfig
+from .networks import make_residual_mlp as make_residual_mlp
+from .sampler import Guidance as Guidance
+from .sampler import SamplerConfig as SamplerConfig
+from .sampler import sample as sample
+from .training import DenoiserTraining as DenoiserTraining
+from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
+from .training import make_denoiser_training as make_denoiser_training
+from .unet import UnetConfig as UnetConfig
+from .unet import make_unet as make_unet

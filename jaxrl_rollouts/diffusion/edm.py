@@ -1,0 +1,186 @@
+"""Preconditioning, noise levels and loss of EDM (Karras et al. 2022, arXiv:2206.00364, table 1).
+
+A raw network `F` never sees noise of another size than one: `D(x; sigma) = c_skip x + c_out
+F(c_in x, c_noise)`. Data are standardised here, so `sigma_data` is 1 and not the paper's 0.5.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ConfigError
+from ..networks import Network
+
+PyTree = Any
+Denoise = Callable[[PyTree, jax.Array, jax.Array], jax.Array]
+
+
+@dataclass(frozen=True)
+class EdmConfig:
+    """Noise of training and sampling, in standard deviations of the data.
+
+    Attributes:
+        sigma_data: standard deviation of the data.
+        sigma_min, sigma_max: least and greatest noise of the sampler.
+        rho: how the levels between crowd towards the least (7 in the paper).
+        log_sigma_mean, log_sigma_std: of the normal from which training draws ln sigma.
+    """
+
+    sigma_data: float = 1.0
+    sigma_min: float = 0.002
+    sigma_max: float = 80.0
+    rho: float = 7.0
+    log_sigma_mean: float = -1.2
+    log_sigma_std: float = 1.2
+
+    def validate(self) -> None:
+        if self.sigma_data <= 0:
+            raise ConfigError("sigma_data", self.sigma_data, "above 0")
+        if not 0 < self.sigma_min < self.sigma_max:
+            found = (self.sigma_min, self.sigma_max)
+            raise ConfigError("sigma_min, sigma_max", found, "0 < sigma_min < sigma_max")
+        if self.rho <= 0 or self.log_sigma_std < 0:
+            found = (self.rho, self.log_sigma_std)
+            raise ConfigError("rho, log_sigma_std", found, "above 0 and at least 0")
+
+
+class Scales(NamedTuple):
+    """`c_skip`, `c_out`, `c_in` and `c_noise`, each shaped as the sigma they are for."""
+
+    skip: jax.Array
+    out: jax.Array
+    into: jax.Array
+    noise: jax.Array
+
+
+def scales(sigma: jax.Array, sigma_data: float = 1.0) -> Scales:
+    """The four scales of noise `sigma` (above 0), float32."""
+    sigma = jnp.asarray(sigma, jnp.float32)
+    total = jnp.sqrt(jnp.square(sigma) + sigma_data**2)
+    return Scales(
+        jnp.square(sigma_data / total), sigma * sigma_data / total, 1.0 / total,
+        0.25 * jnp.log(sigma),
+    )  # fmt: skip
+
+
+def noise_levels(steps: int, config: EdmConfig) -> np.ndarray:
+    """`[steps + 1]` float64: sigma_0 = sigma_max, ..., sigma_{N-1} = sigma_min, sigma_N = 0.
+
+    Raises:
+        ConfigError: fewer than two steps.
+    """
+    if steps < 2:
+        raise ConfigError("steps", steps, "at least 2")
+    ends = config.sigma_max ** (1.0 / config.rho), config.sigma_min ** (1.0 / config.rho)
+    return np.append(np.linspace(*ends, steps) ** config.rho, 0.0)
+
+
+def per_row(sigma: jax.Array, x: jax.Array) -> jax.Array:
+    """`sigma` (`[]` or `[B]`) shaped to multiply `x` (`[B, ...]`)."""
+    sigma = jnp.asarray(sigma, jnp.float32)
+    return sigma if sigma.ndim == 0 else sigma.reshape(-1, *(1,) * (x.ndim - 1))
+
+
+class Denoiser(NamedTuple):
+    """A diffusion model as pure functions; see `make_denoiser`.
+
+    Attributes:
+        init: `key -> params`.
+        denoise: `(params, x [B, ...], sigma [] or [B]) -> D(x; sigma) [B, ...]`, the expected
+            clean row behind a noised one.
+        loss: `(params, key, rows [B, ...], weights=None) -> scalar`; `weights` (`[B, ...]` or
+            broadcastable, 0 for padding) weigh entries of the mean.
+        config: noise levels.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    denoise: Denoise
+    loss: Callable[..., jax.Array]
+    config: EdmConfig
+
+
+@functools.lru_cache(maxsize=32)
+def make_denoiser(network: Network, config: EdmConfig | None = None) -> Denoiser:
+    """Wrap a raw network `F(params, x [B, ...], c_noise [B]) -> [B, ...]`.
+
+    Equal arguments give the same functions.
+
+    The loss is the paper's `mean w(sigma) (D(y + sigma n; sigma) - y)^2` with `w = 1 / c_out^2`,
+    written as the plain error of `F` against `(y - c_skip x) / c_out = (sigma y - sigma_d^2 n) /
+    (sigma_d sqrt(sigma^2 + sigma_d^2))`, which cancels nothing in float32.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    config = config or EdmConfig()
+    config.validate()
+    spread = config.sigma_data
+
+    def raw(params: PyTree, x: jax.Array, scale: Scales) -> jax.Array:
+        noise = jnp.broadcast_to(scale.noise, x.shape[:1])
+        return network.apply(params, per_row(scale.into, x) * x, noise).astype(jnp.float32)
+
+    def denoise(params: PyTree, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        scale = scales(sigma, spread)
+        said = raw(params, x, scale)
+        chex.assert_equal_shape([said, x])
+        return per_row(scale.skip, x) * x + per_row(scale.out, x) * said
+
+    def loss(
+        params: PyTree, key: jax.Array, rows: jax.Array, weights: jax.Array | None = None
+    ) -> jax.Array:
+        sigma_key, noise_key = jax.random.split(key)
+        draw = jax.random.normal(sigma_key, rows.shape[:1])
+        sigma = jnp.exp(config.log_sigma_mean + config.log_sigma_std * draw)
+        noise = jax.random.normal(noise_key, rows.shape)
+        wide, scale = per_row(sigma, rows), scales(sigma, spread)
+        wanted = (wide * rows - spread**2 * noise) * (per_row(scale.into, rows) / spread)
+        error = jnp.square(raw(params, rows + wide * noise, scale) - wanted)
+        if weights is None:
+            return error.mean()
+        weights = jnp.broadcast_to(weights, error.shape)
+        return (weights * error).sum() / jnp.maximum(weights.sum(), 1.0)
+
+    return Denoiser(network.init, denoise, loss, config)
+
+
+def gaussian_denoise(mean: jax.Array, covariance: jax.Array) -> Denoise:
+    """The exact denoiser of normal data, for tests and studies: `D = m + S (S + sigma^2)^-1 (x - m)`.
+
+    Args:
+        mean: `[F]`.
+        covariance: `[F, F]`.
+
+    Returns:
+        A `Denoise` of `[B, F]` rows that takes no parameters (pass anything).
+    """  # noqa: E501
+    values, vectors = jnp.linalg.eigh(covariance)
+
+    def denoise(params: PyTree, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        del params
+        wide = per_row(sigma, x)
+        turned = jnp.matmul(x - mean, vectors, precision="highest")
+        shrunk = turned * values / (values + jnp.square(wide))
+        return mean + jnp.matmul(shrunk, vectors.T, precision="highest")
+
+    return denoise
+
+
+def gaussian_log_density(
+    x: jax.Array, mean: jax.Array, covariance: jax.Array, sigma: float = 0.0
+) -> jax.Array:
+    """Log-density in nats of `[B, F]` rows under normal data with noise `sigma` added, `[B]`."""
+    values, vectors = jnp.linalg.eigh(covariance)
+    total = values + sigma**2
+    turned = jnp.matmul(x - mean, vectors, precision="highest")
+    exponent = (jnp.square(turned) / total).sum(-1) + jnp.log(total).sum()
+    return -0.5 * (exponent + x.shape[-1] * math.log(2.0 * math.pi))

@@ -1,0 +1,178 @@
+"""Guidance of some channels by the gradient of a log-density: a policy's, of the actions.
+
+Two rules. `published` is policy-guided diffusion's (Jackson et al. 2024, arXiv:2404.06356, as its
+public code has it): before every step the noised sample is pushed along the gradient by a length
+that does not shrink with the noise. Its strength grows with the number of steps and it is *not*
+the product `p(x) pi(x)^lambda` it stands for; over many steps it collapses onto the policy's mode.
+`calibrated` moves the denoised sample to the mean of its normal posterior times the normal that the
+gradient belongs to, for any number of steps. With `spread="unit"` that is the product exactly for
+one normal channel; with `joint` for one action and any number of states that are normal together.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import ConfigError
+from .sampler import Guidance, Place
+
+PyTree = Any
+Rule = Literal["published", "calibrated"]
+
+
+@dataclass(frozen=True)
+class GuidanceConfig:
+    """Which rule, and its variants. The first four are the published rule's, the last the other's.
+
+    Attributes:
+        rule: see the module.
+        reference: where the published rule takes the gradient: at the `denoised` sample (one more
+            network call a step) or at the `noised` one.
+        normalise: gradients have length one over a `trajectory`, over each `step` of it, or `none`.
+        bump: c of the cosine term, `lambda_i = lambda ((1 - i / N) + c sin(pi (i + 1) / N))`.
+        reference_steps: the coefficient is meant for so many steps and is multiplied by
+            `reference_steps / N`; None applies it as it is, as published.
+        spread: what the calibrated rule takes for the covariance of the clean row given the noised
+            one. `unit`: standardised and unrelated channels; moves the guided ones only. `joint`:
+            the denoiser's own derivative (Tweedie; one directional derivative a call), along the
+            gradient by every channel. It moves the states too, and has to: given its actions a
+            state is more likely or less, and the policy is asked about a state still unclear.
+    """
+
+    rule: Rule = "published"
+    reference: Literal["denoised", "noised"] = "denoised"
+    normalise: Literal["trajectory", "step", "none"] = "trajectory"
+    bump: float = 0.3
+    reference_steps: int | None = None
+    spread: Literal["unit", "joint"] = "unit"
+
+    def validate(self) -> None:
+        known = {
+            "rule": ("published", "calibrated"), "reference": ("denoised", "noised"),
+            "normalise": ("trajectory", "step", "none"), "spread": ("unit", "joint"),
+        }  # fmt: skip
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise ConfigError(name, getattr(self, name), f"one of {', '.join(values)}")
+        if not math.isfinite(self.bump):
+            raise ConfigError("bump", self.bump, "a finite number")
+        if self.reference_steps is not None and self.reference_steps < 1:
+            raise ConfigError("reference_steps", self.reference_steps, "at least 1, or None")
+
+
+class Target(NamedTuple):
+    """What pulls, as functions of standardised rows.
+
+    Attributes:
+        log_prob: `(params, rows [B, ...]) -> [B]`, summed over the steps of a trajectory.
+        channels: first and one past the last guided entry of the last axis; only these are
+            differentiated and moved.
+        precision: `(params, rows) -> [B, ..., guided]` (or what broadcasts to it), the inverse
+            variance of the target in the rows' units; the calibrated rule needs it.
+    """
+
+    log_prob: Callable[[PyTree, jax.Array], jax.Array]
+    channels: tuple[int, int]
+    precision: Callable[[PyTree, jax.Array], jax.Array] | None = None
+
+
+class GuideParams(NamedTuple):
+    """Arguments of a guidance, so that neither a new policy nor a new strength recompiles."""
+
+    target: PyTree
+    coefficient: jax.Array | float  # lambda
+
+
+def unit_length(gradient: jax.Array, normalise: str) -> jax.Array:
+    """`[B, ..., A]` gradients over their norm; a zero gradient stays zero.
+
+    The norm of `trajectory` is over everything but rows, that of `step` over channels.
+    """
+    if normalise == "none":
+        return gradient
+    axes = tuple(range(1, gradient.ndim)) if normalise == "trajectory" else (gradient.ndim - 1,)
+    norm = jnp.sqrt(jnp.square(gradient).sum(axes, keepdims=True))
+    return gradient / (norm + 1e-8)
+
+
+def strength(place: Place, bump: float) -> jax.Array:
+    """What the coefficient is multiplied by at a step: falling, with a bump; 0 at the last."""
+    last = place.index >= place.steps - 1
+    share = (place.index + 1) / place.steps
+    rest = 1.0 - place.index / place.steps
+    return jnp.where(last, 0.0, rest + bump * jnp.sin(jnp.pi * share))
+
+
+@functools.lru_cache(maxsize=32)
+def make_guidance(target: Target, config: GuidanceConfig | None = None) -> Guidance:
+    """The guidance; its parameters are `GuideParams`. Equal arguments give the same one.
+
+    Raises:
+        ConfigError: a setting is out of range, or the calibrated rule has no precision.
+    """
+    config = config or GuidanceConfig()
+    config.validate()
+    guided = slice(*target.channels)
+
+    def full_gradient(params: PyTree, rows: jax.Array) -> jax.Array:
+        """Of the log-density by every channel."""
+        return jax.grad(lambda rows: target.log_prob(params, rows).sum())(rows)
+
+    def gradient(params: PyTree, rows: jax.Array) -> jax.Array:
+        """The same by the guided channels, everything else held fixed."""
+
+        def total(part: jax.Array) -> jax.Array:
+            return target.log_prob(params, rows.at[..., guided].set(part)).sum()
+
+        return jax.grad(total)(rows[..., guided])
+
+    def push(guide: GuideParams, x: jax.Array, place: Place, denoise: Callable) -> jax.Array:
+        rows = denoise(x, place.sigma) if config.reference == "denoised" else x
+        along = unit_length(gradient(guide.target, rows), config.normalise)
+        coefficient = guide.coefficient * strength(place, config.bump)
+        if config.reference_steps is not None:
+            coefficient = coefficient * (config.reference_steps / place.steps)
+        return x.at[..., guided].add(coefficient * along)
+
+    def correct_unit(
+        guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
+    ) -> jax.Array:
+        assert target.precision is not None
+        clean = denoise(x, sigma)
+        spread = jnp.square(sigma) / (jnp.square(sigma) + 1.0)
+        pull = guide.coefficient * target.precision(guide.target, clean)
+        move = guide.coefficient * spread * gradient(guide.target, clean)
+        return clean.at[..., guided].add(move / (1.0 + spread * pull))
+
+    def correct_joint(
+        guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
+    ) -> jax.Array:
+        assert target.precision is not None
+        axes = tuple(range(1, x.ndim))
+
+        def total(rows: jax.Array) -> jax.Array:
+            return rows.sum(axes, keepdims=True)
+
+        clean, derivative = jax.linearize(lambda x: denoise(x, sigma), x)
+        slope = full_gradient(guide.target, clean)
+        move = jnp.square(sigma) * derivative(slope)  # covariance times slope
+        # One damping per row: variance along the slope, in units of the guided channels.
+        square = jnp.square(slope[..., guided])
+        size = jnp.where(total(square) > 0, total(square), 1.0)
+        spread = jnp.maximum(total(slope * move), 0.0) / size
+        precision = total(square * target.precision(guide.target, clean)) / size
+        damping = 1.0 + guide.coefficient * spread * precision
+        return clean + guide.coefficient * move / damping
+
+    if config.rule == "published":
+        return Guidance(push=push)
+    if target.precision is None:
+        raise ConfigError("rule", "calibrated", "a target with a precision, which it divides by")
+    return Guidance(correct=correct_unit if config.spread == "unit" else correct_joint)

@@ -1,0 +1,160 @@
+"""The denoiser of trajectories: a 1-D U-Net over time, of plain convolutions.
+
+Policy-guided diffusion's (Jackson et al. 2024), as its public code has it: no attention and no
+residual connections inside a block. One thing differs by default: `c_noise` spans only -1.6 to 1.1,
+which its slow sines hardly resolve, so it is multiplied by `time_scale` first (1 is theirs).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..configs import at_least_one
+from ..errors import ConfigError
+from ..networks import Network, from_linen
+from .networks import DTYPES
+
+
+@dataclass(frozen=True)
+class UnetConfig:
+    """Sizes; the published network has 1024 features (178 million parameters).
+
+    Attributes:
+        features: of the first block; each further block doubles them. A multiple of 8.
+        blocks: of the encoder; the decoder has one fewer.
+        time_scale: `c_noise` is multiplied by it before its sines are taken; 1 as published.
+        dtype: of the body's arithmetic; parameters, noise and output stay float32.
+        convolution: `native`, or `shift`: shifted copies side by side and one matrix product,
+            which on CPU is hundreds of times faster inside a scan; `auto` takes the latter there.
+    """
+
+    features: int = 32
+    blocks: int = 3
+    time_scale: float = 100.0
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    convolution: Literal["auto", "native", "shift"] = "auto"
+
+    def validate(self) -> None:
+        at_least_one(self, "features", "blocks")
+        if self.features % 8:
+            raise ConfigError("features", self.features, "a multiple of 8, the groups")
+        if self.dtype not in DTYPES:
+            raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
+        if self.convolution not in ("auto", "native", "shift"):
+            raise ConfigError("convolution", self.convolution, "auto, native or shift")
+
+
+def shift_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """`[B, L, C]` by `[k, C, D]` to `[B, L, D]`, zero-padded as SAME is (more at the end)."""
+    width, length = kernel.shape[0], x.shape[1]
+    before = (width - 1) // 2
+    padded = jnp.pad(x, ((0, 0), (before, width - 1 - before), (0, 0)))
+    parts = [padded[:, i : i + length] for i in range(width)]
+    return jnp.concatenate(parts, -1) @ kernel.reshape(-1, kernel.shape[-1])
+
+
+def native_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The same by XLA's convolution."""
+    numbers = ("NWC", "WIO", "NWC")
+    return jax.lax.conv_general_dilated(x, kernel, (1,), "SAME", dimension_numbers=numbers)
+
+
+class Convolution(nn.Module):
+    """Over time, stride one, SAME padding; the parameters do not depend on how it is computed."""
+
+    out: int
+    width: int
+    how: Callable[[jax.Array, jax.Array], jax.Array]
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        shape = (self.width, x.shape[-1], self.out)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.out,), jnp.float32)
+        return self.how(x.astype(self.dtype), kernel.astype(self.dtype)) + bias.astype(self.dtype)
+
+
+def resize(x: jax.Array, length: int) -> jax.Array:
+    """Nearest neighbour over time, `[B, l, C]` to `[B, length, C]`."""
+    index = np.floor((np.arange(length) + 0.5) * (x.shape[1] / length)).astype(int)
+    return x[:, np.minimum(index, x.shape[1] - 1)]
+
+
+class Unet(nn.Module):
+    """See the module; `(x [B, L, C], c_noise [B]) -> [B, L, C]`."""
+
+    config: UnetConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, c_noise: jax.Array) -> jax.Array:
+        c, dtype = self.config, DTYPES[self.config.dtype]
+        native = c.convolution == "native"
+        if c.convolution == "auto":
+            native = jax.default_backend() != "cpu"
+        how = native_convolution if native else shift_convolution
+        time = nn.silu(self._embed(c_noise))
+
+        def convolve(x: jax.Array, out: int, width: int = 3) -> jax.Array:
+            return Convolution(out, width, how, dtype)(x)
+
+        def settle(x: jax.Array) -> jax.Array:
+            return nn.relu(nn.GroupNorm(8, dtype=dtype)(x))
+
+        def timed(x: jax.Array) -> jax.Array:
+            return settle(x + nn.Dense(x.shape[-1], dtype=dtype)(time)[:, None])
+
+        channels, skips, h = x.shape[-1], [], x
+        for i in range(c.blocks):
+            wide = c.features * 2**i
+            h = settle(convolve(timed(convolve(h, wide)), wide))
+            skips.append(h)
+            if i < c.blocks - 1:
+                h = nn.max_pool(h, (2,), (2,))
+        for i in range(c.blocks - 2, -1, -1):
+            wide, skip = c.features * 2**i, skips[i]
+            h = timed(convolve(resize(h, skip.shape[1]), wide, 2))
+            h = jnp.concatenate([skip, h], -1)
+            h = settle(convolve(settle(convolve(h, wide)), wide))
+        return Convolution(channels, 1, shift_convolution, jnp.float32)(h)
+
+    def _embed(self, c_noise: jax.Array) -> jax.Array:
+        """`[B]` to `[B, features]` by sines from frequency 1 down to 1/10000."""
+        wide, count = self.config.features, max(self.config.features // 8, 1)
+        rates = jnp.asarray(np.geomspace(1.0, 1e-4, count), jnp.float32)
+        angle = self.config.time_scale * c_noise[:, None] * rates
+        sines = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], -1)
+        return nn.Dense(wide)(nn.silu(nn.Dense(wide)(sines)))
+
+
+@functools.lru_cache(maxsize=32)
+def make_unet(config: UnetConfig, length: int, channels: int) -> Network:
+    """A raw network for `make_denoiser` on `[B, length, channels]` windows.
+
+    Equal arguments give the same one. It would run at other lengths too, on samples it was not
+    trained for; it is built for one.
+
+    Raises:
+        ConfigError: a setting is out of range, or the windows are too short for the blocks.
+    """
+    config.validate()
+    least = 2 ** (config.blocks - 1)
+    if length < least:
+        raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
+    shapes = ((1, length, channels), (1,))
+    network = from_linen(Unet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes))
+
+    def apply(params: Any, x: jax.Array, c_noise: jax.Array) -> jax.Array:
+        if x.shape[1:] != shapes[0][1:]:
+            raise ValueError(f"windows: found {x.shape[1:]}, expected {shapes[0][1:]}")
+        return network.apply(params, x, c_noise)
+
+    return Network(network.init, apply)

@@ -1,0 +1,49 @@
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 whose actor also imitates the data."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.errors import ConfigError
+
+from .agent import Agent
+from .td3 import Td3Config, make_td3
+
+
+@dataclass(frozen=True)
+class Td3BcConfig(Td3Config):
+    """TD3's, and alpha: how much the value counts against imitation (2.5 in the paper)."""
+
+    alpha: float = 2.5
+
+    def validate(self) -> None:
+        super().validate()
+        if self.alpha < 0:
+            raise ConfigError("alpha", self.alpha, "at least 0")
+
+
+@functools.lru_cache(maxsize=32)
+def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) -> Agent:
+    """Build the agent's functions. Equal arguments give the same functions.
+
+    The actor minimises `-lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2` with
+    `lambda = alpha / mean |Q_1|` (section 5), the second mean over rows and action dimensions.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+
+    def actor_loss(
+        values: jax.Array, actions: jax.Array, batch: Any
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        first = values[0]
+        weight = config.alpha / (jax.lax.stop_gradient(jnp.abs(first).mean()) + 1e-7)
+        imitation = jnp.square(actions - batch.actions).mean()
+        return imitation - weight * first.mean(), {"imitation": imitation}
+
+    return make_td3(config, observation_size, action_size, actor_loss)

@@ -1,0 +1,161 @@
+"""Denoisers: the published sizes to the parameter, the layers' arithmetic, what does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.diffusion import (
+    ResidualMlpConfig,
+    UnetConfig,
+    make_denoiser,
+    make_residual_mlp,
+    make_unet,
+)
+from jaxrl_rollouts.diffusion.networks import fourier_features
+from jaxrl_rollouts.diffusion.unet import native_convolution, resize, shift_convolution
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import Network, parameter_count
+
+KEY = jax.random.key(0)
+
+
+def size(network: Network) -> int:
+    return parameter_count(jax.eval_shape(network.init, KEY))
+
+
+@pytest.mark.parametrize(
+    ("features", "channels", "count"),
+    [(1024, 25, 177_656_857), (1024, 16, 177_619_984), (64, 25, 704_857)],
+)
+def test_unet_has_the_published_number_of_parameters(
+    features: int, channels: int, count: int
+) -> None:
+    assert size(make_unet(UnetConfig(features=features), 32, channels)) == count
+
+
+def test_residual_mlp_has_the_published_number_of_parameters() -> None:
+    assert size(make_residual_mlp(ResidualMlpConfig(), 42)) == 25_552_682
+
+
+def dense(params: Any, name: str, x: Any) -> np.ndarray:
+    return np.asarray(x) @ params[name]["kernel"] + params[name]["bias"]
+
+
+def test_residual_mlp_is_its_formula() -> None:
+    network = make_residual_mlp(ResidualMlpConfig(width=16, blocks=2, embedding=8), 3)
+    params = network.init(KEY)
+    x, c = jax.random.normal(KEY, (5, 3)), jnp.linspace(-1.5, 1.1, 5)
+    w = np.asarray(jax.random.normal(jax.random.key(0, impl="threefry2x32"), (8,)))
+    angle = 2 * np.pi * np.asarray(c)[:, None] * w
+    features = np.concatenate([np.asarray(c)[:, None], np.sin(angle), np.cos(angle)], 1)
+    assert features.shape == (5, 17)
+    np.testing.assert_allclose(fourier_features(c, w), features, rtol=1e-4, atol=1e-5)
+    hidden = dense(params, "time_0", features)
+    time = dense(params, "time_1", hidden / (1 + np.exp(-hidden)))
+    h = dense(params, "widen", dense(params, "input", x) + time)
+    for i in range(2):
+        h = h + dense(params, f"block_{i}", np.maximum(h, 0))
+    want = dense(params, "output", np.maximum(h, 0))
+    np.testing.assert_allclose(network.apply(params, x, c), want, rtol=1e-3, atol=1e-4)
+
+
+def test_another_seed_gives_other_frequencies() -> None:
+    small = {"width": 8, "blocks": 1, "embedding": 8}
+    first, second = (
+        make_residual_mlp(ResidualMlpConfig(**small, frequency_seed=i), 2) for i in (0, 1)
+    )
+    params, x = first.init(KEY), jnp.ones((1, 2))
+    c = jnp.array([0.5])
+    assert np.abs(first.apply(params, x, c) - second.apply(params, x, c)).max() > 1e-4
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_convolutions_are_the_same(width: int) -> None:
+    x, kernel = jax.random.normal(KEY, (2, 7, 3)), jax.random.normal(KEY, (width, 3, 4))
+    got, native = shift_convolution(x, kernel), native_convolution(x, kernel)
+    np.testing.assert_allclose(got, native, rtol=1e-4, atol=1e-5)
+    padded = np.pad(
+        np.asarray(x), ((0, 0), ((width - 1) // 2, width - 1 - (width - 1) // 2), (0, 0))
+    )
+    want = sum(padded[:, i : i + 7] @ np.asarray(kernel[i]) for i in range(width))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [4, 5, 16])
+def test_unet_computed_two_ways(length: int) -> None:
+    x, c = jax.random.normal(KEY, (3, length, 5)), jnp.array([-1.5, 0.0, 1.1])
+    ways = [
+        make_unet(UnetConfig(features=8, convolution=how), length, 5)  # type: ignore[arg-type]
+        for how in ("shift", "native")
+    ]
+    params = ways[0].init(KEY)
+    first, second = (np.asarray(way.apply(params, x, c)) for way in ways)
+    assert first.shape == x.shape
+    np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4)
+    # Rows do not see each other, and each its own noise.
+    np.testing.assert_allclose(
+        ways[0].apply(params, x[1:2], c[1:2])[0], first[1], rtol=1e-3, atol=1e-4
+    )
+    assert np.abs(ways[0].apply(params, x, c + 0.5) - first).max() > 1e-3
+
+
+def test_every_step_of_a_window_sees_every_other() -> None:
+    network = make_unet(UnetConfig(features=8), 8, 2)
+    params, x, c = network.init(KEY), jax.random.normal(KEY, (1, 8, 2)), jnp.zeros(1)
+    slope = jax.jacobian(lambda x: network.apply(params, x, c).sum((0, 2)))(x)[:, 0].sum(-1)
+    assert slope.shape == (8, 8) and (np.abs(slope) > 0).all()
+
+
+@pytest.mark.parametrize(("length", "to"), [(4, 8), (2, 5), (3, 3)])
+def test_resize_takes_the_nearest(length: int, to: int) -> None:
+    x = jax.random.normal(KEY, (2, length, 3))
+    want = jax.image.resize(x, (2, to, 3), "nearest")
+    np.testing.assert_array_equal(resize(x, to), want)
+
+
+@pytest.mark.parametrize("body", ["mlp", "unet"])
+def test_bfloat16_is_close_and_keeps_float32_outside(body: str) -> None:
+    def make(dtype: Any) -> tuple[Network, jax.Array]:
+        if body == "mlp":
+            config = ResidualMlpConfig(width=32, blocks=2, embedding=16, dtype=dtype)
+            return make_residual_mlp(config, 4), jax.random.normal(KEY, (64, 4))
+        config = UnetConfig(features=16, blocks=2, dtype=dtype)
+        return make_unet(config, 8, 4), jax.random.normal(KEY, (64, 8, 4))
+
+    (full, x), (half, _) = make("float32"), make("bfloat16")
+    params = half.init(KEY)
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    one, two = (make_denoiser(net).denoise(params, x, jnp.float32(0.5)) for net in (full, half))
+    assert two.dtype == jnp.float32
+    assert 0 < np.abs(one - two).max() < 0.1
+
+
+def test_windows_of_another_length_are_refused() -> None:
+    network = make_unet(UnetConfig(features=8), 8, 2)
+    params = network.init(KEY)
+    with pytest.raises(ValueError, match="windows: found"):
+        network.apply(params, jnp.zeros((1, 9, 2)), jnp.zeros(1))
+    with pytest.raises(ConfigError, match="length: found 3"):
+        make_unet(UnetConfig(), 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "setting"),
+    [
+        (UnetConfig(features=12), "features"),
+        (UnetConfig(blocks=0), "blocks"),
+        (UnetConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+        (UnetConfig(convolution="fft"), "convolution"),  # type: ignore[arg-type]
+        (ResidualMlpConfig(width=0), "width"),
+        (ResidualMlpConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+    ],
+)
+def test_network_settings_are_checked(config: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_unet(config, 16, 2) if isinstance(config, UnetConfig) else make_residual_mlp(config, 2)
+    assert caught.value.setting == setting

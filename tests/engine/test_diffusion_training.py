@@ -1,0 +1,138 @@
+"""Training of a denoiser: it finds known data, its average and its rate are their formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.diffusion import (
+    DenoiserTrainingConfig,
+    EdmConfig,
+    ResidualMlpConfig,
+    SamplerConfig,
+    make_denoiser,
+    make_denoiser_training,
+    make_residual_mlp,
+    sample,
+)
+from jaxrl_rollouts.diffusion.edm import gaussian_denoise
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.networks import Network
+
+COVARIANCE = jnp.array([[1.0, 0.8], [0.8, 1.0]])
+SMALL = make_denoiser(make_residual_mlp(ResidualMlpConfig(width=64, blocks=2, embedding=32), 2))
+
+
+def rows(count: int) -> jax.Array:
+    return jax.random.normal(jax.random.key(1), (count, 2)) @ jnp.linalg.cholesky(COVARIANCE).T
+
+
+def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
+    config = DenoiserTrainingConfig(updates=1200, batch=256, rate=3e-3, per_iteration=300)
+    training = make_denoiser_training(SMALL, config)
+    data = rows(20_000)
+    state = jax.vmap(training.init)(jax.random.split(jax.random.key(0), 2))
+    trained = train(training.update, state, data, iterations=training.iterations, stage="denoiser")
+    # No network can be better than the posterior variance at the noises that are drawn.
+    variance = np.exp(2 * np.random.default_rng(0).normal(-1.2, 1.2, (50_000, 1)))
+    own = np.linalg.eigvalsh(COVARIANCE)
+    floor = (own * (variance + 1) / (own + variance)).mean()
+    loss = trained.history.curve("loss")[1][-1]
+    assert (np.abs(loss / floor - 1.0) < 0.04).all(), (loss, floor)
+    average = jax.tree.map(lambda x: x[0], trained.state.average)
+    noise = jax.random.normal(jax.random.key(2), (500, 2))
+    for sigma in (0.3, 1.0, 3.0):
+        x = data[:500] + sigma * noise
+        got = SMALL.denoise(average, x, jnp.float32(sigma))
+        exact = gaussian_denoise(jnp.zeros(2), COVARIANCE)(None, x, jnp.float32(sigma))
+        gained = jnp.square(got - exact).mean() / jnp.square(x - exact).mean()
+        assert gained < 0.1, (sigma, gained)
+    drawn = sample(
+        SMALL.denoise, average, jax.random.key(3), (4000, 2), config=SamplerConfig(32, churn=0.0)
+    )
+    np.testing.assert_allclose(np.cov(drawn.T), COVARIANCE, atol=0.12)
+
+
+def test_equal_arguments_share_a_program() -> None:
+    config = DenoiserTrainingConfig(updates=10, per_iteration=10)
+    assert make_denoiser_training(SMALL, config) is make_denoiser_training(SMALL, config)
+    assert make_residual_mlp(ResidualMlpConfig(), 2) is make_residual_mlp(ResidualMlpConfig(), 2)
+
+
+# One weight and a loss whose gradient is one: Adam's step is the learning rate itself.
+STRAIGHT = make_denoiser(
+    Network(lambda key: jnp.float32(0.0), lambda p, x, c: p + 0.0 * x), EdmConfig()
+)._replace(loss=lambda params, key, rows, weights=None: params + rows.sum())
+
+
+def trajectory(config: DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Weight and average after every update."""
+    training = make_denoiser_training(STRAIGHT, config)
+    update, state = jax.jit(training.update), training.init(jax.random.key(0))
+    found = []
+    for _ in range(training.iterations):
+        state, _ = update(state, jnp.zeros((4, 1)))
+        found.append((float(state.params), float(state.average)))
+    return tuple(np.array(found).T)  # type: ignore[return-value]
+
+
+def test_rate_rises_then_falls_as_a_cosine() -> None:
+    config = DenoiserTrainingConfig(updates=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
+    weights, _ = trajectory(config)
+    moved = -np.diff(np.append(0.0, weights))
+    i = np.arange(40)
+    rise = 1e-2 * (0.1 + 0.9 * i / 4)
+    fall = 1e-2 * 0.5 * (1 + np.cos(np.pi * (i - 4) / 36))
+    np.testing.assert_allclose(moved, np.where(i < 4, rise, fall), rtol=1e-3, atol=1e-6)
+
+
+def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
+    config = DenoiserTrainingConfig(
+        updates=30, rate=1e-2, per_iteration=1, batch=1, average=0.7, average_every=5
+    )
+    weights, average = trajectory(config)
+    want, kept = [], 0.0
+    for i, weight in enumerate(weights, start=1):
+        if i % 5 == 0:
+            decay = min(0.7, 1 - (1 + i // 5) ** (-2 / 3))
+            kept = decay * kept + (1 - decay) * weight
+        want.append(kept)
+    np.testing.assert_allclose(average, want, rtol=1e-4, atol=1e-7)
+
+
+def test_batches_may_be_made_of_anything() -> None:
+    """Rows and weights come from `batch_of`; entries with weight 0 do not teach."""
+
+    def halves(data: Any, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return data["x"][index], jnp.array([1.0, 0.0])
+
+    config = DenoiserTrainingConfig(updates=20, per_iteration=20, batch=8)
+    training = make_denoiser_training(SMALL, config, halves)
+    state = training.init(jax.random.key(0))
+    after, _ = jax.jit(training.update)(state, {"x": rows(64)})
+    kernels = [s.params["output"]["kernel"] for s in (state, after)]
+    assert np.abs(kernels[0][:, 0] - kernels[1][:, 0]).max() > 0
+    np.testing.assert_array_equal(kernels[0][:, 1], kernels[1][:, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"updates": 7, "per_iteration": 2}, "per_iteration"),
+        ({"rate": 0.0}, "rate, betas"),
+        ({"betas": (0.9, 1.0)}, "rate, betas"),
+        ({"warmup": 100_000}, "warmup"),
+        ({"clip": 0.0}, "clip"),
+        ({"average": 1.0}, "average"),
+        ({"batch": 0}, "batch"),
+    ],
+)
+def test_denoiser_training_settings_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_denoiser_training(SMALL, DenoiserTrainingConfig(**change))
+    assert caught.value.setting == setting

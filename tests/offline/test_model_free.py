@@ -1,0 +1,116 @@
+"""Agents straight on a dataset: what they need of it, seeds side by side, settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agent import observation_scaler
+from jaxrl_rollouts.offline.agents import CONFIGS, agent_name, make_agent, rows_for
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.iql import IqlConfig
+from jaxrl_rollouts.offline.model_free import make_model_free
+from jaxrl_rollouts.offline.rebrac import RebracConfig, make_rebrac, with_next_actions
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.td3_bc import Td3BcConfig, make_td3_bc
+
+S, A, B = 3, 2, 16
+KEY = jax.random.key(3)
+SMALL: dict[str, Any] = {"hidden": (16,), "discount": 0.9, "polyak": 0.2}
+BC = Td3BcConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, alpha=1.7)
+BRAC = RebracConfig(
+    **SMALL, actor_rate=0.01, critic_rate=0.01, actor_penalty=0.3, critic_penalty=0.7
+)
+IQL = IqlConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, value_rate=0.01, expectile=0.8)
+
+
+def rows(seed: int = 0, count: int = B) -> Transitions:
+    rng = np.random.default_rng(seed)
+    shapes = ((count, S), (count, A), (count,), (count, S))
+    floats = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    floats[1] = np.tanh(floats[1])
+    done = rng.random(count) < 0.3
+    return Transitions(*floats, done, ~done & (rng.random(count) < 0.2))
+
+
+def test_next_actions_stay_in_their_episode() -> None:
+    data = rows(0, 8)._replace(terminations=np.arange(8) == 2, truncations=np.arange(8) == 5)
+    found = with_next_actions(data)
+    np.testing.assert_array_equal(found.next_known, [1, 1, 0, 1, 1, 0, 1, 0])
+    for i in (0, 1, 3, 4, 6):
+        np.testing.assert_array_equal(found.next_actions[i], data.actions[i + 1])
+    assert (found.next_actions[[2, 5, 7]] == 0).all()
+    np.testing.assert_array_equal(found.rewards, data.rewards)
+
+
+def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
+    batch = to_device(rows(0))
+    agent = make_rebrac(BRAC, S, A)
+    with pytest.raises(ConfigError, match="with_next_actions"):
+        agent.update(agent.init(KEY), KEY, batch)
+    free = RebracConfig(**SMALL, critic_penalty=0.0)
+    assert isinstance(rows_for(free, rows(0)), Transitions)
+    agent = make_rebrac(free, S, A)
+    assert np.isfinite(agent.update(agent.init(KEY), KEY, batch)[1]["target_mean"])
+
+
+@pytest.mark.parametrize("config", [BC, BRAC, IQL], ids=agent_name)
+def test_two_seeds_side_by_side_are_two_runs(config: Any) -> None:
+    built = make_model_free(config, S, A, batch_size=8, updates_per_iteration=4)
+    data = to_device(rows_for(config, rows(0, 64)))
+    keys = jax.random.split(KEY, 2)
+    together = jax.vmap(built.init, (0, None))(keys, data)
+    together, metrics = jax.jit(jax.vmap(built.update, (0, None)))(together, data)
+    alone, _ = jax.jit(built.update)(built.init(keys[1], data), data)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a[1], b, rtol=2e-3, atol=2e-4),
+        together.agent, alone.agent,
+    )  # fmt: skip
+    assert all(value.shape == (2,) for value in metrics.values())
+    assert make_model_free(config, S, A, batch_size=8, updates_per_iteration=4) is built
+
+
+def test_normalisation_comes_from_the_dataset() -> None:
+    built = make_model_free(BC, S, A)
+    data = to_device(rows(0, 64))
+    scaler = built.init(KEY, data).agent.actor.scaler
+    np.testing.assert_allclose(scaler.mean, data.observations.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scaler.std, data.observations.std(0) + 1e-3, rtol=1e-5)
+    assert (
+        observation_scaler(np.ones((4, 2), np.float32)).std > 0.5
+    ).all()  # a constant column stays
+    with pytest.raises(ConfigError, match="normalise"):
+        built.init(KEY)
+
+
+@pytest.mark.parametrize(
+    ("config", "setting"),
+    [
+        (Td3BcConfig(alpha=-1.0), "alpha"),
+        (Td3BcConfig(delay=0), "delay"),
+        (Td3BcConfig(hidden=()), "hidden"),
+        (Td3BcConfig(noise=-1.0), "noise, noise_clip"),
+        (RebracConfig(actor_penalty=-1.0), "actor_penalty, critic_penalty"),
+        (RebracConfig(polyak=0.0), "polyak"),
+        (IqlConfig(expectile=1.0), "expectile"),
+        (IqlConfig(weight_clip=0.0), "inverse_temperature, weight_clip"),
+        (IqlConfig(cosine_steps=0), "cosine_steps"),
+        (IqlConfig(discount=1.0), "discount"),
+    ],
+)
+def test_agent_settings_are_checked(config: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_agent(config, S, A)
+    assert caught.value.setting == setting
+
+
+def test_iterations_hold_whole_periods() -> None:
+    with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
+        make_model_free(BC, S, A, updates_per_iteration=5)
+    assert set(CONFIGS) == {"sac", "td3_bc", "iql", "rebrac"}
+    assert agent_name(SacConfig()) == "sac"
+    assert make_td3_bc(BC, S, A) is make_agent(BC, S, A)

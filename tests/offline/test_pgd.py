@@ -1,0 +1,209 @@
+"""Windows keep episodes and terminations; guided refreshes follow the policy and compile once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoiser
+from jaxrl_rollouts.diffusion.edm import gaussian_denoise
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.iql import IqlConfig
+from jaxrl_rollouts.offline.pgd import PgdConfig, PgdData, make_pgd, policy_target
+from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.windows import cut_windows, fit_window_layout, window_starts
+
+S, A, KEY = 2, 1, jax.random.key(0)
+
+
+def logged(*lengths: int, ended: tuple[int, ...] = ()) -> Transitions:
+    """Episodes whose first observation entry counts up; those in `ended` fall, others are cut."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for episode, length in enumerate(lengths):
+        time = np.arange(length + 1, dtype=np.float32) + 100 * episode
+        states = np.stack([time, rng.normal(size=length + 1).astype(np.float32)], 1)
+        last = np.arange(length) == length - 1
+        actions = rng.uniform(-0.9, 0.9, (length, A)).astype(np.float32)
+        fell = last & (episode in ended)
+        parts.append((states[:-1], actions, time[:-1], states[1:], fell, last & ~fell))
+    return Transitions(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def test_starts_are_the_union_of_three() -> None:
+    data = logged(20, 3, 12, ended=(2,))
+    # Windows of 6 states are 5 rows: episode 0 has starts 0..15, 1 none, 2 (rows 23..34) 23..30.
+    starts = window_starts(data, 6, 8)
+    possible = [*range(0, 16), *range(23, 31)]
+    np.testing.assert_array_equal(starts, sorted({*possible[::8], 0, 23, 30}))
+
+
+def test_windows_stay_in_their_episode_and_end_in_a_state() -> None:
+    data = logged(20, 3, 12, ended=(2,))
+    windows = cut_windows(data, 6, 1)
+    steps = np.diff(windows.observations[..., 0], axis=1)
+    np.testing.assert_array_equal(steps, np.ones_like(steps))
+    assert (windows.actions[:, -1] == 0).all() and (windows.rewards[:, -1] == 0).all()
+    # One window ends in the fall, at its last transition, and holds the state it led to.
+    ((window, at),) = np.argwhere(windows.terminations)
+    assert at == 4 and windows.observations[window, 5, 0] == 212.0
+    assert not windows.terminations[:, -1].any()
+
+
+def test_rows_come_back_as_transitions_with_their_terminations() -> None:
+    data = logged(20, 12, ended=(1,))
+    windows = cut_windows(data, 6, 4)
+    layout = fit_window_layout(windows)
+    rows = layout.pack(windows)
+    assert rows.shape[1:] == (6, S + A + 2) and layout.guided == (2, 3)
+    back, valid = layout.unpack(rows)
+    assert valid.all() and len(valid) == 5 * len(rows)
+    starts = window_starts(data, 6, 4)
+    index = (starts[:, None] + np.arange(5)).reshape(-1)
+    for name in ("observations", "actions", "rewards", "next_observations"):
+        want = getattr(data, name)[index]
+        np.testing.assert_allclose(getattr(back, name), want, rtol=1e-3, atol=2e-3)
+    np.testing.assert_array_equal(back.terminations, data.terminations[index])
+    assert np.asarray(back.terminations).sum() == 1
+
+
+def test_what_follows_a_generated_termination_is_not_valid() -> None:
+    layout = fit_window_layout(cut_windows(logged(20), 5, 1))
+    rows = jnp.zeros((2, 5, layout.channels)).at[0, 1, -1].set(0.9)
+    made, valid = layout.unpack(rows)
+    np.testing.assert_array_equal(valid, [True, True, False, False, True, True, True, True])
+    np.testing.assert_array_equal(np.flatnonzero(made.terminations), [1])
+
+
+def test_large_actions_stay_finite() -> None:
+    data = logged(20)
+    data = data._replace(actions=np.sign(data.actions))
+    layout = fit_window_layout(windows := cut_windows(data, 5))
+    back, _ = layout.unpack(layout.pack(windows))
+    np.testing.assert_allclose(np.abs(back.actions), 0.999, atol=1e-4)
+
+
+def test_bad_data_is_named() -> None:
+    with pytest.raises(DataError, match="toy: episodes: found at most 13 states, expected 20"):
+        cut_windows(logged(12, 3), 20, source="toy")
+    wide = logged(12)
+    with pytest.raises(DataError, match="toy: actions: found values up to 2"):
+        cut_windows(wide._replace(actions=wide.actions * 0 + 2.0), 5, source="toy")
+    with pytest.raises(ConfigError, match="length, stride"):
+        cut_windows(logged(12), 1)
+
+
+def setting(length: int = 5) -> tuple[Any, Any, Transitions, list]:
+    """Windows of episodes with a fall, and a denoiser that is exact for normal windows."""
+    data = logged(*[30] * 20, ended=tuple(range(20)))
+    data = data._replace(
+        observations=data.observations % 100 / 10,
+        next_observations=data.next_observations % 100 / 10,
+    )
+    windows = cut_windows(data, length, 2)
+    layout = fit_window_layout(windows)
+    flat = layout.pack(windows).reshape(-1, length * layout.channels)
+    covariance = jnp.cov(flat.T) + 1e-3 * jnp.eye(flat.shape[1])
+    exact, traces = gaussian_denoise(flat.mean(0), covariance), []
+
+    def denoise(params: Any, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        traces.append(1)
+        return exact(None, x.reshape(len(x), -1), sigma).reshape(x.shape)
+
+    nothing = make_denoiser(Network(lambda key: (), lambda p, x, c: x))
+    return nothing._replace(denoise=denoise), layout, data, traces
+
+
+SMALL = PgdConfig(
+    guidance=GuidanceConfig(rule="calibrated"),
+    coefficient=8.0,
+    sampler=SamplerConfig(16),
+    windows=64,
+    updates=4,
+    batch_size=32,
+    lifetime=2,
+)
+AGENT = Td3BcConfig(hidden=(8,), alpha=0.0, normalise=False)
+
+
+def test_target_is_the_policys_density_and_its_slope() -> None:
+    _, layout, _, _ = setting()
+    target = policy_target(lambda actor, s: (0.1 * s[..., :1], jnp.float32(0.5)), layout)
+    rows = jax.random.normal(KEY, (3, 5, layout.channels))
+    plain = np.asarray(layout.scaler.denormalise(rows), np.float64)[:, :-1]
+    a = np.tanh(plain[..., 2:3])
+    scaled = (a - 0.1 * plain[..., :1]) / 0.5
+    want = (-0.5 * scaled**2 - math.log(0.5) - 0.5 * math.log(2 * math.pi)).sum((1, 2))
+    np.testing.assert_allclose(target.log_prob((), rows), want, rtol=1e-4)
+    assert target.precision is not None
+    found = target.precision((), rows)
+    assert found.shape == (3, 5, 1) and (found[:, -1] == 0).all()
+    inner = ((1 - a**2) * float(layout.scaler.std[2]) / 0.5) ** 2
+    np.testing.assert_allclose(found[:, :-1], inner, rtol=1e-3)
+    wrong = policy_target(lambda actor, s: (s, s), layout)
+    with pytest.raises(ConfigError, match="policy: found '2 actions'"):
+        wrong.log_prob((), rows)
+
+
+@pytest.mark.parametrize(("rule", "strength"), [("published", 0.06), ("calibrated", 4.0)])
+def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> None:
+    denoiser, layout, data, _ = setting()
+    guidance = GuidanceConfig(rule=rule, reference_steps=256 if rule == "published" else None)
+    config = PgdConfig(
+        guidance=guidance, sampler=SamplerConfig(16, churn=0.0), windows=8, updates=2
+    )
+    pgd = make_pgd(config, AGENT, denoiser, layout)
+    state = pgd.init(KEY, PgdData(to_device(data), ()))
+    gaps = []
+    for coefficient in (0.0, strength):
+        rows = pgd.draw((), state.agent.actor, jnp.float32(coefficient), KEY, 256)
+        made, _ = layout.unpack(rows)
+        gaps.append(float(jnp.square(made.actions - pgd.agent.gaussian(
+            state.agent.actor, made.observations)[0]).mean()))  # fmt: skip
+    assert gaps[1] < 0.5 * gaps[0], gaps
+
+
+def test_refreshes_follow_the_policy_in_one_program() -> None:
+    denoiser, layout, data, traces = setting()
+    pgd = make_pgd(SMALL, AGENT, denoiser, layout)
+    shared = PgdData(to_device(data), ())
+    states = jax.vmap(pgd.init, (0, None))(jax.random.split(KEY, 2), shared)
+    update = jax.jit(jax.vmap(pgd.update, (0, None)))
+    capacity = 2 * 64 * 4
+    assert states.synthetic.rows.rewards.shape == (2, capacity)
+    states, first = update(states, shared)
+    before = len(traces)
+    assert (states.synthetic.size <= capacity // 2).all()
+    states, second = update(states, shared)
+    assert len(traces) == before and (states.refreshes == 2).all()
+    assert (states.synthetic.size > capacity // 2).all()
+    # The first refresh is unguided, the second is not.
+    assert (second["action_gap"] < 0.6 * first["action_gap"]).all()
+    assert all(np.isfinite(value).all() for value in second.values())
+    # Falls are in the data, so they are in what the agents see.
+    assert (first["synthetic_terminations"] > 0).all()
+    assert np.asarray(states.synthetic.rows.terminations).any()
+
+
+def test_pgd_settings_are_checked() -> None:
+    denoiser, layout, _, _ = setting()
+    for change, setting_name in (
+        ({"real_share": 2.0}, "real_share"),
+        ({"coefficient": -1.0}, "coefficient"),
+        ({"lifetime": 0}, "lifetime"),
+        ({"updates": 3}, "updates"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make_pgd(PgdConfig(**change), AGENT, denoiser, layout)
+        assert caught.value.setting == setting_name
+    with pytest.raises(ConfigError, match="normal policy"):
+        make_pgd(SMALL, SacConfig(), denoiser, layout)
+    assert make_pgd(SMALL, IqlConfig(hidden=(8,)), denoiser, layout).agent.period == 1

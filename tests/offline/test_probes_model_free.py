@@ -1,0 +1,112 @@
+"""Probe problems with known answers for the agents that learn from transitions alone."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents import CONFIGS, agent_name, rows_for
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.iql import IqlConfig
+from jaxrl_rollouts.offline.model_free import make_model_free
+from jaxrl_rollouts.offline.rebrac import RebracConfig
+from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
+
+ROWS, GAMMA = 64, 0.5
+FAST: dict[str, Any] = {
+    "hidden": (32,), "discount": GAMMA, "polyak": 0.05, "actor_rate": 3e-3, "critic_rate": 3e-3,
+}  # fmt: skip
+# Imitation is weak, so that the values decide; the probes' actions are uniformly random.
+AGENTS = [
+    Td3BcConfig(**FAST, alpha=20.0, normalise=False),
+    RebracConfig(**FAST, actor_penalty=0.01, critic_penalty=0.0),
+    IqlConfig(**FAST, value_rate=3e-3, expectile=0.9, inverse_temperature=10.0),
+]
+every_agent = pytest.mark.parametrize("config", AGENTS, ids=agent_name)
+ALTERNATING = np.arange(ROWS) % 2
+
+
+@functools.cache
+def built(config: Any) -> Any:
+    return make_model_free(config, 1, 1, batch_size=32, updates_per_iteration=100)
+
+
+def learn(
+    config: Any, observations: Any, rewards: Any, following: Any, done: Any, cut: Any = False
+) -> tuple[Any, Any]:
+    """Train two seeds on uniformly random actions, of which `rewards` may be a function."""
+    actions = np.random.default_rng(0).uniform(-1, 1, (ROWS, 1)).astype(np.float32)
+    rewards = rewards(actions[:, 0]) if callable(rewards) else rewards
+
+    def spread(x: Any, dtype: Any) -> np.ndarray:
+        return np.broadcast_to(np.asarray(x, dtype), (ROWS,))
+
+    data = Transitions(
+        spread(observations, np.float32)[:, None], actions, spread(rewards, np.float32),
+        spread(following, np.float32)[:, None], spread(done, bool), spread(cut, bool),
+    )  # fmt: skip
+    agent = built(config)
+    dataset = to_device(rows_for(config, data))
+    state = jax.vmap(agent.init, (0, None))(jax.random.split(jax.random.key(0), 2), dataset)
+    return train(agent.update, state, dataset, iterations=12, stage="probe").state.agent, data
+
+
+def greedy(config: Any, state: Any, observations: list) -> np.ndarray:
+    """`[seeds, rows]`: the policy's own actions."""
+    s = jnp.array(observations)[:, None]
+    act = built(config).agent.greedy
+    return np.asarray(jax.vmap(lambda a: act(a, jax.random.key(0), s, ())[0])(state.actor))[..., 0]
+
+
+def values(config: Any, state: Any, observations: list, actions: Any) -> np.ndarray:
+    """`[seeds, rows]`: the critics' mean."""
+    s, a = (jnp.array(x, jnp.float32)[:, None] for x in (observations, actions))
+    return np.asarray(jax.vmap(lambda c: built(config).agent.q(c, s, a).mean(0))(state.critic))
+
+
+@every_agent
+def test_a_termination_ends_the_value_and_a_truncation_does_not(config: Any) -> None:
+    """State 0: reward 1 and a fall. State 1: reward 1, back to itself, cut every time."""
+    state, _ = learn(
+        config, ALTERNATING, 1.0, ALTERNATING, done=ALTERNATING == 0, cut=ALTERNATING == 1
+    )
+    found = values(config, state, [0.0, 1.0], [0.0, 0.0])
+    np.testing.assert_allclose(found, [[1.0, 1.0 / (1.0 - GAMMA)]] * 2, atol=0.12)
+
+
+@every_agent
+def test_a_later_reward_is_discounted(config: Any) -> None:
+    """State 0 leads to state 1 without a reward; there the episode ends with reward 1."""
+    state, _ = learn(config, ALTERNATING, ALTERNATING, 1.0, done=ALTERNATING)
+    found = values(config, state, [0.0, 1.0], [0.2, 0.2])
+    np.testing.assert_allclose(found, [[GAMMA, 1.0]] * 2, atol=0.08)
+
+
+@every_agent
+def test_the_best_action_depends_on_the_state(config: Any) -> None:
+    sign = 2.0 * ALTERNATING - 1.0
+    state, _ = learn(config, sign, lambda a: sign * a, sign, done=True)
+    found = values(config, state, [-1.0, 1.0, 1.0], [-0.5, 0.5, -0.5])
+    np.testing.assert_allclose(found, [[0.5, 0.5, -0.5]] * 2, atol=0.12)
+    assert (greedy(config, state, [-1.0, 1.0]) * [-1, 1] > 0.6).all()
+
+
+def test_imitation_alone_is_the_mean_action() -> None:
+    """With no weight on the value, TD3+BC and IQL return what the data do on average."""
+    for config in (
+        Td3BcConfig(**FAST, alpha=0.0, normalise=False),
+        IqlConfig(**FAST, inverse_temperature=0.0),
+    ):
+        state, data = learn(config, 0.0, lambda a: a, 0.0, done=True)
+        mean = float(data.actions.mean())
+        np.testing.assert_allclose(greedy(config, state, [0.0]), mean, atol=0.12)
+
+
+def test_every_agent_is_probed() -> None:
+    assert {agent_name(config) for config in AGENTS} == set(CONFIGS) - {"sac"}
