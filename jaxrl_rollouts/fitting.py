@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -40,11 +40,15 @@ class EnsembleConfig:
 
     Attributes:
         initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
-            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY). Biases start at zero.
+            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
+        biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
         learned_bounds: learn where the log-variance is clamped, pulled together with weight
             `bound_weight`; else `log_var_low` and `log_var_high` stay.
         weight_decay: one for all layers, or one each.
-        improvement: share of its holdout error by which a member has to improve on its snapshot.
+        judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
+            or its likelihood (`nll`).
+        improvement: how much a member has to improve on its snapshot: a share of its error, or
+            nats of its likelihood.
     """
 
     members: int = 7
@@ -53,6 +57,7 @@ class EnsembleConfig:
     activation: str = "swish"
     layer_norm: bool = False
     initialiser: str = "truncated_normal"
+    biases: Literal["zero", "uniform"] = "zero"
     learned_bounds: bool = True
     log_var_low: float = -10.0
     log_var_high: float = 0.5
@@ -63,6 +68,7 @@ class EnsembleConfig:
     batch_size: int = 256
     max_epochs: int = 100
     patience: int = 5
+    judge: Literal["mse", "nll"] = "mse"
     improvement: float = 0.01
     holdout_share: float = 0.2
     holdout_rows: int = 1000
@@ -99,7 +105,7 @@ class FitState(NamedTuple):
     params: PyTree
     opt_state: Any
     best: PyTree
-    best_loss: jax.Array  # [N] holdout mean squared error of the snapshots
+    best_loss: jax.Array  # [N] holdout error of the snapshots, as judged
     stale: jax.Array  # int32: epochs since any member improved
     key: jax.Array
 
@@ -130,6 +136,7 @@ class _GaussianMLP(nn.Module):
         mlp = MLP(
             c.hidden, (self.outputs, self.outputs), ACTIVATIONS[c.activation], c.layer_norm,
             kernel_init=INITIALISERS[c.initialiser],
+            bias_init=None if c.biases == "uniform" else jax.nn.initializers.zeros,
         )  # fmt: skip
         mean, log_var = mlp(x)
         low = jnp.full((self.outputs,), c.log_var_low)
@@ -215,9 +222,13 @@ def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
             return (optax.apply_updates(params, updates), opt_state), value
 
         carry, losses = jax.lax.scan(one, (state.params, state.opt_state), index)
-        mean, _ = members.apply_all(carry[0], data.holdout_inputs)
-        holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
-        better = holdout < state.best_loss * (1.0 - config.improvement)
+        mean, log_var = members.apply_all(carry[0], data.holdout_inputs)
+        if config.judge == "mse":
+            holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
+            better = holdout < state.best_loss * (1.0 - config.improvement)
+        else:  # a likelihood has no zero to be a share of
+            holdout = gaussian_nll(mean, log_var, data.holdout_targets).mean((1, 2))
+            better = holdout < state.best_loss - config.improvement
         fresh = FitState(
             *carry,
             best=select_members(better, carry[0], state.best),
@@ -230,8 +241,8 @@ def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
         state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
         metrics = {
             "loss": losses.mean() / config.members,
-            "holdout_mse": holdout.mean(),
-            "best_holdout_mse": state.best_loss.mean(),
+            f"holdout_{config.judge}": holdout.mean(),
+            f"best_holdout_{config.judge}": state.best_loss.mean(),
             "stale_epochs": state.stale,
         }
         return state, metrics

@@ -1,0 +1,181 @@
+"""Memory: what a history-dependent agent knows about its episode, as pure functions.
+
+Two ways to ask the same network: about a whole tape, many episodes behind one another with a flag
+where each begins, and about one more token. After a start flag nothing of what was before is left,
+so tapes need no padding. Linen is an implementation detail of this file.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.rollout import where_rows
+
+from .linear_recurrence import LinearRecurrentUnit, dense
+
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class MemoryConfig:
+    """A stack of recurrent layers; defaults are NEUBAY's (Ni et al. 2025, arXiv 2512.04341).
+
+    Attributes:
+        kind: `lru` (linear recurrent unit, associative scan), `gru`, `lstm`, or `none`, which
+            looks at the present token only (a Markov agent).
+        width: of the features and of everything between layers.
+        state: complex units of an LRU layer; the others remember `width` numbers.
+        layers: recurrent layers.
+        radius: |eigenvalue| of an LRU is drawn between these; below 1 it forgets.
+    """
+
+    kind: Literal["lru", "gru", "lstm", "none"] = "lru"
+    width: int = 256
+    state: int = 128
+    layers: int = 2
+    radius: tuple[float, float] = (0.0, 0.9)
+
+    def validate(self) -> None:
+        at_least_one(self, "width", "state", "layers")
+        if not 0 <= self.radius[0] < self.radius[1] < 1:
+            raise ConfigError("radius", self.radius, "0 <= low < high < 1")
+
+
+class Memory(NamedTuple):
+    """Functions of one memory; `carry` is a pytree, `()` where there is nothing to remember.
+
+    Attributes:
+        init: `key -> params`.
+        start: `batch -> carry` of rows that have seen nothing, leaves `[batch, ...]`.
+        scan: `(params, tokens [L, D], starts [L] bool, carry=None) -> (features [L, F],
+            carries)`. `carry` is a single row without a batch axis, what was before the tape;
+            `carries` (leaves `[L, ...]`) is what is remembered after each token.
+        step: `(params, carry, tokens [B, D]) -> (features [B, F], carry)`.
+        features: `F`.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    start: Callable[[int], PyTree]
+    scan: Callable[..., tuple[jax.Array, PyTree]]
+    step: Callable[[PyTree, PyTree, jax.Array], tuple[jax.Array, PyTree]]
+    features: int
+
+
+class _Cell(nn.Module):
+    """A Linen recurrent cell in the place of a layer; its tape is an ordinary scan over time."""
+
+    width: int
+    kind: str
+
+    def setup(self) -> None:
+        cell = nn.GRUCell if self.kind == "gru" else nn.OptimizedLSTMCell
+        self.cell = cell(self.width)
+
+    def scan(self, x: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        fresh = _zeros(self.kind, self.width, ())
+
+        def one(cell: nn.Module, carry: PyTree, row: tuple) -> tuple[PyTree, tuple]:
+            token, start = row
+            carry = jax.tree.map(lambda new, old: jnp.where(start, new, old), fresh, carry)
+            carry, out = cell(carry, token)
+            return carry, (out, carry)
+
+        over = nn.scan(one, variable_broadcast="params", split_rngs={"params": False})
+        return over(self.cell, carry, (x, starts))[1]
+
+    def step(self, x: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        carry, out = self.cell(carry, x)
+        return out, carry
+
+
+def _zeros(kind: str, units: int, shape: tuple[int, ...]) -> PyTree:
+    """What a layer that has seen nothing remembers."""
+    if kind == "lru":
+        return jnp.zeros((*shape, units), jnp.complex64)
+    zero = jnp.zeros((*shape, units), jnp.float32)
+    return (zero, zero) if kind == "lstm" else zero
+
+
+class _Stack(nn.Module):
+    """Linear, layer normalisation, LeakyReLU; then the recurrent layers."""
+
+    config: MemoryConfig
+    inputs: int
+
+    def setup(self) -> None:
+        c = self.config
+        self.before, self.norm = dense(self.inputs, c.width), nn.LayerNorm(epsilon=1e-5)
+        if c.kind == "lru":
+            self.layers = [LinearRecurrentUnit(c.width, c.state, c.radius) for _ in range(c.layers)]
+        else:
+            count = 0 if c.kind == "none" else c.layers
+            self.layers = [_Cell(c.width, c.kind) for _ in range(count)]
+
+    def _token(self, tokens: jax.Array) -> jax.Array:
+        return nn.leaky_relu(self.norm(self.before(tokens)))
+
+    def scan(self, tokens: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        x, carries = self._token(tokens), []
+        for layer, own in zip(self.layers, carry, strict=True):
+            x, kept = layer.scan(x, starts, own)
+            carries.append(kept)
+        return x, tuple(carries)
+
+    def step(self, tokens: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        x, carries = self._token(tokens), []
+        for layer, own in zip(self.layers, carry, strict=True):
+            x, kept = layer.step(x, own)
+            carries.append(kept)
+        return x, tuple(carries)
+
+
+@functools.lru_cache(maxsize=32)
+def make_memory(config: MemoryConfig, inputs: int) -> Memory:
+    """Build the functions. Equal arguments give the same functions.
+
+    Args:
+        config: kind and sizes.
+        inputs: size `D` of a token.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    config.validate()
+    module = _Stack(config, inputs)
+
+    units = config.state if config.kind == "lru" else config.width
+    count = 0 if config.kind == "none" else config.layers
+
+    def rows(shape: tuple[int, ...]) -> PyTree:
+        return tuple(_zeros(config.kind, units, shape) for _ in range(count))
+
+    def start(batch: int) -> PyTree:
+        return rows((batch,))
+
+    def init(key: jax.Array) -> PyTree:
+        return module.init(key, jnp.zeros((1, inputs)), start(1), method="step")["params"]
+
+    def scan(
+        params: PyTree, tokens: jax.Array, starts: jax.Array, carry: PyTree = None
+    ) -> tuple[jax.Array, PyTree]:
+        carry = rows(()) if carry is None else carry
+        return module.apply({"params": params}, tokens, starts, carry, method="scan")
+
+    def step(params: PyTree, carry: PyTree, tokens: jax.Array) -> tuple[jax.Array, PyTree]:
+        return module.apply({"params": params}, tokens, carry, method="step")
+
+    return Memory(init, start, scan, step, config.width)
+
+
+def forget(memory: Memory, carry: PyTree, starts: jax.Array) -> PyTree:
+    """Start anew in the rows where `starts` (`[B]` bool) is true; before a `step`, say."""
+    return where_rows(starts, memory.start(starts.shape[0]), carry)

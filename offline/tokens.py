@@ -1,0 +1,104 @@
+"""Tokens: an episode as a sequence of what is seen and what is done, with a last look at its end.
+
+An episode of `T` transitions is `T + 1` tokens. The last one holds the final observation only; it
+is needed to ask for a value there and is never learned from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.rollout import Trajectory, where_rows
+
+PyTree = Any
+
+
+class Token(NamedTuple):
+    """One moment of an episode; leaves `[..., *]` with equal leading axes.
+
+    Attributes:
+        observations: `[..., D]`, all that the memory is shown.
+        actions: what was done then, `[...]` (discrete) or `[..., A]`.
+        rewards: what that brought.
+        terminations: nothing follows; there is no value to bootstrap from.
+        truncations: the episode was cut; a value would follow.
+        real: from the dataset (True) or imagined.
+    """
+
+    observations: jax.Array
+    actions: jax.Array
+    rewards: jax.Array
+    terminations: jax.Array
+    truncations: jax.Array
+    real: jax.Array
+
+
+def token_of(observation_size: int, action: jax.ShapeDtypeStruct) -> Token:
+    """The shapes of one token; `action` is `ShapeDtypeStruct((A,), float32)`, say."""
+    scalar, flag = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)
+    seen = jax.ShapeDtypeStruct((observation_size,), jnp.float32)
+    return Token(seen, action, scalar, flag, flag, flag)
+
+
+def with_last(tokens: Token, lengths: jax.Array, last: jax.Array) -> tuple[Token, jax.Array]:
+    """Append the final observations.
+
+    Args:
+        tokens: `[N, T, ...]`, rows past their end are zero.
+        lengths: `[N]` transitions of each episode, at most `T`.
+        last: `[N, D]` final observations.
+
+    Returns:
+        Tokens `[N, T + 1, ...]` and their lengths `lengths + 1`.
+    """
+    count = lengths.shape[0]
+    longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros_like(x[:, :1])], 1), tokens)
+    seen = longer.observations.at[jnp.arange(count), lengths].set(last)
+    return longer._replace(observations=seen), lengths + 1
+
+
+def from_trajectory(
+    trajectory: Trajectory, last: jax.Array, *, real: bool = False
+) -> tuple[Token, jax.Array]:
+    """Episodes of a `rollout` that recorded its whole `Step`s.
+
+    Args:
+        trajectory: `[T, B, ...]`.
+        last: `[B, D]` observations of its final states.
+        real: whether they count as real.
+
+    Returns:
+        Tokens `[B, T + 1, ...]` with the last look appended, and lengths `[B]`.
+    """
+    steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), trajectory.steps)
+    valid = jnp.swapaxes(trajectory.valid, 0, 1)
+    tokens = Token(
+        steps.observations, steps.actions, steps.rewards, steps.terminations, steps.truncations,
+        valid & real,
+    )  # fmt: skip
+    return with_last(tokens, trajectory.lengths, last)
+
+
+def join(head: Token, head_lengths: jax.Array, tail: Token, tail_lengths: jax.Array) -> tuple:
+    """Put a tail behind each head: a real prefix and what was imagined after it.
+
+    Args:
+        head: `[N, P, ...]` tokens of which `head_lengths` (`[N]`) count.
+        tail: `[N, T, ...]` tokens of which `tail_lengths` (`[N]`) count.
+
+    Returns:
+        Tokens `[N, P + T, ...]` without gaps, zero past their end, and lengths `[N]`.
+    """
+    place = jnp.arange(head.rewards.shape[1] + tail.rewards.shape[1])
+
+    def one(head: Token, before: jax.Array, tail: Token, after: jax.Array) -> Token:
+        in_head = place < before
+        left = jax.tree.map(lambda x: x[jnp.minimum(place, x.shape[0] - 1)], head)
+        right = jax.tree.map(lambda x: x[jnp.clip(place - before, 0, x.shape[0] - 1)], tail)
+        joined = where_rows(in_head, left, right)
+        return where_rows(place < before + after, joined, jax.tree.map(jnp.zeros_like, joined))
+
+    return jax.vmap(one)(head, head_lengths, tail, tail_lengths), head_lengths + tail_lengths

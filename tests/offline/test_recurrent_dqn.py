@@ -1,0 +1,208 @@
+"""The recurrent agent: its loss, its two learning rates, its cadence, and that it explores."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.bandit_agent import SMALL_AGENT, bandit_task, play
+from jaxrl_rollouts.offline.environments.bandit import Arms
+from jaxrl_rollouts.offline.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent_dqn import (
+    DqnConfig,
+    DqnState,
+    make_recurrent_dqn,
+    ring_bytes,
+    ring_size,
+)
+from jaxrl_rollouts.offline.recurrent_q import dueling, make_recurrent_q
+from jaxrl_rollouts.offline.tapes import Tape
+from jaxrl_rollouts.offline.tokens import Token
+
+L, TASK = 12, bandit_task(2)
+CONFIG = DqnConfig(
+    memory=MemoryConfig("gru", width=8, layers=1), head=(8,), discount=0.9, polyak=0.3,
+    memory_rate=1e-3, head_rate=1e-2, clip=None, reward_shift=0.25, steps=200, epsilon_share=0.5,
+    episodes=4, updates_per_token=0.025, tape=210, capacity=900,
+)  # fmt: skip
+# Arm 1 pays always or never; trying it once tells.
+WORLD = Arms(
+    jnp.array([[0.5, 0.0], [0.5, 1.0]]), jnp.full((2, 2), 0.05), jnp.array([0.0, 0.5]),
+    jnp.float32(0.0),
+)  # fmt: skip
+
+
+def some_tape(seed: int = 0) -> Tape:
+    rng = np.random.default_rng(seed)
+    starts = np.isin(np.arange(L), [0, 5, 9])
+    tokens = Token(
+        rng.normal(size=(L, 4)).astype(np.float32), rng.integers(0, 2, L).astype(np.int32),
+        3 * rng.normal(size=L).astype(np.float32), rng.random(L) < 0.3, np.zeros(L, bool),
+        rng.random(L) < 0.5,
+    )  # fmt: skip
+    return jax.tree.map(jnp.asarray, Tape(tokens, starts, np.append(~starts[1:], False)))
+
+
+@functools.cache
+def learned(config: DqnConfig = CONFIG) -> tuple[Any, DqnState, tuple]:
+    agent = make_recurrent_dqn(config, TASK)
+    state = jax.jit(agent.init)(jax.random.key(0), WORLD)
+    other = jax.jit(agent.network.init)(jax.random.key(7))  # a target of its own
+    state = state._replace(target=other)
+    return agent, state, jax.jit(agent.learn)(state.params, other, state.optimiser, some_tape())
+
+
+def explicit_loss(agent: Any, params: Any, target: Any, tape: Tape, config: DqnConfig) -> jax.Array:
+    """Double Q-learning with Huber loss, token by token."""
+    values = agent.network.tape(params, tape.tokens.observations, tape.starts)
+    slow = agent.network.tape(target, tape.tokens.observations, tape.starts)
+    starts, tokens = np.asarray(tape.starts), jax.tree.map(np.asarray, tape.tokens)
+    means: dict[bool, list] = {True: [], False: []}
+    for t in range(L - 1):
+        if starts[t + 1]:
+            continue  # the last look of an episode
+        follows = 0.0 if tokens.terminations[t] else slow[t + 1, jnp.argmax(values[t + 1])]
+        wanted = tokens.rewards[t] - config.reward_shift + config.discount * follows
+        gap = values[t, int(tokens.actions[t])] - jax.lax.stop_gradient(wanted)
+        loss = jnp.where(jnp.abs(gap) < 1, 0.5 * gap**2, jnp.abs(gap) - 0.5)
+        means[bool(tokens.real[t])].append(loss)
+    if config.real_weight is None:
+        return jnp.mean(jnp.stack(means[True] + means[False]))
+    real, imagined = (jnp.mean(jnp.stack(means[k])) for k in (True, False))
+    return config.real_weight * real + (1 - config.real_weight) * imagined
+
+
+@pytest.mark.parametrize("real_weight", [None, 0.2])
+def test_loss_and_gradient(real_weight: float | None) -> None:
+    config = replace(CONFIG, real_weight=real_weight)
+    agent, state, (_, _, moments, metrics) = learned(config)
+    tape = some_tape()
+    want, gradient = jax.jit(
+        jax.value_and_grad(lambda p: explicit_loss(agent, p, state.target, tape, config))
+    )(state.params)
+    np.testing.assert_allclose(metrics["loss"], want, rtol=1e-5)
+    for moment, g in zip(moments, gradient, strict=True):
+        # Adam's first moment after one step is a tenth of the gradient.
+        jax.tree.map(
+            lambda m, x: np.testing.assert_allclose(10 * m, x, rtol=2e-3, atol=1e-6),
+            moment[1][0].mu, g,
+        )  # fmt: skip
+
+
+def test_memory_and_head_have_their_own_rates_and_the_target_follows() -> None:
+    _, state, (params, target, _, _) = learned()
+    for new, old, rate in zip(params, state.params, (1e-3, 1e-2), strict=True):
+        # Adam's first step is the rate wherever there is a gradient at all.
+        steps = [
+            np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (new, old)), strict=True)
+        ]
+        np.testing.assert_allclose(max(steps), rate, rtol=0.02)
+    want = jax.tree.map(lambda new, old: 0.3 * new + 0.7 * old, params, state.target)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), target, want
+    )  # fmt: skip
+
+
+def test_gradients_are_clipped_each_by_itself() -> None:
+    _, _, (_, _, moments, _) = learned(replace(CONFIG, clip=1e-3))
+    for moment in moments:
+        leaves = jax.tree.leaves(moment[1][0].mu)
+        norm = np.sqrt(sum(np.square(10 * m).sum() for m in leaves))
+        np.testing.assert_allclose(norm, 1e-3, rtol=1e-3)
+
+
+def test_dueling_and_the_two_ways_to_ask() -> None:
+    q = dueling(jnp.array([[2.0]]), jnp.array([[1.0, 4.0, 1.0]]))
+    np.testing.assert_allclose(q, [[1.0, 4.0, 1.0]])
+    network = make_recurrent_q(CONFIG.memory, (8,), 4, 2)
+    params, tape = jax.jit(network.init)(jax.random.key(0)), some_tape()
+    whole = jax.jit(network.tape)(params, tape.tokens.observations, tape.starts)
+    assert np.abs(whole).max() < 0.5  # the last layers start small
+    now, carry = jax.jit(network.now), network.start(1)
+    for t in range(5):
+        values, carry = now(params, tape.tokens.observations[t : t + 1], carry)
+        np.testing.assert_allclose(values[0], whole[t], atol=1e-5)
+
+
+def start(seeds: int) -> tuple[Any, DqnState]:
+    agent = make_recurrent_dqn(CONFIG, TASK)
+    keys = jax.random.split(jax.random.key(3), seeds)
+    worlds = jax.tree.map(lambda x: jnp.stack([x] * seeds), WORLD)
+    return agent, jax.jit(jax.vmap(agent.init))(keys, worlds)
+
+
+def test_an_iteration_rolls_stores_and_learns() -> None:
+    agent, state = start(2)
+    assert agent.updates == 10  # 0.025 for each of 4 * 100 transitions
+    trained = train(agent.update, state, iterations=3, stage="a")
+    ring = trained.state.ring
+    # Eight episodes of 101 tokens fit into 900; the third four have pushed out the first.
+    np.testing.assert_array_equal(ring.count, [8, 8])
+    np.testing.assert_array_equal(ring.used, [808, 808])
+    np.testing.assert_array_equal(trained.state.step, [30, 30])
+    assert set(np.unique(np.asarray(ring.lengths))) <= {0, 101}
+    epsilon = trained.history.curve("epsilon")[1]
+    np.testing.assert_allclose(epsilon[:, 0], [1.0, 0.91, 0.82], rtol=1e-5)
+    np.testing.assert_allclose(trained.history.curve("imagined_length")[1], 100.0)
+    rows = jax.tree.map(lambda x: np.asarray(x[0]), ring.tokens)
+    # Row i is member i % 2: its arm 1 always pays the same.
+    for episode in range(4, 12):
+        at = int(ring.begins[0, episode]) + np.arange(101)
+        pulled = rows.actions[at[:-1] % 900] == 1
+        paid = rows.observations[at[1:] % 900, 3][pulled]
+        np.testing.assert_allclose(paid, WORLD.mean[episode % 2, 1], atol=0.4)
+        assert 20 < pulled.sum() < 80  # epsilon was still near one
+    assert not rows.real.any()
+    alone = train(agent.update, jax.tree.map(lambda x: x[1:], state), iterations=3, stage="a")
+    np.testing.assert_allclose(
+        alone.history.last("loss"), trained.history.last("loss")[1:], rtol=1e-3
+    )
+
+
+def test_it_finds_out_what_the_unknown_arm_pays() -> None:
+    """Bayes-optimal: one try, then 0.5 or 1.0 for ever. A penalty keeps it from trying."""
+    config = replace(
+        SMALL_AGENT, memory=MemoryConfig("lru", width=16, state=16, layers=1), head=(16,),
+        steps=600, episodes=20, capacity=40_000, memory_rate=3e-3, head_rate=3e-3, tape=606,
+    )  # fmt: skip
+    agent = make_recurrent_dqn(config, TASK)
+    worlds = jax.tree.map(lambda x: jnp.stack([x, x]), WORLD)
+    worlds = worlds._replace(penalty=jnp.array([0.0, 2.5]))
+    state = jax.jit(jax.vmap(agent.init))(jax.random.split(jax.random.key(0), 2), worlds)
+    trained = train(agent.update, state, iterations=15, chunk=15, stage="a")
+    keys = jax.random.split(jax.random.key(5), 2)
+    found = play(agent, trained.state.params, keys, 20, arms=(0.0, 1.0))
+    assert found.returns[0, 1] > 0.9 and found.better[0, 1] > 0.9
+    assert found.returns[0, 0] > 0.35
+    np.testing.assert_allclose(found.returns[1], 0.5, atol=0.05)
+    assert (found.unknown[1] < 0.02).all()
+    np.testing.assert_allclose(found.better[:, 0], 1 - found.unknown[:, 0], rtol=1e-6)
+
+
+def test_sizes_of_the_ring() -> None:
+    assert ring_size(CONFIG, 100) == (900, 35)
+    assert ring_bytes(CONFIG, TASK) == 900 * 27 + (2 * 35 + 4) * 4
+    with pytest.raises(ConfigError, match="capacity: found 200"):
+        make_recurrent_dqn(replace(CONFIG, capacity=200), TASK).init(jax.random.key(0), WORLD)
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"head": ()}, "head"), ({"discount": 1.0}, "discount"), ({"polyak": 0.0}, "polyak"),
+        ({"epsilon": 2.0}, "epsilon"), ({"clip": 0.0}, "clip"), ({"steps": 0}, "steps"),
+        ({"updates_per_token": 0.0}, "updates_per_token"),
+    ],
+)  # fmt: skip
+def test_settings_of_the_agent_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_recurrent_dqn(replace(CONFIG, **change), TASK)
+    assert caught.value.setting == setting

@@ -1,0 +1,181 @@
+"""The token ring against a plain queue of episodes, and tapes cut from it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline import tapes
+from jaxrl_rollouts.offline.tapes import Tape, Tapes, weighted_mean
+from jaxrl_rollouts.offline.tokens import Token, from_trajectory, join, token_of, with_last
+from jaxrl_rollouts.rollout import Model, outcome, rollout
+
+CAPACITY, EPISODES, N, T = 23, 5, 3, 6
+TOKEN = {
+    "episode": jax.ShapeDtypeStruct((), jnp.int32),
+    "x": jax.ShapeDtypeStruct((2,), jnp.float32),
+}
+add = jax.jit(tapes.add)
+sample = jax.jit(tapes.sample, static_argnames=("length", "weighting"))
+
+
+def block(first: int, lengths: list[int]) -> dict:
+    """Episodes numbered from `first`; entry `t` of each is `(number, t)`."""
+    number = np.arange(first, first + N, dtype=np.int32)[:, None].repeat(T, 1)
+    x = np.stack([number, np.arange(T)[None].repeat(N, 0)], -1).astype(np.float32)
+    return {"episode": number, "x": x}
+
+
+def filled(blocks: list[list[int]]) -> tuple[Tapes, deque]:
+    """The ring, and the episodes (number, length) it should hold, oldest first."""
+    ring, queue = tapes.create(TOKEN, CAPACITY, EPISODES, tape=8), deque()
+    for i, lengths in enumerate(blocks):
+        ring = add(ring, block(N * i, lengths), jnp.asarray(lengths))
+        fresh = [(N * i + j, n) for j, n in enumerate(lengths) if n]
+        while queue and (
+            sum(n for _, n in [*queue, *fresh]) > CAPACITY or len(queue) + len(fresh) > EPISODES
+        ):
+            queue.popleft()
+        queue.extend(fresh)
+    return ring, queue
+
+
+def held(ring: Tapes) -> list[np.ndarray]:
+    """Every episode in the ring as `[length, 2]` rows of (number, time), oldest first."""
+    rows, found = np.asarray(ring.tokens["x"]), []
+    for i in range(int(ring.count)):
+        entry = (int(ring.first) + i) % EPISODES
+        place = int(ring.begins[entry]) + np.arange(int(ring.lengths[entry]))
+        found.append(rows[place % CAPACITY])
+    return found
+
+
+blocks = st.lists(st.lists(st.integers(0, T), min_size=N, max_size=N), max_size=8)
+
+
+@given(blocks=blocks)
+def test_the_ring_is_a_queue_of_whole_episodes(blocks: list[list[int]]) -> None:
+    ring, queue = filled(blocks)
+    found = held(ring)
+    assert len(found) == len(queue) and int(ring.used) == sum(n for _, n in queue)
+    for rows, (number, length) in zip(found, queue, strict=True):
+        want = np.stack([np.full(length, number), np.arange(length)], 1)
+        np.testing.assert_array_equal(rows, want)
+
+
+@given(blocks=blocks, seed=st.integers(0, 1000), weighting=st.sampled_from(("episode", "token")))
+def test_tapes_are_whole_episodes_but_for_the_last(
+    blocks: list[list[int]], seed: int, weighting: str
+) -> None:
+    ring, queue = filled(blocks)
+    tape: Tape = sample(ring, jax.random.key(seed), length=20, weighting=weighting)
+    rows = np.asarray(tape.tokens["x"])
+    if not queue:
+        assert np.isnan(rows).all() and tape.mask.all()
+        return
+    starts = np.flatnonzero(tape.starts)
+    assert starts[0] == 0
+    parts = np.split(rows, starts[1:])
+    for i, part in enumerate(parts):
+        length = dict(queue)[int(part[0, 0])]
+        assert (part[:, 0] == part[0, 0]).all()
+        np.testing.assert_array_equal(part[:, 1], np.arange(len(part)))
+        assert len(part) == length or (i == len(parts) - 1 and len(part) < length)
+    np.testing.assert_array_equal(tape.tokens["episode"], rows[:, 0])
+    same = np.append(rows[1:, 1] == rows[:-1, 1] + 1, False) & ~np.append(tape.starts[1:], False)
+    np.testing.assert_array_equal(tape.mask, same)
+
+
+def test_both_weightings_have_their_frequencies() -> None:
+    ring, _ = filled([[1, 6, 3]])
+    keys = jax.random.split(jax.random.key(0), 3000)
+    for weighting, want in (("episode", [1, 1, 1]), ("token", [1, 6, 3])):
+        first = jax.vmap(lambda k, w=weighting: sample(ring, k, length=8, weighting=w))(keys)
+        share = np.bincount(np.asarray(first.tokens["episode"][:, 0]), minlength=3) / 3000
+        np.testing.assert_allclose(share, np.array(want) / sum(want), atol=0.03)
+
+
+def test_rings_side_by_side_are_rings() -> None:
+    lengths = jnp.array([[2, 3, 0], [6, 6, 6]])
+    one = tapes.create(TOKEN, CAPACITY, EPISODES, tape=8)
+    both = jax.vmap(lambda n: tapes.add(tapes.add(one, block(0, []), n), block(3, []), n))(lengths)
+    for i in range(2):
+        alone = add(add(one, block(0, []), lengths[i]), block(3, []), lengths[i])
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_array_equal(a[i], b), both, alone)
+
+
+def test_bytes_are_predicted_to_the_byte() -> None:
+    token = token_of(4, jax.ShapeDtypeStruct((), jnp.int32))
+    ring = tapes.create(token, 1000, 30, tape=100)
+    assert tapes.bytes_of(token, 1000, 30) == sum(x.nbytes for x in jax.tree.leaves(ring))
+    assert tapes.bytes_of(token, 1000, 30) == 1000 * (16 + 4 + 4 + 3) + 64 * 4
+
+
+def test_sizes_that_do_not_fit_are_named() -> None:
+    with pytest.raises(ConfigError, match="capacity: found 50, expected at least one tape of 100"):
+        tapes.create(TOKEN, 50, 5, tape=100)
+    for change in ({"tape": 1}, {"episodes": 0}, {"capacity": 2**31}):
+        with pytest.raises(ConfigError, match=next(iter(change))):
+            tapes.create(TOKEN, **{"capacity": 50, "episodes": 5, "tape": 10, **change})
+    small = tapes.create(TOKEN, 17, EPISODES, tape=8)
+    with pytest.raises(ConfigError, match="at least 3 episodes of 6 tokens"):
+        tapes.add(small, block(0, []), jnp.ones(3, int))
+    with pytest.raises(ConfigError, match="episodes: found 2"):
+        tapes.add(tapes.create(TOKEN, 18, 2, tape=8), block(0, []), jnp.ones(3, int))
+
+
+def test_weighted_means() -> None:
+    values = jnp.array([1.0, 2.0, 6.0, jnp.nan, 5.0])
+    mask = jnp.array([True, True, True, False, True])
+    real = jnp.array([True, False, False, True, False])
+    np.testing.assert_allclose(weighted_mean(values, mask, real, None), 3.5)
+    np.testing.assert_allclose(weighted_mean(values, mask, real, 0.1), 0.1 * 1 + 0.9 * 13 / 3)
+    np.testing.assert_allclose(weighted_mean(values, mask & ~real, real, 0.1), 0.9 * 13 / 3)
+    slope = jax.grad(lambda v: weighted_mean(v, mask, real, 0.1))(values)
+    np.testing.assert_allclose(slope, [0.1, 0.3, 0.3, 0, 0.3], rtol=1e-6)
+
+
+def count_down(params: None, key: jax.Array, state: jax.Array, action: jax.Array, member: None):
+    following = state - 1.0
+    out = outcome(len(state), reward=action, terminated=following[:, 0] == 0)
+    return following, out
+
+
+def test_trajectories_become_tokens_with_a_last_look() -> None:
+    start = jnp.array([[2.0], [9.0]])
+    policy = lambda p, key, s, m: (10.0 * s[:, 0], m)  # noqa: E731
+    rolled = rollout(Model(count_down), None, start, jax.random.key(0), horizon=4, policy=policy)
+    tokens, lengths = from_trajectory(rolled, rolled.state, real=True)
+    np.testing.assert_array_equal(lengths, [3, 5])
+    np.testing.assert_array_equal(tokens.observations[..., 0], [[2, 1, 0, 0, 0], [9, 8, 7, 6, 5]])
+    np.testing.assert_array_equal(tokens.actions, [[20, 10, 0, 0, 0], [90, 80, 70, 60, 0]])
+    np.testing.assert_array_equal(tokens.actions, tokens.rewards)
+    np.testing.assert_array_equal(tokens.terminations, [[0, 1, 0, 0, 0], [0] * 5])
+    np.testing.assert_array_equal(tokens.truncations, [[0] * 5, [0, 0, 0, 1, 0]])
+    np.testing.assert_array_equal(tokens.real, [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0]])
+
+
+def some_tokens(value: float, longest: int, flag: bool) -> Token:
+    shape = jnp.full((2, longest), value) + jnp.arange(longest)
+    no = jnp.zeros((2, longest), bool)
+    return Token(shape[..., None], shape, shape, no, no, no | flag)
+
+
+def test_prefixes_and_tails_are_joined_without_a_gap() -> None:
+    head, tail = some_tokens(10.0, 4, True), some_tokens(50.0, 3, False)
+    joined, lengths = join(head, jnp.array([3, 0]), tail, jnp.array([2, 3]))
+    np.testing.assert_array_equal(lengths, [5, 3])
+    want = [[10, 11, 12, 50, 51, 0, 0], [50, 51, 52, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(joined.rewards, want)
+    np.testing.assert_array_equal(joined.observations[..., 0], want)
+    np.testing.assert_array_equal(joined.real[0], [1, 1, 1, 0, 0, 0, 0])
+    ended, lengths = with_last(joined, lengths, jnp.array([[7.0], [8.0]]))
+    np.testing.assert_array_equal(lengths, [6, 4])
+    assert float(ended.observations[0, 5, 0]) == 7.0 and float(ended.observations[1, 3, 0]) == 8.0
