@@ -187,7 +187,7 @@ def _draw_learning(report: Report, cells: Mapping[float, Cell], optima: Returns)
 
 def _draw_opinions(report: Report, fitted: FittedRewards) -> None:
     made, (ax,) = figure(width=4.2, height=2.6)
-    bins = np.linspace(-0.8, 1.6, 61)
+    bins = np.linspace(-0.8, 1.6, 61).tolist()
     mean = np.asarray(fitted.arms.mean)
     for arm, label in ((0, "arm 0 (1000 pulls)"), (1, "arm 1 (never pulled)")):
         ax.hist(

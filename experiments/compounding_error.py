@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.open_loop import OpenLoop, open_loop, windows
 from jaxrl_rollouts.offline.terminations import never
 from jaxrl_rollouts.offline.training import fit_worlds
 from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trust, threshold
-from jaxrl_rollouts.offline.world_model import learned_dynamics
+from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
@@ -35,13 +35,6 @@ from .study import PENDULUM, StudyConfig, load_dataset, slug
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models"
 MEDIUM, MIXED = "jr/halfcheetah-medium", "jr/halfcheetah-mixed"
-
-# NEUBAY's members (spec 2.3, 2.4): log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
-NEUBAY = EnsembleConfig(
-    members=128, elites=100, hidden=(200,) * 4, activation="leaky_relu", layer_norm=True,
-    learned_bounds=False, log_var_low=-10.0, log_var_high=0.5, bootstrap=False,
-    initialiser="uniform", weight_decay=(5e-5,), max_epochs=1200,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ class Config:
     """
 
     pairs: tuple[tuple[str, str], ...] = ((MEDIUM, MIXED), (MIXED, MEDIUM), (PENDULUM, PENDULUM))
-    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY)
+    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
     seeds: int = 1
     seed: int = 0
     length: int = 1000
@@ -227,7 +220,7 @@ def _claims(report: Report, title: str, cases: dict[str, Case]) -> None:
         )  # fmt: skip
 
 
-_SMALL = replace(NEUBAY, members=10, elites=8, max_epochs=20)
+_SMALL = replace(NEUBAY_ENSEMBLE, members=10, elites=8, max_epochs=20)
 
 EXPERIMENT = Experiment(
     name="compounding_error",
@@ -237,7 +230,7 @@ EXPERIMENT = Experiment(
     presets={
         "smoke": Config(
             pairs=((PENDULUM, PENDULUM),), trajectories=8, length=20, rows=500,
-            ensemble=replace(NEUBAY, members=3, elites=2, hidden=(16,), max_epochs=1),
+            ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1),
         ),
         "cpu": Config(ensemble=_SMALL, seeds=2, rows=20_000),
         "paper": Config(),

@@ -30,12 +30,11 @@ from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_base
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds, train_agents
 from jaxrl_rollouts.offline.trust import Trust, measure_trust, threshold
-from jaxrl_rollouts.offline.world_model import learned_dynamics
+from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .compounding_error import NEUBAY
 from .plane_study import measure_reach, plane_evaluator
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1"
@@ -77,7 +76,7 @@ class Config:
     seeds: int = 4
     seed: int = 0
     rows: int = 20_000
-    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY)
+    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
     agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
     fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
     levels: tuple[float, ...] = (0.9, 0.99, 1.0)
@@ -113,9 +112,9 @@ class Config:
 
 def train_arm(
     arm: Arm, config: Config, data: Transitions, fitted: FittedWorlds, trust: Trust,
-    context: RunContext,
+    keys: tuple[jax.Array, jax.Array], context: RunContext,
 ) -> Trained:  # fmt: skip
-    """Train one arm, all seeds side by side, each in its own ensemble."""
+    """Train one arm, all seeds side by side, each in its own ensemble; the arms share `keys`."""
     measured = arm.level is not None or arm.penalty > 0
     dynamics = learned_dynamics(
         fitted.model.fitter, fitted.model.elites, termination=PLANE.termination,
@@ -133,7 +132,7 @@ def train_arm(
     worlds = fitted.worlds
     if arm.level is not None:
         worlds = worlds._replace(limit=threshold(trust, arm.level))
-    train_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    train_key, look_key = keys
     reach = measure_reach(np.asarray(data.observations), arm.horizon)
     return train_agents(
         agent, worlds, data, train_key, epochs=config.epochs,
@@ -157,10 +156,12 @@ def run(config: Config, context: RunContext) -> Report:
     rows, levels = to_device(data), tuple(sorted({*config.levels, 1.0}))
     measure = jax.vmap(lambda world: measure_trust(fitted.model.fitter, world, rows, levels))
     trust = measure(fitted.worlds)
-    trained = {arm: train_arm(arm, config, data, fitted, trust, context) for arm in config.arms()}
+    keys = tuple(jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1)))
+    trained = {
+        arm: train_arm(arm, config, data, fitted, trust, keys, context) for arm in config.arms()
+    }
     report = Report.of(context, config.seeds)
-    _, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
-    begin = PLANE.observe(PLANE.reset(look_key, config.starts))
+    begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
     best = float(optimal_return(begin, discount=config.agent.discount, horizon=None).mean())
     report.table("values", [_row(arm, t, best) for arm, t in trained.items()])
     _claims(report, config, trained, best)
@@ -269,7 +270,7 @@ def _draw(report: Report, config: Config, trained: Mapping[Arm, Trained], best: 
     )  # fmt: skip
 
 
-_SMALL = replace(NEUBAY, members=12, elites=10, hidden=(64, 64), max_epochs=30)
+_SMALL = replace(NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30)
 
 EXPERIMENT = Experiment(
     name="horizon_overestimation",
@@ -279,7 +280,7 @@ EXPERIMENT = Experiment(
     presets={
         "smoke": Config(
             seeds=2, rows=600, fixed=(1, 4), levels=(0.5, 1.0), penalties=(1.0,), longest=8,
-            ensemble=replace(NEUBAY, members=3, elites=2, hidden=(16,), max_epochs=1),
+            ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1),
             agent=SacConfig(hidden=(16,)), steps_per_epoch=80, updates_per_epoch=5, batch_size=16,
             epochs=2, evaluations=1, starts=8,
         ),

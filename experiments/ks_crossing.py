@@ -36,7 +36,7 @@ Times = tuple[np.ndarray, np.ndarray]  # mean curve's and trajectories' own, [se
 
 def run(config: CrossingConfig, context: RunContext) -> Report:
     """Run every arm, compare with MSE training."""
-    study, trainer = config.study, None
+    study = config.study
     data = prepare(study, context)
     trainer = Trainer(config, data, context)
     results = {name: trainer.run(name) for name in config.arms}
@@ -132,13 +132,12 @@ def _budget(
     small: Mapping[tuple[str, float], Evaluated],
 ) -> None:  # fmt: skip
     """What the two plain methods do with less."""
-    updates = config.study.training.updates
-    every = dict(small) | {(m, 1.0): found[m] for m in ("mse", "refiner") if m in found}
-    shares = sorted({share for m, share in every if ("refiner", share) in every})
-    if not config.budgets or len(shares) == len(config.budgets):
+    if not config.budgets or "refiner" not in found:
         return
+    updates = config.study.training.updates
+    every = dict(small) | {(m, 1.0): found[m] for m in ("mse", "refiner")}
     rows = []
-    for share in shares:
+    for share in (*sorted(config.budgets), 1.0):
         t = {m: high_correlation_times(every[m, share].correlation, data.dt)[0]
              for m in ("mse", "refiner")}  # fmt: skip
         rows.append(
@@ -161,6 +160,7 @@ def _bottleneck(
     """How long MSE training's rollouts would be if some wavenumbers were stepped truly."""
     study, emulator = config.study, mse_of(config.study)
     rows, ratios = [], []
+    amplitude = np.abs(np.fft.rfft(np.asarray(data.test.fields[:, 1:, 0]))).mean((0, 1))
     for lowest in config.solved_from:
 
         def make(lowest: int = lowest) -> tuple:
@@ -169,7 +169,6 @@ def _bottleneck(
         found = kept(context, "mse", f"solved_from_{lowest}", make, ("correlation",))
         own = high_correlation_times(found["correlation"], data.dt)
         ratios.append(own[0] / plain[0])
-        amplitude = np.abs(np.fft.rfft(np.asarray(data.test.fields[:, 1:, 0]))).mean((0, 1))
         rows.append(
             {
                 "solver from wavenumber": lowest,

@@ -81,6 +81,14 @@ def at_least_one(config: Any, *names: str) -> None:
             raise ConfigError(name, getattr(config, name), "at least 1")
 
 
+def discount_and_polyak(config: Any) -> None:
+    """`ConfigError` unless `discount` is in [0, 1) and `polyak` in (0, 1]."""
+    if not 0 <= config.discount < 1:
+        raise ConfigError("discount", config.discount, "in [0, 1)")
+    if not 0 < config.polyak <= 1:
+        raise ConfigError("polyak", config.polyak, "in (0, 1]")
+
+
 def did_you_mean(name: str, choices: typing.Iterable[str]) -> str:
     """A hint with the closest choice, or an empty string."""
     close = get_close_matches(name, list(choices), n=1)

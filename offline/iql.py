@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen
@@ -63,10 +63,7 @@ class IqlConfig:
             found = (self.inverse_temperature, self.weight_clip)
             expected = "at least 0 and above 0"
             raise ConfigError("inverse_temperature, weight_clip", found, expected)
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
-        if not 0 < self.polyak <= 1:
-            raise ConfigError("polyak", self.polyak, "in (0, 1]")
+        discount_and_polyak(self)
         if self.cosine_steps is not None and self.cosine_steps < 1:
             raise ConfigError("cosine_steps", self.cosine_steps, "at least 1, or None")
 

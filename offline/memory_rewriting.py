@@ -23,6 +23,7 @@ from .environments.t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeSta
 from .memory import MemoryConfig
 from .parts import Parts
 from .recurrent_q import RecurrentQ, make_recurrent_q
+from .tapes import masked_mean
 
 PyTree = Any
 
@@ -114,7 +115,7 @@ def make_rewriting(config: RewritingConfig) -> Rewriting:
         # Junctions are rare: without their own mean the corridors would drown them.
         turn = walked.valid & (actions > 0)
         walk = walked.valid & (actions == 0)
-        return sum(jnp.where(m, each, 0.0).sum() / jnp.maximum(m.sum(), 1) for m in (turn, walk))
+        return masked_mean(each, turn) + masked_mean(each, walk)
 
     def update(state: RewritingState, data: PyTree) -> tuple[RewritingState, dict[str, jax.Array]]:
         del data

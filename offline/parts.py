@@ -30,6 +30,12 @@ class PartsOptimiser(NamedTuple):
     step: Callable[[Parts, Parts, Parts], tuple[Parts, Parts]]
 
 
+def follow(params: Parts, target: Parts, rate: float) -> Parts:
+    """Target parameters, moved towards `params` by the share `rate` of their distance."""
+    pairs = zip(params, target, strict=True)
+    return Parts(*(optax.incremental_update(new, old, rate) for new, old in pairs))
+
+
 def parts_optimiser(memory_rate: Rate, head_rate: Rate, clip: float | None) -> PartsOptimiser:
     """Two learning rates (or schedules), and the largest norm of each part's gradient."""
 
@@ -47,7 +53,7 @@ def parts_optimiser(memory_rate: Rate, head_rate: Rate, clip: float | None) -> P
             opt.update(g, m, p)
             for opt, g, m, p in zip(both, gradient, moments, params, strict=True)
         ]
-        changes = Parts(*(change for change, _ in moved))
-        return optax.apply_updates(params, changes), Parts(*(kept for _, kept in moved))
+        changed = [optax.apply_updates(p, c) for p, (c, _) in zip(params, moved, strict=True)]
+        return Parts(*changed), Parts(*(kept for _, kept in moved))
 
     return PartsOptimiser(init, step)

@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Members, Model, rollout
 
 from . import tapes
 from .memory import MemoryConfig
-from .parts import Parts, parts_optimiser
+from .parts import Parts, follow, parts_optimiser
 from .recurrent_q import RecurrentQ, make_recurrent_q
 from .tapes import Tape, Tapes
 from .tokens import Token, from_trajectory, token_of
@@ -72,9 +72,8 @@ class DqnConfig:
         at_least_one(self, "steps", "episodes")
         if not self.head:
             raise ConfigError("head", self.head, "at least one layer")
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
-        for name in ("polyak", "epsilon_share", "updates_per_token"):
+        discount_and_polyak(self)
+        for name in ("epsilon_share", "updates_per_token"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "in (0, 1]")
         if not 0 <= self.epsilon <= 1:
@@ -179,13 +178,12 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Dqn:
         chosen = values[rows, tokens.actions]
         each = optax.huber_loss(chosen, wanted, delta=1.0)
         total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
-        count = jnp.maximum(tape.mask.sum(), 1)
-        return total, {"loss": total, "q_mean": jnp.where(tape.mask, chosen, 0.0).sum() / count}
+        return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 
     def learn(params: Parts, target: Parts, moments: PyTree, tape: Tape) -> tuple:
         gradient, metrics = jax.grad(loss, has_aux=True)(params, target, tape)
         params, moments = optimiser.step(params, gradient, moments)
-        target = optax.incremental_update(params, target, config.polyak)
+        target = follow(params, target, config.polyak)
         return params, target, moments, metrics
 
     def greedy(params: Parts, key: jax.Array, observation: jax.Array, carry: PyTree) -> tuple:
@@ -227,16 +225,20 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Dqn:
 
         def one(carry: tuple, key: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
             tape = tapes.sample(ring, key, config.tape, weighting=config.weighting)
-            *carry, metrics = learn(*carry, tape)
-            return tuple(carry), metrics
+            params, target, moments = carry
+            params, target, moments, metrics = learn(params, target, moments, tape)
+            return (params, target, moments), metrics
 
         carry = (state.params, state.target, state.optimiser)
-        carry, metrics = jax.lax.scan(one, carry, jax.random.split(learn_key, updates))
+        (params, target, moments), metrics = jax.lax.scan(
+            one, carry, jax.random.split(learn_key, updates)
+        )
         metrics = jax.tree.map(lambda x: x.mean(), metrics)
         valid = jnp.maximum(rolled.valid.sum(), 1)
         metrics["epsilon"] = epsilon
         metrics["imagined_reward"] = rolled.steps.rewards.sum() / valid
         metrics["imagined_length"] = rolled.lengths.mean(dtype=jnp.float32)
-        return DqnState(*carry, ring, state.world, state.step + updates, key), metrics
+        state = DqnState(params, target, moments, ring, state.world, state.step + updates, key)
+        return state, metrics
 
     return Dqn(init, update, learn, greedy, explore, network, updates)

@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.errors import ConfigError
 
 from .memory import MemoryConfig
-from .parts import Parts, parts_optimiser
+from .parts import Parts, follow, parts_optimiser
 from .recurrent_actor_critic import ActorCritic, make_actor_critic
 from .tanh_gaussian import mode, sample_and_log_prob
-from .tapes import Tape, weighted_mean
+from .tapes import Tape, masked_mean, weighted_mean
 
 PyTree = Any
 
@@ -66,10 +66,7 @@ class RecurrentSacConfig:
             raise ConfigError("drawn", self.drawn, f"from 1 to the {self.critics} critics")
         if not self.head:
             raise ConfigError("head", self.head, "at least one layer")
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
-        if not 0 < self.polyak <= 1:
-            raise ConfigError("polyak", self.polyak, "in (0, 1]")
+        discount_and_polyak(self)
         if not 0 <= self.real_weight <= 1:
             raise ConfigError("real_weight", self.real_weight, "from 0 to 1")
         for name in ("initial_alpha", "clip"):
@@ -129,11 +126,11 @@ def make_recurrent_sac(
     if config.target_entropy is not None:
         entropy_wanted = config.target_entropy
 
-    falling = [
-        optax.cosine_decay_schedule(rate, config.steps)
-        for rate in (config.memory_rate, config.head_rate)
-    ]
-    learn_actor = parts_optimiser(*falling, config.clip)
+    learn_actor = parts_optimiser(
+        optax.cosine_decay_schedule(config.memory_rate, config.steps),
+        optax.cosine_decay_schedule(config.head_rate, config.steps),
+        config.clip,
+    )
     learn_critic = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
     learn_alpha = optax.adam(config.temperature_rate)
 
@@ -171,7 +168,7 @@ def make_recurrent_sac(
 
         (fit, values), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         critic, opt_critic = learn_critic.step(state.critic, gradient, state.opt_critic)
-        target_critic = optax.incremental_update(critic, state.target_critic, config.polyak)
+        target_critic = follow(critic, state.target_critic, config.polyak)
 
         def actor_loss(actor: Parts) -> tuple[jax.Array, jax.Array]:
             action, log_prob = sample_and_log_prob(actor_key, *nets.heads(actor, seen, starts))
@@ -185,17 +182,14 @@ def make_recurrent_sac(
         if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)
             slope = alpha * mixed(surprise - entropy_wanted)
             change, opt_alpha = learn_alpha.update(slope, opt_alpha, log_alpha)
-            log_alpha = log_alpha + change
-
-        def over(where: jax.Array, x: jax.Array) -> jax.Array:
-            return jnp.where(where, x, 0.0).sum() / jnp.maximum(where.sum(), 1)
+            log_alpha = log_alpha + jnp.asarray(change)
 
         mean = values.mean(0)
         metrics = {
             "critic_loss": fit,
-            "q_real": over(tape.mask & tokens.real, mean),
-            "q_imagined": over(tape.mask & ~tokens.real, mean),
-            "entropy": over(tape.mask, surprise),
+            "q_real": masked_mean(mean, tape.mask & tokens.real),
+            "q_imagined": masked_mean(mean, tape.mask & ~tokens.real),
+            "entropy": masked_mean(surprise, tape.mask),
             "alpha": jnp.exp(log_alpha),
         }
         state = RecurrentSacState(

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts.configs import discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
@@ -46,10 +47,7 @@ class SacConfig:
             raise ConfigError("critics", self.critics, "at least 1")
         if self.diversity < 0 or (self.diversity > 0 and self.critics < 2):
             raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
-        if not 0 < self.polyak <= 1:
-            raise ConfigError("polyak", self.polyak, "in (0, 1]")
+        discount_and_polyak(self)
         if self.initial_alpha <= 0:
             raise ConfigError("initial_alpha", self.initial_alpha, "above 0")
         if not self.hidden:

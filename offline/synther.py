@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.averaged import AveragedTraining
 from jaxrl_rollouts.diffusion import (
     Denoiser,
-    DenoiserTraining,
     DenoiserTrainingConfig,
     EdmConfig,
     ResidualMlpConfig,
@@ -103,7 +103,7 @@ class Synther(NamedTuple):
     """Functions of one configuration; hand `training` and the packed rows to `loop.train`."""
 
     denoiser: Denoiser
-    training: DenoiserTraining
+    training: AveragedTraining
 
 
 @functools.lru_cache(maxsize=32)

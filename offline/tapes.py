@@ -202,6 +202,11 @@ def sample(
     return Tape(jax.tree.map(take, tapes.tokens), starts, mask)
 
 
+def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:
+    """Mean of the values where `where` is true, 0 where it is nowhere (and not NaN)."""
+    return jnp.where(where, values, 0.0).sum() / jnp.maximum(where.sum(), 1)
+
+
 def weighted_mean(
     values: jax.Array, mask: jax.Array, real: jax.Array, real_weight: float | None
 ) -> jax.Array:
@@ -213,10 +218,7 @@ def weighted_mean(
     Args:
         values, mask, real: `[L]`.
     """
-
-    def mean(where: jax.Array) -> jax.Array:
-        return jnp.where(where, values, 0.0).sum() / jnp.maximum(where.sum(), 1)
-
     if real_weight is None:
-        return mean(mask)
-    return real_weight * mean(mask & real) + (1.0 - real_weight) * mean(mask & ~real)
+        return masked_mean(values, mask)
+    apart = masked_mean(values, mask & real), masked_mean(values, mask & ~real)
+    return real_weight * apart[0] + (1.0 - real_weight) * apart[1]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
@@ -52,10 +52,7 @@ class Td3Config:
         at_least_one(self, "critics", "delay")
         if not self.hidden:
             raise ConfigError("hidden", self.hidden, "at least one layer")
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
-        if not 0 < self.polyak <= 1:
-            raise ConfigError("polyak", self.polyak, "in (0, 1]")
+        discount_and_polyak(self)
         if self.noise < 0 or self.noise_clip < 0:
             found = (self.noise, self.noise_clip)
             raise ConfigError("noise, noise_clip", found, "both at least 0")

@@ -38,9 +38,12 @@ class Token(NamedTuple):
 
 def token_of(observation_size: int, action: jax.ShapeDtypeStruct) -> Token:
     """The shapes of one token; `action` is `ShapeDtypeStruct((A,), float32)`, say."""
-    scalar, flag = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)
-    seen = jax.ShapeDtypeStruct((observation_size,), jnp.float32)
-    return Token(seen, action, scalar, flag, flag, flag)
+
+    def zero(action: jax.Array) -> Token:
+        flag = jnp.zeros((), bool)
+        return Token(jnp.zeros(observation_size), action, jnp.zeros(()), flag, flag, flag)
+
+    return jax.eval_shape(zero, action)
 
 
 def with_last(tokens: Token, lengths: jax.Array, last: jax.Array) -> tuple[Token, jax.Array]:

@@ -37,6 +37,13 @@ Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
 Targets = Literal["raw", "change", "observations"]
 
+# NEUBAY's members (spec 2.3, 2.4): log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
+NEUBAY_ENSEMBLE = EnsembleConfig(
+    members=128, elites=100, hidden=(200,) * 4, activation="leaky_relu", layer_norm=True,
+    learned_bounds=False, log_var_low=-10.0, log_var_high=0.5, bootstrap=False,
+    initialiser="uniform", weight_decay=(5e-5,), max_epochs=1200,
+)  # fmt: skip
+
 
 class World(NamedTuple):
     """A fitted world model, ready to be rolled.

@@ -20,7 +20,6 @@ from .networks import make_residual_mlp as make_residual_mlp
 from .sampler import Guidance as Guidance
 from .sampler import SamplerConfig as SamplerConfig
 from .sampler import sample as sample
-from .training import DenoiserTraining as DenoiserTraining
 from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
 from .training import make_denoiser_training as make_denoiser_training
 from .unet import UnetConfig as UnetConfig

@@ -12,7 +12,6 @@ from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.compounding_error import (
     EXPERIMENT,
-    NEUBAY,
     Case,
     growth,
     rank_correlation,
@@ -21,6 +20,7 @@ from jaxrl_rollouts.experiments.compounding_error import (
 )
 from jaxrl_rollouts.offline.open_loop import OpenLoop
 from jaxrl_rollouts.offline.trust import LEVELS, Trust
+from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE as NEUBAY
 from jaxrl_rollouts.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")

@@ -1,0 +1,111 @@
+"""Adam on batches drawn anew, with a moving average of the weights: an update for the loop.
+
+Emulators and denoisers are trained like this; each brings its loss, its batches, its learning
+rate and how fast its average follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .configs import at_least_one
+from .errors import ConfigError
+
+PyTree = Any
+
+
+class AveragedState(NamedTuple):
+    """State of one seed; `average` is what is used afterwards."""
+
+    params: PyTree
+    average: PyTree
+    optimiser: optax.OptState
+    key: jax.Array
+
+
+class AveragedTraining(NamedTuple):
+    """Functions of one configuration; see `make_averaged`.
+
+    Attributes:
+        init: `key -> AveragedState`.
+        update: `per_iteration` gradient steps, `(state, data) -> (state, metrics)`.
+        iterations: of the loop.
+    """
+
+    init: Callable[[jax.Array], AveragedState]
+    update: Callable[[AveragedState, PyTree], tuple[AveragedState, dict[str, jax.Array]]]
+    iterations: int
+
+
+def check_schedule(config: Any) -> None:
+    """Check `updates`, `batch`, `per_iteration`, `warmup`, `clip` and `average` of a config.
+
+    Raises:
+        ConfigError: one of them is out of range.
+    """
+    at_least_one(config, "updates", "batch", "per_iteration")
+    if config.updates % config.per_iteration:
+        expected = f"a divisor of updates ({config.updates})"
+        raise ConfigError("per_iteration", config.per_iteration, expected)
+    if not 0 <= config.warmup < config.updates:
+        raise ConfigError("warmup", config.warmup, f"from 0 to below updates ({config.updates})")
+    if config.clip is not None and config.clip <= 0:
+        raise ConfigError("clip", config.clip, "above 0", "leave it out for no clipping")
+    if not 0 <= config.average < 1:
+        raise ConfigError("average", config.average, "in [0, 1)")
+
+
+def make_averaged(
+    config: Any,
+    optimiser: optax.GradientTransformation,
+    weight: Callable[[jax.Array], jax.Array],
+    init_params: Callable[[jax.Array], PyTree],
+    draw: Callable[[jax.Array, PyTree], tuple],
+    loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]],
+) -> AveragedTraining:
+    """Functions for `loop.train`.
+
+    Args:
+        config: with `updates`, `per_iteration` and `clip`.
+        optimiser: that counts its steps (Adam, say); gradients are clipped before it.
+        weight: `n -> []`, what the average takes of the weights after update number `n`.
+        init_params: `key -> params`.
+        draw: `(key, data) -> batch`, a tuple.
+        loss: `(params, key, *batch) -> (loss, metrics)`.
+    """
+    limit = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
+    optimise = optax.chain(*limit, optimiser)
+
+    def init(key: jax.Array) -> AveragedState:
+        net_key, key = jax.random.split(key)
+        params = init_params(net_key)
+        return AveragedState(params, params, optimise.init(params), key)
+
+    def update(state: AveragedState, data: PyTree) -> tuple[AveragedState, dict[str, jax.Array]]:
+        learn_key, key = jax.random.split(state.key)
+
+        def learn(carry: tuple, key: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
+            params, average, moments = carry
+            draw_key, loss_key = jax.random.split(key)
+            batch = draw(draw_key, data)
+            (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(
+                params, loss_key, *batch
+            )
+            step, moments = optimise.update(gradient, moments, params)
+            params = optax.apply_updates(params, step)
+            count = optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]
+            average = optax.incremental_update(params, average, weight(count))
+            found = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}
+            return (params, average, moments), found
+
+        keys = jax.random.split(learn_key, config.per_iteration)
+        before = (state.params, state.average, state.optimiser)
+        carry, metrics = jax.lax.scan(learn, before, keys)
+        return AveragedState(*carry, key), jax.tree.map(jnp.mean, metrics)
+
+    return AveragedTraining(init, update, config.updates // config.per_iteration)
