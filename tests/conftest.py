@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("WANDB_MODE", "disabled")
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 # One device in this process, whichever test comes first: the command line would make each core one.
@@ -22,3 +25,15 @@ settings.register_profile(
 )
 settings.register_profile("thorough", parent=settings.get_profile("fast"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs() -> Iterator[None]:
+    """Drop a file's compiled programs after it.
+
+    Each takes several memory mappings. A process that keeps those of the whole suite comes to
+    Linux's limit of 65,530, and the next compilation crashes.
+    """
+    yield
+    jax.clear_caches()
+    gc.collect()
