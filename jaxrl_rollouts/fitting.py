@@ -22,14 +22,14 @@ from .configs import at_least_one
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
 from .gaussian import gaussian_nll, soft_clamp
-from .networks import MLP, Network, from_linen, uniform_fan_in
+from .networks import MLP, Network, from_linen, normal_fan_in, uniform_fan_in
 
 PyTree = Any
 ACTIVATIONS: Mapping[str, Callable] = {
     "swish": nn.swish, "relu": nn.relu, "leaky_relu": nn.leaky_relu, "gelu": nn.gelu,
 }  # fmt: skip
 INITIALISERS: Mapping[str, Callable] = {
-    "truncated_normal": jax.nn.initializers.variance_scaling(0.25, "fan_in", "truncated_normal"),
+    "truncated_normal": normal_fan_in(0.5),
     "uniform": uniform_fan_in(),
 }
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from . import draws
+
 
 class Gaussian(NamedTuple):
     """Diagonal normal; `mean` and `std` share a shape `[..., O]`, in the units of the data."""
@@ -16,7 +18,7 @@ class Gaussian(NamedTuple):
     std: jax.Array
 
     def sample(self, key: jax.Array) -> jax.Array:
-        return self.mean + self.std * jax.random.normal(key, self.mean.shape)
+        return self.mean + self.std * draws.normal(key, self.mean.shape)
 
 
 def soft_clamp(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:

@@ -6,12 +6,16 @@ into the leading axis and a checkpoint needs no special care.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from . import draws
 
 PyTree = Any
 Initializer = Callable[..., Any]
@@ -39,16 +43,35 @@ def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) ->
 
 def uniform_fan_in(scale: float = 1.0) -> Initializer:
     """U(+-scale / sqrt(fan_in)), torch's default for weights of a linear layer."""
-    return jax.nn.initializers.variance_scaling(scale**2 / 3.0, "fan_in", "uniform")
+
+    def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32, **_: Any) -> jax.Array:
+        variance = jnp.array(scale**2 / 3.0 / math.prod(shape[:-1]), dtype)
+        return draws.uniform(key, shape, dtype, -1.0) * jnp.sqrt(3.0 * variance)
+
+    return init
+
+
+def normal_fan_in(scale: float = 1.0) -> Initializer:
+    """A normal cut at two deviations, of variance `scale**2 / fan_in`; 1.0 is LeCun's."""
+
+    def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32, **_: Any) -> jax.Array:
+        variance = jnp.array(scale**2 / math.prod(shape[:-1]), dtype)
+        std = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)  # of what is cut
+        return draws.truncated_normal(key, -2.0, 2.0, shape, dtype) * std
+
+    return init
 
 
 def uniform(bound: float) -> Initializer:
     """U(-bound, bound)."""
 
     def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32, **_: Any) -> jax.Array:
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
+        return draws.uniform(key, shape, dtype, -bound, bound)
 
     return init
+
+
+Dense = functools.partial(nn.Dense, kernel_init=normal_fan_in())
 
 
 class MLP(nn.Module):

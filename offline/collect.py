@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Step, rollout
 
@@ -37,7 +38,7 @@ def random_policy(action_size: int) -> Policy:
         params: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
     ) -> tuple[jax.Array, PyTree]:
         shape = (observation.shape[0], action_size)
-        return jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), memory
+        return draws.uniform(key, shape, low=-1.0), memory
 
     return policy
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
@@ -191,7 +192,7 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
 
     def policy(actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
         mean, std = gaussian(actor, observation)
-        drawn = mean + std * jax.random.normal(key, mean.shape)
+        drawn = mean + std * draws.normal(key, mean.shape)
         return jnp.clip(drawn, -1.0, 1.0), memory
 
     def greedy(actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:

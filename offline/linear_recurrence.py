@@ -8,7 +8,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.networks import uniform, uniform_fan_in
+from jaxrl_rollouts import draws
+from jaxrl_rollouts.networks import Initializer, uniform, uniform_fan_in
 
 
 def _scan(decay: jax.Array, drive: jax.Array, starts: jax.Array, reverse: bool) -> jax.Array:
@@ -76,7 +77,9 @@ class LinearRecurrentUnit(nn.Module):
 
     def setup(self) -> None:
         n, d, (low, high) = self.state, self.width, self.radius
-        normal = jax.nn.initializers.normal
+
+        def normal(std: float) -> Initializer:
+            return lambda key, shape: std * draws.normal(key, shape)
 
         def ring(key: jax.Array) -> jax.Array:
             squared = jax.random.uniform(key, (n,), minval=low**2, maxval=high**2)

@@ -7,6 +7,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts import draws
+
 
 def sample_and_log_prob(
     key: jax.Array, mean: jax.Array, log_std: jax.Array
@@ -21,7 +23,7 @@ def sample_and_log_prob(
         Actions `[..., A]` and log-densities `[...]`, summed over action dimensions. The change of
         variables uses log(1 - tanh^2 + 1e-6), as SAC's public implementations do.
     """
-    noise = jax.random.normal(key, mean.shape)
+    noise = draws.normal(key, mean.shape)
     action = jnp.tanh(mean + jnp.exp(log_std) * noise)
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * math.log(2.0 * math.pi)
     return action, (log_normal - jnp.log(1.0 - jnp.square(action) + 1e-6)).sum(-1)

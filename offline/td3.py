@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
@@ -125,7 +126,7 @@ def make_td3(
         """Bellman targets `[B]`: the smoothed target policy, the lowest target critic."""
         scaler = state.actor.scaler
         following = act(state.target_actor, scaler, batch.next_observations)
-        noise = config.noise * jax.random.normal(key, following.shape)
+        noise = config.noise * draws.normal(key, following.shape)
         noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
         following = jnp.clip(following + noise, -1.0, 1.0)
         value = values(state.target_critic, scaler, batch.next_observations, following).min(0)

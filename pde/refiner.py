@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
@@ -152,7 +153,7 @@ def make_refiner(
         t = jax.random.choice(index_key, last + 1, p=odds)
         field, following = opening(window, net.history)
         target = residual(field, following[0], scale)
-        noise = jax.random.normal(noise_key, target.shape, target.dtype)
+        noise = draws.normal(noise_key, target.shape, target.dtype)
         noised = clean[t] * target + dirt[t] * noise
         said = call(params, field, noised, t, conditions)
         if v_form:
@@ -170,7 +171,7 @@ def make_refiner(
         frame = latest(field, net.history)
 
         def noise(t: Any) -> jax.Array:
-            return jax.random.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
+            return draws.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
 
         def renoised(guess: jax.Array, noised: jax.Array, t: Any) -> jax.Array:
             """The input of index `t - 1`."""

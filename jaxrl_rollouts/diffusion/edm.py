@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import draws
 from ..errors import ConfigError
 from ..networks import Network
 
@@ -141,7 +142,7 @@ def make_denoiser(network: Network, config: EdmConfig | None = None) -> Denoiser
         sigma_key, noise_key = jax.random.split(key)
         draw = jax.random.normal(sigma_key, rows.shape[:1])
         sigma = jnp.exp(config.log_sigma_mean + config.log_sigma_std * draw)
-        noise = jax.random.normal(noise_key, rows.shape)
+        noise = draws.normal(noise_key, rows.shape)
         wide, scale = per_row(sigma, rows), scales(sigma, spread)
         wanted = (wide * rows - spread**2 * noise) * (per_row(scale.into, rows) / spread)
         error = jnp.square(raw(params, rows + wide * noise, scale) - wanted)

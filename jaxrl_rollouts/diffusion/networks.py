@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..configs import at_least_one
 from ..errors import ConfigError
-from ..networks import Network, from_linen
+from ..networks import Dense, Network, from_linen
 
 DTYPES: dict[str, Any] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -63,13 +63,13 @@ class ResidualMlp(nn.Module):
         # A named generator: what a checkpoint was trained with must not depend on jax's default.
         key = jax.random.key(c.frequency_seed, impl="threefry2x32")
         features = fourier_features(c_noise, jax.random.normal(key, (c.frequencies,)))
-        time = nn.Dense(c.embedding, name="time_0")(features)
-        time = nn.Dense(c.embedding, name="time_1")(nn.silu(time))
-        h = nn.Dense(c.embedding, name="input")(x) + time
-        h = nn.Dense(c.width, dtype=dtype, name="widen")(h)
+        time = Dense(c.embedding, name="time_0")(features)
+        time = Dense(c.embedding, name="time_1")(nn.silu(time))
+        h = Dense(c.embedding, name="input")(x) + time
+        h = Dense(c.width, dtype=dtype, name="widen")(h)
         for i in range(c.blocks):
-            h = h + nn.Dense(c.width, dtype=dtype, name=f"block_{i}")(nn.relu(h))
-        return nn.Dense(x.shape[-1], name="output")(nn.relu(h).astype(jnp.float32))
+            h = h + Dense(c.width, dtype=dtype, name=f"block_{i}")(nn.relu(h))
+        return Dense(x.shape[-1], name="output")(nn.relu(h).astype(jnp.float32))
 
 
 @functools.lru_cache(maxsize=32)

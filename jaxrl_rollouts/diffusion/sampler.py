@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import draws
 from ..errors import ConfigError
 from .edm import Denoise, EdmConfig, noise_levels
 
@@ -145,7 +146,7 @@ def sample(
             x = guidance.push(guide_params, x, Place(index, sigma, config.steps), own)
         if config.churn == 0:
             return x
-        return x + added * jax.random.normal(jax.random.fold_in(key, index), x.shape)
+        return x + added * draws.normal(jax.random.fold_in(key, index), x.shape)
 
     def advance(x: jax.Array, step: tuple) -> tuple[jax.Array, None]:
         index, sigma, following, raised, added = step
@@ -157,7 +158,7 @@ def sample(
         corrected = (there - guided(there, following)) / following
         return x + (following - raised) * 0.5 * (slope + corrected), None
 
-    x = edm.sigma_max * jax.random.normal(start_key, shape)
+    x = edm.sigma_max * draws.normal(start_key, shape)
     steps = (jnp.arange(config.steps, dtype=jnp.int32), *plan)
     x, _ = jax.lax.scan(advance, x, jax.tree.map(lambda column: column[:-1], steps))
     # An Euler step to noise 0 is the denoised sample itself; outside the scan it costs one call.

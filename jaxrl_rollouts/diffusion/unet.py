@@ -19,7 +19,7 @@ import numpy as np
 
 from ..configs import at_least_one
 from ..errors import ConfigError
-from ..networks import Network, from_linen
+from ..networks import Dense, Network, from_linen, normal_fan_in
 from .networks import DTYPES
 
 
@@ -78,7 +78,7 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (self.width, x.shape[-1], self.out)
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
+        kernel = self.param("kernel", normal_fan_in(), shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.out,), jnp.float32)
         return self.how(x.astype(self.dtype), kernel.astype(self.dtype)) + bias.astype(self.dtype)
 
@@ -110,7 +110,7 @@ class Unet(nn.Module):
             return nn.relu(nn.GroupNorm(8, dtype=dtype)(x))
 
         def timed(x: jax.Array) -> jax.Array:
-            return settle(x + nn.Dense(x.shape[-1], dtype=dtype)(time)[:, None])
+            return settle(x + Dense(x.shape[-1], dtype=dtype)(time)[:, None])
 
         channels, skips, h = x.shape[-1], [], x
         for i in range(c.blocks):
@@ -132,7 +132,7 @@ class Unet(nn.Module):
         rates = jnp.asarray(np.geomspace(1.0, 1e-4, count), jnp.float32)
         angle = self.config.time_scale * c_noise[:, None] * rates
         sines = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], -1)
-        return nn.Dense(wide)(nn.silu(nn.Dense(wide)(sines)))
+        return Dense(wide)(nn.silu(Dense(wide)(sines)))
 
 
 @functools.lru_cache(maxsize=32)

@@ -8,8 +8,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
 from .layers import Embedding, field_network, gelu, zeros
@@ -39,7 +41,10 @@ class SpectralConv(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         points, channels = x.shape
-        init = nn.initializers.uniform(1.0 / (channels * self.features))
+
+        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return draws.uniform(key, shape) / (channels * self.features)
+
         shape = (self.modes, channels, self.features)
         weight = self.param("real", init, shape) + 1j * self.param("imaginary", init, shape)
         low = jnp.fft.rfft(x, axis=0)[: self.modes]
@@ -57,13 +62,13 @@ class Fno(nn.Module):
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c = self.config
         embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
-        x = nn.Dense(c.width)(x)
+        x = Dense(c.width)(x)
         for layer in range(c.layers):
-            given = nn.Dense(c.width)(embedding)
-            h = SpectralConv(c.width, c.modes)(x) + nn.Dense(c.width)(x) + given
+            given = Dense(c.width)(embedding)
+            h = SpectralConv(c.width, c.modes)(x) + Dense(c.width)(x) + given
             x = h if layer == c.layers - 1 else gelu(h)
-        x = gelu(nn.Dense(2 * c.width)(x))
-        return nn.Dense(self.channels, kernel_init=zeros)(x)
+        x = gelu(Dense(2 * c.width)(x))
+        return Dense(self.channels, kernel_init=zeros)(x)
 
 
 def make_fno(

@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import Dense, uniform_fan_in
 
 from ..emulator import FieldNetwork
 
 Form = Literal["auto", "matmul", "conv"]
 zeros = nn.initializers.zeros
-torch_default = nn.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
+torch_default = uniform_fan_in()
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -112,8 +113,8 @@ class Embedding(nn.Module):
         scalars = [jnp.asarray(index, jnp.float32), *conditions]
         out = jnp.zeros((self.features,))
         for value in scalars:
-            hidden = nn.Dense(self.features)(sinusoid(value, self.size))
-            out = out + nn.Dense(self.features)(gelu(hidden))
+            hidden = Dense(self.features)(sinusoid(value, self.size))
+            out = out + Dense(self.features)(gelu(hidden))
         return out
 
 

@@ -13,6 +13,7 @@ import jax
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
 from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
@@ -51,7 +52,7 @@ class Resnet(nn.Module):
         for _ in range(c.blocks):
             h = x
             for dilation in c.dilations:
-                scale, shift = nn.Dense(2 * c.width)(embedding).reshape(2, c.width)
+                scale, shift = Dense(2 * c.width)(embedding).reshape(2, c.width)
                 h = gelu(GroupNorm()(h, scale, shift))
                 h = PeriodicConv(c.width, dilation=dilation, form=c.form)(h)
             x = x + h

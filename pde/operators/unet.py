@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
 from .layers import (
@@ -54,10 +55,10 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, embedding: jax.Array) -> jax.Array:
         h = PeriodicConv(self.features, form=self.form)(gelu(GroupNorm()(x)))
-        h = h + nn.Dense(self.features)(embedding)
+        h = h + Dense(self.features)(embedding)
         h = gelu(GroupNorm()(h))
         h = PeriodicConv(self.features, kernel_init=zeros, form=self.form)(h)
-        return h + (x if x.shape[-1] == self.features else nn.Dense(self.features)(x))
+        return h + (x if x.shape[-1] == self.features else Dense(self.features)(x))
 
 
 class Unet(nn.Module):
