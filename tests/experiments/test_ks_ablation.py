@@ -27,6 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return load_report(folder)
 
 
+@pytest.mark.slow
 def test_every_sweep_has_a_table_that_holds_the_base(report: Report) -> None:
     assert list(report.tables) == ["noise floor", "step size", "history", "share of the data"]
     floors = [(r["noise floor"], r["method"]) for r in report.tables["noise floor"]]

@@ -17,6 +17,7 @@ pytest.importorskip("exponax")
 SMOKE = EXPERIMENT.preset("smoke")
 
 
+@pytest.mark.slow
 def test_trajectories_of_all_viscosities_are_told_apart_and_counted(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -33,6 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_arm_costs_the_same_number_of_updates(finished: Path) -> None:
     spent = {
         folder.name: History(folder / "history.jsonl", upto=10**9).records[-1].iteration
@@ -44,6 +45,7 @@ def test_every_arm_costs_the_same_number_of_updates(finished: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_table_and_its_claims(finished: Path) -> None:
     report = load_report(finished)
     rows = {row["arm"]: row for row in report.tables["arms"]}
@@ -56,6 +58,7 @@ def test_the_table_and_its_claims(finished: Path) -> None:
     assert set(report.pictures) == {"arms", "correlation", "bottleneck"}
 
 
+@pytest.mark.slow
 def test_smaller_budgets_and_the_bottleneck_have_tables(finished: Path) -> None:
     report = load_report(finished)
     budgets = report.tables["budget"]

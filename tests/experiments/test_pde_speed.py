@@ -50,6 +50,7 @@ def peer(script: Path) -> Peer:
     return Peer(sys.executable, script, option="torch_python", needs="torch")
 
 
+@pytest.mark.slow
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
     cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))

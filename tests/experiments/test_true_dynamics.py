@@ -117,6 +117,7 @@ def test_presets_are_valid_and_sweep_lambda() -> None:
     assert cpu.of_method()["mopo"] == cpu.truths[:-1]
 
 
+@pytest.mark.slow
 def test_smoke_run_reports_and_redraws(tmp_path: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     folder = RunFolder.create(tmp_path, EXPERIMENT.name, "smoke", config, "command")
