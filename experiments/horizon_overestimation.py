@@ -4,13 +4,14 @@ On the plane a random policy's data end before the goal. An ensemble is fitted t
 agent, without any pessimism, learns from rollouts of several fixed lengths and from rollouts that
 go on until the members disagree more than they do on the data (NEUBAY). Promised value is compared
 with what the policy then earns. A reward penalty on the disagreement is the conservative control.
+A second task, where falling ends episodes and the data are clumsy, is in `runner_study.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -25,6 +26,7 @@ from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.collect import plane_random
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
+from jaxrl_rollouts.offline.memory import MemoryConfig
 from jaxrl_rollouts.offline.methods import base
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.sac import SacConfig
@@ -36,6 +38,7 @@ from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
 from .plane_study import measure_reach, plane_evaluator
+from .runner_study import AGENT, RunnerConfig, run_runner
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1"
 
@@ -71,6 +74,7 @@ class Config:
         penalties: of the last level's conservative versions.
         steps_per_epoch: imagined at most.
         starts: start states of an evaluation.
+        tasks: the plane, which all settings above are about, and the runner with its own.
     """
 
     seeds: int = 4
@@ -89,6 +93,8 @@ class Config:
     epochs: int = 100
     evaluations: int = 20
     starts: int = 128
+    tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
 
     def validate(self) -> None:
         at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "longest")
@@ -98,6 +104,8 @@ class Config:
             raise ConfigError("fixed, levels", (self.fixed, self.levels), "at least one of each")
         if any(not 0 <= level <= 1 for level in self.levels):
             raise ConfigError("levels", self.levels, "each from 0 to 1")
+        if not self.tasks:
+            raise ConfigError("tasks", self.tasks, "at least one")
         longest = max(*self.fixed, self.longest)
         if self.steps_per_epoch < longest:
             expected = f"at least the longest rollout ({longest})"
@@ -146,8 +154,8 @@ def train_arm(
     )  # fmt: skip
 
 
-def run(config: Config, context: RunContext) -> Report:
-    """Fit, train every arm, compare promised with earned value."""
+def run_plane(report: Report, config: Config, context: RunContext) -> dict[str, Trained]:
+    """The first task; tables, picture and claims go into the report."""
     data_key, fit_key = jax.random.split(jax.random.key(config.seed))
     data = plane_random(data_key, config.rows)
     fitted = fit_worlds(
@@ -160,7 +168,6 @@ def run(config: Config, context: RunContext) -> Report:
     trained = {
         arm: train_arm(arm, config, data, fitted, trust, keys, context) for arm in config.arms()
     }
-    report = Report.of(context, config.seeds)
     begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
     best = float(optimal_return(begin, discount=config.agent.discount, horizon=None).mean())
     report.table("values", [_row(arm, t, best) for arm, t in trained.items()])
@@ -172,7 +179,18 @@ def run(config: Config, context: RunContext) -> Report:
         f"the true environment. {config.epochs * config.updates_per_epoch} gradient steps, at "
         f"most {config.steps_per_epoch} imagined steps every {config.updates_per_epoch}."
     )
-    report.compile_seconds = sum(t.compile_seconds for t in trained.values())
+    return {arm.name: t for arm, t in trained.items()}
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Both tasks: fit, train every arm, compare promised with earned value."""
+    report = Report.of(context, config.seeds)
+    stages: dict[str, Trained] = {}
+    if "plane" in config.tasks:
+        stages |= run_plane(report, config, context)
+    if "runner" in config.tasks:
+        stages |= run_runner(report, config.runner, config.seed, context)
+    report.compile_seconds = sum(t.compile_seconds for t in stages.values())
     return report
 
 
@@ -283,6 +301,17 @@ EXPERIMENT = Experiment(
             ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1),
             agent=SacConfig(hidden=(16,)), steps_per_epoch=80, updates_per_epoch=5, batch_size=16,
             epochs=2, evaluations=1, starts=8,
+            runner=RunnerConfig(
+                seeds=2, episodes=3, fixed=(1,), penalties=(1.0,), looks=1, last=1, plays=2,
+                ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1),
+                agent=replace(
+                    AGENT, rollouts=4, updates_per_iteration=2, tape=256, capacity=1000,
+                    agent=replace(
+                        AGENT.agent, memory=MemoryConfig("none", width=8), head=(8,), critics=2,
+                        steps=4,
+                    ),
+                ),
+            ),
         ),
         "cpu": Config(ensemble=_SMALL),
     },

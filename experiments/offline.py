@@ -2,6 +2,7 @@
 
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
+jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
 jaxrl-rollouts run offline --method td3_bc                  # no world model at all
 """
 
@@ -18,7 +19,10 @@ from jaxrl_rollouts.offline.model_based import ModelBasedConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.report import Report
 
+from . import neubay_study
 from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
+from .neubay_report import run_neubay
+from .neubay_study import NeubayStudyConfig, small_neubay
 from .study import (
     PENDULUM,
     StudyConfig,
@@ -38,20 +42,26 @@ class Config:
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
-        method: base, mopo, mobile or ravl; or td3_bc, iql or rebrac, which need no world model.
+        method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
+            neubay_markov, the same without a memory; or td3_bc, iql or rebrac, which need no
+            world model.
         study: world model, agent and evaluation.
         model_free: the agents of the last three; seeds and evaluation are the study's.
+        neubay: NEUBAY's world models and agent; likewise.
     """
 
     dataset: str = PENDULUM
     method: str = "ravl"
     study: StudyConfig = field(default_factory=StudyConfig)
     model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
+    neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
 
     def validate(self) -> None:
-        known = (*NAMES, *MODEL_FREE)
+        known = (*NAMES, *neubay_study.NAMES, *MODEL_FREE)
         if self.method not in known:
             raise ConfigError("method", self.method, f"one of {', '.join(known)}")
+        if self.method in neubay_study.NAMES:
+            self.neubay.check_looks(self.study.evaluations)
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -60,6 +70,9 @@ def run(config: Config, context: RunContext) -> Report:
     if config.method in MODEL_FREE:
         dataset = load_dataset(config.dataset, study)
         return run_model_free(config.method, dataset, study, config.model_free, context)
+    if config.method in neubay_study.NAMES:
+        dataset = load_dataset(config.dataset, study)
+        return run_neubay(config.method, dataset, study, config.neubay, context)
     report = Report.of(context, study.seeds)
     world = fit_and_look(load_dataset(config.dataset, study), study, context)
     outcome = train_and_look(config.method, world, study, context)
@@ -106,6 +119,17 @@ EXPERIMENT = Experiment(
                 error_horizon=20,
             ),
             model_free=small_agents(hidden=(32, 32), updates=40, per_iteration=20),
+            neubay=small_neubay(
+                members=4,
+                hidden=(32, 32),
+                epochs=2,
+                width=16,
+                steps=20,
+                per_iteration=10,
+                rollouts=16,
+                tape=256,
+                capacity=20_000,
+            ),
         ),
         "cpu": Config(
             study=StudyConfig(
@@ -119,6 +143,7 @@ EXPERIMENT = Experiment(
                 evaluations=5,
             ),
             model_free=small_agents(hidden=(64, 64), updates=10_000, per_iteration=500),
+            neubay=small_neubay(),
         ),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,8 +16,16 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.acrobot_data import acrobot_broad, acrobot_narrow
 from jaxrl_rollouts.offline.collect import pendulum_mixed
-from jaxrl_rollouts.offline.data import Dataset, episode_returns, episodes, load, to_device
+from jaxrl_rollouts.offline.data import (
+    Dataset,
+    Transitions,
+    episode_returns,
+    episodes,
+    load,
+    to_device,
+)
 from jaxrl_rollouts.offline.diagnostics import calibration
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
@@ -31,6 +39,12 @@ from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds,
 from jaxrl_rollouts.offline.world_model import Targets, learned_dynamics
 
 PENDULUM = "pendulum-mixed"
+# Datasets made on the spot: their environment, and how.
+MADE: Mapping[str, tuple[str, Callable[[jax.Array], Transitions]]] = {
+    PENDULUM: ("pendulum", pendulum_mixed),
+    "acrobot-broad": ("acrobot", acrobot_broad),
+    "acrobot-narrow": ("acrobot", acrobot_narrow),
+}
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -99,11 +113,12 @@ class Outcome(NamedTuple):
 
 
 def load_dataset(name: str, config: StudyConfig) -> Dataset:
-    """A dataset by name or path; `pendulum-mixed` is made on the spot."""
-    if name != PENDULUM:
+    """A dataset by name or path; those in `MADE` are made on the spot."""
+    if name not in MADE:
         return load(name)
-    rows = pendulum_mixed(jax.random.key(config.seed))
-    return Dataset(name, rows, "pendulum", Path("(made on the spot)"), "")
+    environment, make_rows = MADE[name]
+    rows = make_rows(jax.random.key(config.seed))
+    return Dataset(name, rows, environment, Path("(made on the spot)"), "")
 
 
 def environment_of(dataset: Dataset) -> Environment:

@@ -44,7 +44,19 @@ EMULATORS: Mapping[str, str] = {
     "own": "#56B4E9",
     "tail": "#D55E00",
 }
-COLOURS: Mapping[str, str] = {**AGENTS, **EMULATORS, "data": "#777777", "truth": "#000000"}
+SOURCES: Mapping[str, str] = {
+    "real": "#777777",
+    "synther": "#E69F00",
+    "unguided": "#56B4E9",
+    "guided": "#0072B2",
+}
+COLOURS: Mapping[str, str] = {
+    **AGENTS,
+    **EMULATORS,
+    **SOURCES,
+    "data": "#777777",
+    "truth": "#000000",
+}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -166,16 +178,16 @@ def intervals(
     ax.set_xlabel(xlabel)
 
 
-def legend(made: Figure, axes: Sequence[Axes]) -> None:
-    """One legend: inside a single panel, below the figure for several."""
+def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
+    """One legend: inside a single panel, below the figure (at most `columns` wide) for several."""
     if len(axes) == 1:
         axes[0].legend(frameon=False, fontsize=8)
         return
     found = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
     if found:
         made.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 6),
-            frameon=False, fontsize=8,
+            found.values(), found.keys(), loc="outside lower center",
+            ncols=min(len(found), columns), frameon=False, fontsize=8,
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ episode from a moment drawn uniformly over all of them, the last look at each en
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.rollout import Model, Outcome, where_rows
 
 from .data import Transitions, episodes
+from .environments.base import Environment, as_model
 from .memory import Memory
 from .tokens import Token
 
@@ -50,20 +52,23 @@ class Drawn(NamedTuple):
         lengths: `[K]` int32, how many there are.
         now: `[K, D]`, what is shown at the moment itself.
         finished: `[K]` bool, True at the end of an episode, from where nothing is imagined.
+        times: `[K]` int32, steps since the episode began; `lengths` unless something was left out.
     """
 
     head: Token
     lengths: jax.Array
     now: jax.Array
     finished: jax.Array
+    times: jax.Array
 
 
 class Remembered(NamedTuple):
-    """State of a model that shows the last action and reward; `[B, ...]`."""
+    """State of a model that shows the last action and reward, `[B, ...]`; `time` is int32."""
 
     inner: PyTree
     action: jax.Array
     reward: jax.Array
+    time: jax.Array
 
 
 def log_histories(
@@ -129,7 +134,10 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
     kept = (step < lengths[:, None]).reshape(-1)
     head = where_rows(kept, head, jax.tree.map(jnp.zeros_like, head))
     head = jax.tree.map(lambda x: x.reshape(count, longest, *x.shape[1:]), head)
-    return Drawn(head, lengths, logged.tokens.observations[moment], logged.last[moment])
+    return Drawn(
+        head, lengths, logged.tokens.observations[moment], logged.last[moment],
+        logged.times[moment],
+    )  # fmt: skip
 
 
 def warm(memory: Memory, params: PyTree, head: Token, lengths: jax.Array) -> PyTree:
@@ -144,14 +152,23 @@ def warm(memory: Memory, params: PyTree, head: Token, lengths: jax.Array) -> PyT
     return where_rows(lengths > 0, carry, memory.start(lengths.shape[0]))
 
 
-def remember(model: Model) -> Model:
-    """The same model with its last action and reward on show; its state is `Remembered`."""
+def remember(model: Model, limit: int | None = None) -> Model:
+    """The same model with its last action and reward on show; its state is `Remembered`.
+
+    Args:
+        model: the transition.
+        limit: steps after which an episode is cut, counted from its beginning and not from where
+            a rollout goes on; None leaves that to the model.
+    """
 
     def step(
         params: PyTree, key: jax.Array, state: Remembered, action: jax.Array, member: PyTree
     ) -> tuple[Remembered, Outcome]:
         inner, out = model.step(params, key, state.inner, action, member)
-        return Remembered(inner, action, out.reward), out
+        time = state.time + 1
+        if limit is not None:
+            out = out._replace(truncated=out.truncated | (time >= limit))
+        return Remembered(inner, action, out.reward, time), out
 
     def observe(state: Remembered) -> jax.Array:
         seen = model.observe(state.inner)
@@ -163,4 +180,28 @@ def remember(model: Model) -> Model:
 def resume(drawn: Drawn, action_size: int) -> Remembered:
     """Where rollouts begin, for models whose own state is the observation `[K, S]`."""
     size = drawn.now.shape[1] - action_size - 1
-    return Remembered(drawn.now[:, :size], drawn.now[:, size:-1], drawn.now[:, -1])
+    parts = drawn.now[:, :size], drawn.now[:, size:-1], drawn.now[:, -1]
+    return Remembered(*parts, drawn.times)
+
+
+@functools.lru_cache(maxsize=32)
+def remembering(env: Environment) -> Environment:
+    """The environment as an agent with a memory sees it: last action and reward are observed too.
+
+    Equal arguments give the same functions. Its observations have `S + A + 1` entries; what is
+    known of single transitions (`reward`, `termination`) is left out.
+    """
+    shown = remember(as_model(env))
+
+    def reset(key: jax.Array, batch: int) -> Any:
+        nothing = jnp.zeros((batch, env.action_size)), jnp.zeros((batch,))
+        return Remembered(env.reset(key, batch), *nothing, jnp.zeros((batch,), jnp.int32))
+
+    def step(key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, Outcome]:
+        # What the simulator applied is what a dataset would hold.
+        return shown.step(None, key, state, jnp.clip(action, -1.0, 1.0), None)
+
+    return env._replace(
+        observation_size=env.observation_size + env.action_size + 1, reset=reset, step=step,
+        observe=shown.observe, reward=None, termination=None, set_observation=None, reset_to=None,
+    )  # fmt: skip

@@ -19,10 +19,13 @@ from jaxrl_rollouts.run_folder import read_json, write_json_atomically
 
 from .agents import CONFIGS, AgentConfig, agent_name, make_agent
 from .environments import Environment
+from .histories import remembering
+from .recurrent_sac import RecurrentSacConfig, make_recurrent_sac
 
 PyTree = Any
 FORMAT = 1
 FILE = "policy.json"
+RECURRENT = "recurrent_sac"
 _SIZES = ("observation_size", "action_size", "seeds")
 
 
@@ -34,12 +37,22 @@ class SavedPolicy(NamedTuple):
         actors: their parameters, leading axis = seeds.
         environment: name of the one it was meant for.
         facts: everything in `policy.json`.
+        remembers: it is shown its last action and reward, and has a memory; see `sees`.
     """
 
     agent: Any
     actors: PyTree
     environment: str
     facts: Mapping[str, Any]
+    remembers: bool = False
+
+    def sees(self, env: Environment) -> Environment:
+        """The environment as the policy has to be shown it."""
+        return remembering(env) if self.remembers else env
+
+    def start(self, episodes: int) -> PyTree:
+        """The policy's memory at the beginning of so many episodes."""
+        return self.agent.networks.start(episodes) if self.remembers else ()
 
     def actor(self, seed: int) -> PyTree:
         """Parameters of one training seed.
@@ -55,15 +68,21 @@ class SavedPolicy(NamedTuple):
 
 
 def save_policy(
-    folder: Path, config: AgentConfig, actors: PyTree, env: Environment, **facts: Any
+    folder: Path,
+    config: AgentConfig | RecurrentSacConfig,
+    actors: PyTree,
+    env: Environment,
+    **facts: Any,
 ) -> Path:
     """Write actors (leading axis = seeds) of an agent with `config`, meant for `env`.
 
-    `facts` (data, method, returns) are kept beside what loading needs.
+    `env` is the environment as the agent sees it (`remembering`, for one with a memory). `facts`
+    (data, method, returns) are kept beside what loading needs.
     """
+    kind = RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config)
     checkpoint.save(folder, 0, actors)
     record = {
-        **facts, "format": FORMAT, "kind": agent_name(config), "agent": to_json(config),
+        **facts, "format": FORMAT, "kind": kind, "agent": to_json(config),
         "environment": env.name,
         "observation_size": env.observation_size, "action_size": env.action_size,
         "seeds": jax.tree.leaves(actors)[0].shape[0],
@@ -90,18 +109,21 @@ def load_policy(path: str | Path) -> SavedPolicy:
                 f"{folder / FILE}: {name}: found {size!r}, expected a whole number of at least 1"
             )
     kind = facts.get("kind", "sac")  # folders of before there were others do not say
-    if kind not in CONFIGS:
+    known = {**CONFIGS, RECURRENT: RecurrentSacConfig}
+    if kind not in known:
         raise CheckpointError(
-            f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(CONFIGS)}"
+            f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(known)}"
         )
-    config = from_json(CONFIGS[kind], facts.get("agent"), str(folder / FILE))
-    agent = make_agent(config, facts["observation_size"], facts["action_size"])
+    config = from_json(known[kind], facts.get("agent"), str(folder / FILE))
+    remembers = isinstance(config, RecurrentSacConfig) and config.memory.kind != "none"
+    make = make_recurrent_sac if kind == RECURRENT else make_agent
+    agent = make(config, facts["observation_size"], facts["action_size"])
     keys = jax.random.split(jax.random.key(0), facts["seeds"])
     like = jax.jit(jax.vmap(lambda key: agent.init(key).actor))(keys)
     found = checkpoint.load_newest(folder, like)
     if found is None:
         raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
-    return SavedPolicy(agent, found[1], str(facts.get("environment")), facts)
+    return SavedPolicy(agent, found[1], str(facts.get("environment")), facts, remembers)
 
 
 def _find(path: Path) -> Path:

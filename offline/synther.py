@@ -150,21 +150,32 @@ def generate(
         raise ConfigError("count, batch", (count, batch), "both at least 1")
     batch = min(batch, count)
     shape = -(-count // batch), batch, layout.features
-    rows = _draw(denoiser, params, key, shape, config or SamplerConfig())[:count]
+    rows = draw_rows(denoiser, params, key, shape, config or SamplerConfig())[:count]
+    return unpack_finite(layout, rows)
+
+
+def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
+    """`layout.unpack` of generated rows `[N, F]`.
+
+    Raises:
+        DivergenceError: a row is not finite.
+    """
     bad = int((~jnp.isfinite(rows)).any(1).sum())
     if bad:
         raise DivergenceError(
-            f"sampling: {bad} of {count} generated rows are not finite, expected none; "
+            f"sampling: {bad} of {len(rows)} generated rows are not finite, expected none; "
             "the network has diverged or the guidance is too strong"
         )
     return layout.unpack(rows)
 
 
 @partial(jax.jit, static_argnames=("denoiser", "shape", "config"))
-def _draw(
+def draw_rows(
     denoiser: Denoiser, params: PyTree, key: jax.Array, shape: tuple[int, int, int],
     config: SamplerConfig,
 ) -> jax.Array:  # fmt: skip
+    """Standardised rows `[n B, F]`, drawn B at a time; `shape` is `(n, B, F)`."""
+
     def once(key: jax.Array) -> jax.Array:
         return sample(denoiser.denoise, params, key, shape[1:], config=config, edm=denoiser.config)
 

@@ -20,7 +20,7 @@ Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def never(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
-    """No transition terminates (HalfCheetah, Pendulum, the plane)."""
+    """No transition terminates (HalfCheetah, Pendulum, the plane, the acrobot)."""
     return jnp.zeros(next_observation.shape[:-1], bool)
 
 
@@ -52,6 +52,12 @@ def inverted_pendulum(
     return ~jnp.isfinite(x).all(-1) | (jnp.abs(x[..., 1]) > 0.2)
 
 
+def runner(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
+    """|angle| > 0.25 rad or |speed| > 4 m/s; NaN counts as fallen."""
+    speed, angle = next_observation[..., 0], next_observation[..., 1]
+    return ~((jnp.abs(angle) <= 0.25) & (jnp.abs(speed) <= 4.0))
+
+
 FAMILIES: dict[str, Termination] = {
     "ant": ant,
     "halfcheetah": never,
@@ -59,6 +65,8 @@ FAMILIES: dict[str, Termination] = {
     "invertedpendulum": inverted_pendulum,
     "pendulum": never,
     "plane": never,
+    "acrobot": never,
+    "runner": runner,
     "walker2d": walker2d,
 }
 

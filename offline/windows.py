@@ -94,12 +94,15 @@ class WindowLayout(NamedTuple):
         scaler: per channel; the termination stays 0 or 1.
         observation_size, action_size: S and A; C is S + A + 2.
         length: L, states per window, in training and in generation.
+        terminals: whether the data have any termination; if not, generated ones are noise in a
+            channel that was always zero, and `unpack` makes none.
     """
 
     scaler: Scaler
     observation_size: int
     action_size: int
     length: int
+    terminals: bool = True
 
     @property
     def channels(self) -> int:
@@ -127,7 +130,7 @@ class WindowLayout(NamedTuple):
         """
         states, actions = self.states_and_actions(rows)
         plain = self.scaler.denormalise(rows)
-        ends = plain[:, :-1, -1] > 0.5
+        ends = (plain[:, :-1, -1] > 0.5) & self.terminals
         before = jnp.cumsum(ends, 1) - ends
         made = Transitions(
             states[:, :-1], actions[:, :-1], plain[:, :-1, -2], states[:, 1:], ends,
@@ -150,4 +153,4 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
     scaler = fit_scaler(flat.reshape(-1, flat.shape[-1]))
     scaler = Scaler(scaler.mean.at[-1].set(0.0), scaler.std.at[-1].set(1.0))
     sizes = windows.observations.shape[-1], windows.actions.shape[-1]
-    return WindowLayout(scaler, *sizes, flat.shape[1])
+    return WindowLayout(scaler, *sizes, flat.shape[1], bool(windows.terminations.any()))

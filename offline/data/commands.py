@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +14,13 @@ from jaxrl_rollouts.experiment import Command
 if TYPE_CHECKING:
     from ..environments import Environment
     from ..evaluation import Policy
+    from .transitions import Transitions
 
-SCRIPTED = ("random", "scripted", "mixed")
+SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
+OF_ENVIRONMENT = {
+    "pendulum": ("random", "scripted", "mixed"),
+    "acrobot": ("random", "scripted", "broad", "narrow"),
+}
 
 
 def inspect(
@@ -59,11 +64,11 @@ def collect(
 
     Args:
         out: the HDF5 file to write; replaced only once the new one is complete.
-        env: pendulum, plane, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>. Left empty:
-            what a trained policy was meant for, and else pendulum.
-        policy: random (uniform actions); scripted (the swing-up, pendulum only); mixed (episodes
-            of mixed quality, pendulum only); or the folder of a run, or of one of the policies
-            that it trained.
+        env: pendulum, plane, acrobot, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>. Left
+            empty: what a trained policy was meant for, and else pendulum.
+        policy: random (uniform actions); scripted (a swing-up; pendulum and acrobot); mixed
+            (episodes of mixed quality, pendulum only); broad or narrow (acrobot only); or the
+            folder of a run, or of one of the policies that it trained.
         steps: transitions to keep.
         seed: the same seed makes the same transitions.
         training_seed: which seed of a run, from 0.
@@ -73,18 +78,23 @@ def collect(
     import jax
     import numpy as np
 
+    from ..acrobot_data import acrobot_broad, acrobot_narrow
     from ..collect import collect_to_file, pendulum_mixed, write_rows
 
     _check(out, steps, seed)
-    key = jax.random.key(seed)
+    key, start = jax.random.key(seed), None
     if policy in SCRIPTED:
         environment, acting, params = _scripted(policy, env)
         facts = {"policy": policy, "seed": seed}
     else:
-        environment, acting, params, facts = _trained(policy, env, training_seed, sample)
+        environment, acting, params, facts, start = _trained(policy, env, training_seed, sample)
         facts |= {"seed": seed}
-    if policy == "mixed":
-        rows = pendulum_mixed(key, steps)
+    ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
+    if policy in ready:
+        rows = ready[policy](key, steps)
+        write_rows(out, environment, rows, facts)
+    elif start is not None:
+        rows = _with_memory(environment, acting, params, start, key, steps)
         write_rows(out, environment, rows, facts)
     else:
         rows = collect_to_file(out, environment, acting, params, key, steps=steps, attributes=facts)
@@ -94,21 +104,28 @@ def collect(
 
 
 def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
+    from ..acrobot_data import EXPERT, pump_policy
     from ..collect import random_policy
     from ..environments import make
     from ..environments.pendulum import SwingUp, swing_up_policy
 
     environment = make(env or "pendulum")
-    if policy != "random" and environment.name != "pendulum":
-        raise ConfigError("--policy", policy, f"random in {environment.name}", "try --env pendulum")
-    if policy == "scripted":
-        return environment, swing_up_policy, SwingUp()
-    return environment, random_policy(environment.action_size), None
+    known = OF_ENVIRONMENT.get(environment.name, ("random",))
+    if policy not in known:
+        places = [name for name, policies in OF_ENVIRONMENT.items() if policy in policies]
+        expected = f"{', '.join(known)} in {environment.name}"
+        raise ConfigError("--policy", policy, expected, f"try --env {' or '.join(places)}")
+    if policy == "random":
+        return environment, random_policy(environment.action_size), None
+    if environment.name == "acrobot":
+        return environment, pump_policy, EXPERT
+    return environment, swing_up_policy, SwingUp()
 
 
 def _trained(
     policy: str, env: str, training_seed: int, sample: bool
-) -> tuple[Environment, Policy, Any, dict[str, Any]]:
+) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
+    """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
     from ..environments import make
     from ..policies import load_policy
 
@@ -117,7 +134,7 @@ def _trained(
     trained = load_policy(policy)
     environment = make(env or trained.environment)
     for name in ("observation_size", "action_size"):
-        found, expected = getattr(environment, name), trained.facts[name]
+        found, expected = getattr(trained.sees(environment), name), trained.facts[name]
         if found != expected:
             where = f"an environment with {name} {expected}"
             raise ConfigError("--env", f"{environment.name} ({name} {found})", where)
@@ -126,7 +143,23 @@ def _trained(
         "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
         "training_seed": training_seed, "sampled": sample,
     }  # fmt: skip
-    return environment, acting, trained.actor(training_seed), facts
+    start = trained.start if trained.remembers else None
+    return environment, acting, trained.actor(training_seed), facts, start
+
+
+def _with_memory(
+    env: Environment, acting: Policy, params: Any, start: Callable[[int], Any], key: Any, steps: int
+) -> Transitions:
+    """Rows of a policy that is shown its last action and reward, without those."""
+    from ..collect import MAX_BATCH, collect
+    from ..histories import remembering
+
+    batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
+    rows = collect(remembering(env), acting, params, key, steps=steps, memory=start(batch))
+    size = env.observation_size
+    return rows._replace(
+        observations=rows.observations[:, :size], next_observations=rows.next_observations[:, :size]
+    )
 
 
 def _check(out: Path, steps: int, seed: int) -> None:

@@ -9,11 +9,13 @@ from urllib.parse import parse_qsl
 from jaxrl_rollouts.errors import ConfigError
 
 from ..terminations import family
+from .acrobot import ACROBOT
 from .base import Environment, unknown_name
 from .pendulum import PENDULUM
 from .plane import PLANE
+from .runner import RUNNER
 
-EMBEDDED = {env.name: env for env in (PENDULUM, PLANE)}
+EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER)}
 
 # what a dataset of this family was collected in
 ALIASES = {
@@ -35,7 +37,7 @@ def make(name: str, **options: Any) -> Environment:
     simulators), for which everything compiles anew.
 
     Args:
-        name: `pendulum`, `plane` (embedded), `gymnax/<name>`, `brax/<name>`,
+        name: `pendulum`, `plane`, `acrobot`, `runner` (embedded), `gymnax/<name>`, `brax/<name>`,
             `mujoco/<Gymnasium id>` (prefix optional), a family (`halfcheetah`) or a dataset of it
             (`halfcheetah-medium-v2`, `jr/hopper-mixed`). Options may follow as a query,
             `brax/halfcheetah?backend=mjx`.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts import cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.horizon_overestimation import EXPERIMENT, Arm
 from jaxrl_rollouts.report import load_report
@@ -16,6 +17,7 @@ from jaxrl_rollouts.report import load_report
 SMOKE = EXPERIMENT.preset("smoke")
 
 
+@pytest.mark.slow
 def test_smoke(tmp_path: Path) -> None:
     command = ["run", "horizon_overestimation", "--preset", "smoke", "--no-progress"]
     cli.dispatch([*command, "--out", str(tmp_path)])
@@ -32,10 +34,19 @@ def test_smoke(tmp_path: Path) -> None:
         np.testing.assert_allclose(row["promised - earned"].values, promised - earned, rtol=1e-4)
         assert (earned >= 0).all()
     claims = {claim.name: claim for claim in report.claims}
-    assert len(claims) == 5
+    assert len(claims) == 10 and sum(name.startswith("runner: ") for name in claims) == 5
     gaps = claims["short rollouts promise more than they earn"].values
     assert np.array(gaps).shape == (2, 1)  # seeds, and the one short horizon above 1
-    assert set(report.pictures) == {"values"}
+    assert set(report.pictures) == {"values", "runner"}
+    runner = {row["rollouts"]: row for row in report.tables["runner"]}
+    assert list(runner) == ["adaptive 1", "adaptive 0.9", "H 1", "penalty 1"]
+    assert runner["H 1"]["median length"].values == (1.0, 1.0)
+    cost = claims["runner: a penalty of 1 costs 100 of return"].values
+    returns = (np.array(runner[name]["return"].values) for name in ("adaptive 1", "penalty 1"))
+    np.testing.assert_allclose(cost, np.subtract(*returns), rtol=1e-4, atol=1e-3)
+    for row in runner.values():
+        difference = np.subtract(row["promised"].values, row["earned"].values)
+        np.testing.assert_allclose(row["promised - earned"].values, difference, rtol=1e-4)
 
 
 def test_arms() -> None:
@@ -52,8 +63,11 @@ def test_arms() -> None:
         ({"steps_per_epoch": 7}, "steps_per_epoch"),
         ({"evaluations": 3}, "evaluations"),
         ({"seeds": 0}, "seeds"),
+        ({"tasks": ()}, "tasks"),
+        ({"runner": replace(SMOKE.runner, looks=3)}, "looks"),
+        ({"runner": replace(SMOKE.runner, fixed=())}, "fixed, levels, penalties"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        replace(SMOKE, **wrong).validate()
+        check(replace(SMOKE, **wrong))

@@ -76,11 +76,19 @@ def test_rows_come_back_as_transitions_with_their_terminations() -> None:
 
 
 def test_what_follows_a_generated_termination_is_not_valid() -> None:
-    layout = fit_window_layout(cut_windows(logged(20), 5, 1))
+    layout = fit_window_layout(cut_windows(logged(20, ended=(0,)), 5, 1))
     rows = jnp.zeros((2, 5, layout.channels)).at[0, 1, -1].set(0.9)
     made, valid = layout.unpack(rows)
     np.testing.assert_array_equal(valid, [True, True, False, False, True, True, True, True])
     np.testing.assert_array_equal(np.flatnonzero(made.terminations), [1])
+
+
+def test_data_without_terminations_generate_none() -> None:
+    """Where rewards are negative, an end made up of noise would be the best thing to reach."""
+    layout = fit_window_layout(cut_windows(logged(20), 5, 1))
+    rows = jnp.zeros((2, 5, layout.channels)).at[0, 1, -1].set(0.9)
+    made, valid = layout.unpack(rows)
+    assert valid.all() and not np.asarray(made.terminations).any()
 
 
 def test_large_actions_stay_finite() -> None:

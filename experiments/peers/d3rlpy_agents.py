@@ -1,0 +1,90 @@
+"""Time d3rlpy's TD3+BC and IQL; run by `diffusion_speed` in an interpreter that has d3rlpy.
+
+Reads one JSON line per question from the standard input and answers each with a line
+`RESULT {...}`. This file imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import d3rlpy
+import numpy as np
+import torch
+
+
+class Study:
+    """One agent and its data; answers what is asked of it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        torch.set_num_threads(settings["threads"])
+        rng = np.random.default_rng(0)
+        rows = settings["rows"]
+        terminals = np.zeros(rows)
+        terminals[999::1000] = 1
+        terminals[-1] = 1
+        self.dataset = d3rlpy.dataset.MDPDataset(
+            rng.normal(size=(rows, settings["observations"])).astype(np.float32),
+            rng.uniform(-1, 1, size=(rows, settings["actions"])).astype(np.float32),
+            rng.normal(size=rows).astype(np.float32),
+            terminals,
+        )
+        encoder = d3rlpy.models.VectorEncoderFactory([settings["width"]] * settings["layers"])
+        shared: dict[str, Any] = {
+            "batch_size": settings["batch"], "n_critics": 2,
+            "actor_encoder_factory": encoder, "critic_encoder_factory": encoder,
+        }  # fmt: skip
+        if settings["agent"] == "td3_bc":
+            config: Any = d3rlpy.algos.TD3PlusBCConfig(**shared)
+        else:
+            config = d3rlpy.algos.IQLConfig(**shared, value_encoder_factory=encoder)
+        self.agent = config.create(device="cpu:0")
+        self.agent.build_with_dataset(self.dataset)
+        self.batch = settings["batch"]
+        self.learn(20, drawn=True)
+
+    def parameters(self) -> int:
+        """Numbers in the networks that learn, targets left out."""
+        modules = self.agent.impl.modules
+        nets = [modules.policy, modules.q_funcs, getattr(modules, "value_func", None)]
+        return sum(p.numel() for net in nets if net is not None for p in net.parameters())
+
+    def learn(self, updates: int, *, drawn: bool) -> float:
+        """Seconds of `updates` gradient steps, each on a batch drawn anew as `fit` does it.
+
+        Without `drawn` all take the same batch: what its networks and optimisers alone take.
+        """
+        batch = self.dataset.sample_transition_batch(self.batch)
+        begin = time.perf_counter()
+        for _ in range(updates):
+            if drawn:
+                batch = self.dataset.sample_transition_batch(self.batch)
+            self.agent.update(batch)
+        return time.perf_counter() - begin
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        if question["kind"] == "describe":
+            return {
+                "parameters": self.parameters(), "d3rlpy": d3rlpy.__version__,
+                "torch": torch.__version__,
+            }  # fmt: skip
+        torch.set_num_threads(question["threads"])
+        return {"seconds": self.learn(question["updates"], drawn=question["drawn"])}
+
+
+def main() -> None:
+    study = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question["kind"] == "start":
+            study = Study(question)
+            question = {"kind": "describe"}
+        assert study is not None
+        print("RESULT " + json.dumps(study.answer(question)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

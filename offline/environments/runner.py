@@ -1,0 +1,69 @@
+"""The runner: a cart that is paid for its speed while it balances a pole, pure JAX.
+
+Gymnasium's cart-pole equations (Barto, Sutton & Anderson 1983; Florian 2007) with a force of
+`10 a - v` N, Euler steps of 0.04 s and a reward for speed in place of staying alive: faster is
+better until the pole falls. Observations are the cart's speed (m/s), the pole's angle (rad) and
+its angular speed; where the cart is does not matter and is not seen.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.rollout import Outcome
+
+from ..terminations import runner as fallen
+from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+
+CART, POLE, HALF_LENGTH, GRAVITY = 1.0, 0.1, 0.5, 9.8  # kg, kg, m, m/s^2
+FORCE, FRICTION, DT = 10.0, 1.0, 0.04
+TOP_SPEED = 2.0  # m/s that the reward grows up to
+START = 0.05  # all three numbers start uniform in [-START, START]
+MAX_EPISODE_STEPS = 200
+
+
+def advance(inner: jax.Array, action: jax.Array) -> jax.Array:
+    """One Euler step of `[..., 3]` states under `[...]` actions in [-1, 1]."""
+    speed, angle, turning = inner[..., 0], inner[..., 1], inner[..., 2]
+    force = FORCE * jnp.clip(action, -1.0, 1.0) - FRICTION * speed
+    sine, cosine, total = jnp.sin(angle), jnp.cos(angle), CART + POLE
+    push = (force + POLE * HALF_LENGTH * turning**2 * sine) / total
+    lever = HALF_LENGTH * (4.0 / 3.0 - POLE * cosine**2 / total)
+    tip = (GRAVITY * sine - cosine * push) / lever
+    along = push - POLE * HALF_LENGTH * tip * cosine / total
+    return jnp.stack([speed + DT * along, angle + DT * turning, turning + DT * tip], -1)
+
+
+def reward(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
+    """`0.5 + 0.5 v'`, the speed within +-2: at most 1.5, below zero when rolling backwards."""
+    return 0.5 + 0.5 * jnp.clip(next_observation[..., 0], -TOP_SPEED, TOP_SPEED)
+
+
+def reset(key: jax.Array, batch: int) -> EnvironmentState:
+    """Nearly upright and nearly at rest."""
+    start = jax.vmap(lambda k: jax.random.uniform(k, (3,), minval=-START, maxval=START))(
+        row_keys(key, batch)
+    )
+    return begin(start, start)
+
+
+def step(
+    key: jax.Array, state: EnvironmentState, action: jax.Array
+) -> tuple[EnvironmentState, Outcome]:
+    """Advance `[B, 3]` states; the episode ends when the pole falls or the cart is too fast."""
+    following = advance(state.inner, action[:, 0])
+    paid = reward(state.inner, action, following)
+    ended = fallen(state.inner, action, following)
+    return proceed(state, following, following, paid, ended, MAX_EPISODE_STEPS)
+
+
+def set_observation(observation: jax.Array) -> EnvironmentState:
+    """The state behind `[B, 3]` observations, at time zero."""
+    return begin(observation, observation)
+
+
+RUNNER = Environment(
+    "runner", 3, 1, MAX_EPISODE_STEPS, reset, step, observe,
+    termination=fallen, reward=reward, set_observation=set_observation, version="embedded",
+)  # fmt: skip

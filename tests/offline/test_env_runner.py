@@ -1,0 +1,77 @@
+"""The runner against Gymnasium's cart-pole, its endings, and the clumsy data."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.data import episode_returns, episodes
+from jaxrl_rollouts.offline.environments import make, true_model
+from jaxrl_rollouts.offline.environments.runner import MAX_EPISODE_STEPS, RUNNER, advance
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.runner_data import runner_clumsy
+from jaxrl_rollouts.offline.terminations import termination_function
+
+
+def test_equals_gymnasium_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    simulator = gymnasium.make("CartPole-v1").unwrapped
+    simulator.reset(seed=0)
+    simulator.tau = 0.04
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (30, 3)) * [3.0, 0.2, 2.0]
+    actions = rng.uniform(-1, 1, 30)
+    ours = advance(jnp.asarray(states, jnp.float32), jnp.asarray(actions, jnp.float32))
+    for row, (speed, angle, turning) in enumerate(states):
+        # Its two actions push with +-force_mag; ours pushes with this force, friction taken off.
+        simulator.force_mag = 10.0 * actions[row] - 1.0 * speed
+        simulator.state = (0.0, speed, angle, turning)
+        simulator.steps_beyond_terminated = None
+        following = simulator.step(1)[0][1:]
+        np.testing.assert_allclose(ours[row], following, atol=1e-5)
+
+
+def test_rewards_and_endings() -> None:
+    states = jnp.array([[0.0, 0.0, 0.0], [3.9, 0.0, 0.0], [0.0, 0.24, 2.0], [-3.0, 0.0, 0.0]])
+    state, out = RUNNER.step(jax.random.key(0), RUNNER.set_observation(states), jnp.ones((4, 1)))
+    speed = np.asarray(state.observation[:, 0])
+    np.testing.assert_allclose(out.reward, 0.5 + 0.5 * np.clip(speed, -2, 2), rtol=1e-6)
+    assert out.reward[1] == 1.5 and out.reward[3] == -0.5
+    assert list(out.terminated) == [False, speed[1] > 4, True, False]
+    rule = termination_function("runner")
+    nan = jnp.array([[jnp.nan, 0.0, 0.0], [4.1, 0.0, 0.0], [-3.9, -0.25, 9.0]])
+    np.testing.assert_array_equal(rule(nan, nan, nan), [True, True, False])
+    assert make("runner") is RUNNER and true_model(RUNNER)
+
+
+def test_clumsy_data_fall_early() -> None:
+    rows = runner_clumsy(jax.random.key(0), 12)
+    parts, returns = episodes(rows), episode_returns(rows)
+    assert len(parts.starts) == 12 and 500 < len(rows.rewards) < 1300
+    # 21 to 33 in the notes, over three datasets; a single one may differ.
+    assert 10 < returns.mean() < 50 and np.asarray(rows.terminations).any()
+    # What the rows say is what the environment does.
+    again = advance(jnp.asarray(rows.observations), jnp.asarray(rows.actions[:, 0]))
+    np.testing.assert_allclose(again, rows.next_observations, atol=1e-5)
+    with pytest.raises(ConfigError, match="episodes"):
+        runner_clumsy(jax.random.key(0), 0)
+
+
+def test_leaning_forward_runs() -> None:
+    """A controller that holds the speed at 2 earns most of what is possible."""
+
+    def run(params: None, key: jax.Array, seen: jax.Array, memory: tuple) -> tuple:
+        speed, angle, turning = seen.T
+        lean = jnp.clip(0.1 * (2.2 - speed), -0.1, 0.1)
+        action = 0.1 * speed + 4.0 * (angle - lean) + 0.8 * turning
+        return jnp.clip(action, -1, 1)[:, None], memory
+
+    played = evaluate(RUNNER, run, None, jax.random.key(0), 16)
+    assert (played.lengths == MAX_EPISODE_STEPS).all()
+    assert 200 < float(played.returns.mean()) < 1.5 * MAX_EPISODE_STEPS
+    assert math.isfinite(float(played.discounted.mean()))
