@@ -25,6 +25,7 @@ def _tradeoff(ax: Axes, config: Any, found: Found) -> None:
         m = found[source].first(steps)
         return float(iqm(log_likelihood(m.gap.mean(1)))), float(iqm(m.error.mean(1)))
 
+    seen = False
     for rule, steps, _ in config.sweeps():
         line = [s for s in found if s.rule == rule and s.steps == steps]
         points = [place(s, config.horizon) for s in [Source("unguided", steps), *line]]
@@ -36,10 +37,12 @@ def _tradeoff(ax: Axes, config: Any, found: Found) -> None:
             ax.annotate(f"{source.coefficient:g}", point, fontsize=6, color=SHADES[rule],
                         xytext=(2, 3), textcoords="offset points")  # fmt: skip
         ax.plot(*points[0], "o", color=SHADES["unguided"], zorder=3,
-                label="unguided" if style == "-" else None)  # fmt: skip
+                label=None if seen else "unguided")  # fmt: skip
+        seen = True
     for length in sorted({h for h in LENGTHS if h <= config.long_horizon}):
         point = place(Source("ensemble"), length)
-        ax.plot(*point, "k^", label="ensemble, by length", markersize=5)
+        label = "ensemble, by length" if length == LENGTHS[0] else None
+        ax.plot(*point, "k^", label=label, markersize=5)
         ax.annotate(f"{length}", point, fontsize=6, xytext=(4, -2), textcoords="offset points")
     known = float(iqm(log_likelihood(found[Source("data")].gap.mean(1))))
     ax.axvline(known, color="#777777", linestyle=":", linewidth=1.0, label="the data's actions")
@@ -81,7 +84,7 @@ def draw_time(report: Report, config: Any, results: Mapping[str, tuple[Any, Foun
             ax.set_xlabel("step" if row else "")
     axes[0].set_ylabel("error of a step")
     axes[len(results)].set_ylabel("error, open loop")
-    legend(made, axes)
+    legend(made, axes, columns=2 * len(results))
     report.picture(
         "over_time", made,
         "Above: every step by itself. Below: how far the path is from where its own actions lead.",

@@ -55,6 +55,7 @@ def test_claims_tell_bayesians_from_conservatives() -> None:
     assert "members disagree about the unknown arm" in {c.name for c in sure if not c.holds}
 
 
+@pytest.mark.slow
 def test_smoke_run_of_the_bandit_reports_and_redraws(tmp_path: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     folder = RunFolder.create(tmp_path, EXPERIMENT.name, "smoke", config, "command")

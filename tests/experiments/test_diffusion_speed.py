@@ -82,6 +82,7 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
     assert any("no torch_python was given" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     sizes = replace(SMOKE.agents, seeds=(1, 2))
     count = make_our_agents("td3_bc", sizes, 16).parameters

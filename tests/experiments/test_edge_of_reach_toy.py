@@ -153,6 +153,7 @@ def test_settings_are_checked() -> None:
     assert EXPERIMENT.preset("cpu").seeds >= 5
 
 
+@pytest.mark.slow
 def test_smoke_run_reports_and_redraws(tmp_path: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     folder = RunFolder.create(tmp_path, EXPERIMENT.name, "smoke", config, "command")

@@ -20,6 +20,7 @@ ARMS = ["neubay", "markov", "quantile 0.9", "penalty 1"]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the shared datasets are not here")
+@pytest.mark.slow
 def test_arms_and_methods_on_real_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mujoco")
     monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(DATA))
@@ -33,7 +34,7 @@ def test_arms_and_methods_on_real_data(tmp_path: Path, monkeypatch: pytest.Monke
     # Whole episodes of hopper_mixed: what its makers state.
     assert rows["behaviour"]["return"] == pytest.approx(551.768, abs=0.01)
     rollouts = report.tables["rollouts of the last collection"]
-    assert [row["method"] for row in rollouts] == ARMS
+    assert [row["arm"] for row in rollouts] == ARMS
     for row in rollouts:
         ended = ("ended by threshold", "by termination", "by the limit")
         assert sum(row[k].mean for k in ended) == pytest.approx(1.0, abs=1e-5)

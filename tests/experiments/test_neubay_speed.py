@@ -44,6 +44,7 @@ def test_smoke(tmp_path: Path) -> None:
     assert any("torch was left out" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_the_loop_takes_what_the_program_takes() -> None:
     """Nothing cuts rollouts, so both imagine from the same moments to the time limit."""
     bench = make_bench(SMOKE, 2, (8,))

@@ -71,6 +71,7 @@ def test_settings_of_agents_are_swept_from_their_default() -> None:
     assert [(c.expectile, c.inverse_temperature) for c in iql.values()] == list(config.iql)
 
 
+@pytest.mark.slow
 def test_the_run_has_every_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "pgd_agents", "smoke", SMOKE, "")
     EXPERIMENT.run(SMOKE, RunContext(folder, progress=False)).save(tmp_path)

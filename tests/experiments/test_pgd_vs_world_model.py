@@ -154,6 +154,7 @@ def test_the_smoke_run_measures_every_source(tmp_path: Path) -> None:
     assert len(report.claims) == 3 + 3
 
 
+@pytest.mark.slow
 def test_a_file_has_a_target_trained_on_it(tmp_path: Path) -> None:
     """One policy per seed, which the seed's ensemble is rolled with and its windows judged by."""
     path = tmp_path / "pendulum.hdf5"

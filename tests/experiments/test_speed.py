@@ -24,6 +24,7 @@ from jaxrl_rollouts.report import load_report
 SMOKE = ["--preset", "smoke", "--no-progress"]
 
 
+@pytest.mark.slow
 def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
     cli.dispatch(["run", "speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))

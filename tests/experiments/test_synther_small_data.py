@@ -100,6 +100,7 @@ def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:
     assert quality_of(data, shuffled, PENDULUM, KEY).error > 0.1
 
 
+@pytest.mark.slow
 def test_the_smoke_run_compares_every_share(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "synther_small_data", "smoke", SMOKE, "")
     EXPERIMENT.run(SMOKE, RunContext(folder, progress=False)).save(tmp_path)

@@ -81,6 +81,7 @@ def trained() -> tuple[Prepared, Any]:
     return ready, train_neubay(ready, jax.random.key(3), seeds=2, evaluate=look)
 
 
+@pytest.mark.slow
 def test_agents_are_trained_and_looked_at() -> None:
     ready, result = trained()
     assert len(result.history.records) == 2 and result.state.owed.shape == (2,)
