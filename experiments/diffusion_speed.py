@@ -12,7 +12,6 @@ by the number of steps (`diffusion_quality.py`). The peers live in an environmen
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,7 +19,6 @@ import numpy as np
 
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
-from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.experiments.diffusion_quality import QualityConfig, denoiser_training
 from jaxrl_rollouts.experiments.diffusion_quality_report import run_quality
@@ -36,13 +34,11 @@ from jaxrl_rollouts.experiments.diffusion_speed_study import (
     make_our_denoiser,
 )
 from jaxrl_rollouts.experiments.pde_speed_nets import write_weights
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.peer_process import Peer, Timer, check_parameters, torch_timers
 from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, timed
 from jaxrl_rollouts.experiments.study import PENDULUM
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.report import Report
-
-Timer = Callable[[str], float]  # "train" or "sample" -> seconds
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -101,9 +97,7 @@ def _denoiser(
                 )
             )
             said = peer.ask(denoiser_peer_settings(name, sizes, weights))
-            if said["parameters"] != row["parameters"]:
-                expected = f"{row['parameters']}, as ours"
-                raise DataError("torch", f"{name}'s parameters", said["parameters"], expected)
+            check_parameters("torch", said["parameters"], row["parameters"], f"{name}'s parameters")
             row["networks differ by"] = check_same(ours, peer)
             report.versions["torch"] = said["torch"]
             timers = _timers(config, report, name, peer)
@@ -150,27 +144,11 @@ def _denoiser(
 
 def _timers(config: Config, report: Report, name: Net, peer: Peer) -> dict[str, Timer]:
     """How to time torch, after warming it up."""
-    sizes, cores = config.denoisers, os.cpu_count() or 1
+    sizes = config.denoisers
     samples = sizes.mlp_samples if name == "mlp" else sizes.unet_samples
-
-    def timer(**more: Any) -> Timer:
-        question = {"updates": sizes.updates, "samples": samples, **more}
-        return lambda kind: peer.ask({"kind": kind, **question})["seconds"]
-
-    timers = {"torch": timer(compiled=False, threads=cores)}
-    if cores > 1:  # where somebody else works too, threads that wait for each other lose
-        timers["torch, 1 thread"] = timer(compiled=False, threads=1)
-    if config.torch_compile:
-        compiled = peer.ask({"kind": "compile"})
-        if compiled["works"]:
-            timers["torch compiled"] = timer(compiled=True, threads=cores)
-            report.note(f"torch.compile of the {name} took {compiled['seconds']:.0f} s.")
-        else:
-            report.note(f"torch.compile does not work here: {compiled['why']}")
-    for each in timers.values():
-        for kind in ("train", "sample"):
-            each(kind)
-    return timers
+    question = {"updates": sizes.updates, "samples": samples}
+    compiling = f"of the {name}" if config.torch_compile else None
+    return torch_timers(peer, question, ("train", "sample"), report, compiling=compiling)
 
 
 _TINY = denoiser_training(20, 16)

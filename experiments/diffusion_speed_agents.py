@@ -13,7 +13,6 @@ import numpy as np
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.agents import AgentConfig
 from jaxrl_rollouts.offline.data import to_device
@@ -24,7 +23,7 @@ from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
 from .diffusion_speed_study import AgentSpeed, Config
-from .peer_process import Peer
+from .peer_process import Peer, check_parameters
 from .speed import ACTIONS, OBSERVATIONS, SOURCE, random_rows
 
 AGENTS = ("td3_bc", "iql")
@@ -86,9 +85,8 @@ def agent_rows(config: Config, report: Report, name: str, width: int) -> list[di
             )
             said = peer.ask(agent_peer_settings(name, sizes, width))
             report.versions |= {k: said[k] for k in ("d3rlpy", "torch")}
-            if said["parameters"] != ours.parameters:
-                expected = f"{ours.parameters}, as ours"
-                raise DataError("d3rlpy", f"{name}'s parameters", said["parameters"], expected)
+            what = f"{name}'s parameters"
+            check_parameters("d3rlpy", said["parameters"], ours.parameters, what)
             peers.append(peer)
 
         def asked(peer: Peer, threads: int, drawn: bool) -> float:

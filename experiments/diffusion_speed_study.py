@@ -27,15 +27,14 @@ from jaxrl_rollouts.diffusion import (
     sample,
 )
 from jaxrl_rollouts.diffusion.sampler import churn_factors
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion_quality import QualityConfig
 from jaxrl_rollouts.experiments.pde_speed_nets import shaken
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.peer_process import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.experiments.speed import ACTIONS, OBSERVATIONS
 from jaxrl_rollouts.networks import Network
 
 NETS = ("mlp", "unet")
-SAME = 1e-3  # largest difference of two float32 implementations of these networks, relative
 Net = Literal["mlp", "unet"]
 
 
@@ -100,9 +99,7 @@ class Config:
 
     def validate(self) -> None:
         at_least_one(self, "repeats")
-        if self.torch_python and not Path(self.torch_python).exists():
-            expected = "an interpreter that has torch and d3rlpy"
-            raise ConfigError("torch_python", self.torch_python, expected)
+        check_interpreter("torch_python", self.torch_python, "torch and d3rlpy")
         for name, part in (("agents", self.agents), ("denoisers", self.denoisers)):
             if not part.seeds or list(part.seeds) != sorted({1, *part.seeds}):
                 raise ConfigError(f"{name}.seeds", part.seeds, "ascending, from 1")
@@ -183,10 +180,7 @@ def check_same(ours: OurDenoiser, peer: Peer) -> float:
     question = {"kind": "apply", "rows": asked.tolist(), "noise": noise.tolist()}
     said = np.array(peer.ask(question)["said"])
     mine = np.asarray(to_peer(jax.jit(ours.net.apply)(ours.params, rows, noise)))
-    apart = float(np.abs(said - mine).max() / np.abs(mine).max())
-    if not apart < SAME:
-        raise DataError("torch", "network on our weights", apart, f"below {SAME} from ours")
-    return apart
+    return check_outputs("torch", said, mine)
 
 
 def to_peer(rows: Any) -> Any:

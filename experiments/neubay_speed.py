@@ -20,7 +20,6 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
@@ -34,7 +33,7 @@ from .neubay_speed_study import (
     make_bench,
     our_learning,
 )
-from .peer_process import Peer
+from .peer_process import Peer, check_parameters
 from .speed import SOURCE, timed
 
 MEMORIES = ("lru", "gru")
@@ -226,8 +225,7 @@ def _torch(
     report.versions |= {"torch": said["torch"]}
     # torch's GRU has biases of its own for the state in two gates, where one is enough.
     expected = parameters + 2 * config.layers * 2 * config.width
-    if said["parameters"] != expected:
-        raise DataError("torch", "parameters", said["parameters"], f"{expected}, as ours")
+    check_parameters("torch", said["parameters"], expected)
     timers: dict[str, Callable[[], float]] = {}
     for threads in dict.fromkeys((cores, 1)):
         question = {"kind": "train", "updates": config.updates, "threads": threads}

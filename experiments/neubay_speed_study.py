@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,8 @@ from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig, make_recurr
 from jaxrl_rollouts.offline.terminations import never
 from jaxrl_rollouts.offline.tokens import Token
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, Dynamics, make_world_model
+
+from .peer_process import check_interpreter
 
 STATES, ACTIONS = 11, 3  # hopper's sizes
 
@@ -68,8 +70,7 @@ class Config:
             )
         if self.tape % (self.episode + 1):
             raise ConfigError("tape", self.tape, f"a multiple of episode + 1 ({self.episode + 1})")
-        if self.torch_python and not Path(self.torch_python).exists():
-            raise ConfigError("torch_python", self.torch_python, "an interpreter that has torch")
+        check_interpreter("torch_python", self.torch_python, "torch")
 
 
 class Bench(NamedTuple):
@@ -178,16 +179,17 @@ def our_learning(config: Config, kind: str) -> tuple[Callable[[], Any], int]:
     state = jax.jit(agent.init)(jax.random.key(0))
     count, length = 2 * config.tape // (config.episode + 1), config.episode + 1
     rng = np.random.default_rng(0)
-    flag = np.zeros((count, length), bool)
+    flag = jnp.zeros((count, length), bool)
+    floats = partial(jnp.asarray, dtype=jnp.float32)
     tokens = Token(
-        rng.normal(size=(count, length, size)).astype(np.float32),
-        rng.uniform(-1, 1, size=(count, length, ACTIONS)).astype(np.float32),
-        rng.normal(size=(count, length)).astype(np.float32), flag, flag,
-        np.broadcast_to(np.arange(length) < length // 2, flag.shape),
+        floats(rng.normal(size=(count, length, size))),
+        floats(rng.uniform(-1, 1, size=(count, length, ACTIONS))),
+        floats(rng.normal(size=(count, length))), flag, flag,
+        jnp.broadcast_to(jnp.arange(length) < length // 2, flag.shape),
     )  # fmt: skip
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), tokens)
     empty = tapes.create(one, count * length, count, tape=config.tape)
-    ring = tapes.add(empty, jax.tree.map(jnp.asarray, tokens), jnp.full(count, length))
+    ring = tapes.add(empty, tokens, jnp.full(count, length))
 
     @jax.jit
     def learn(state: Any, ring: Any, key: jax.Array) -> Any:

@@ -16,16 +16,15 @@ that differ are an error. Each lives in an environment of its own:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
 from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.pde_speed_nets import count, write_weights
+from jaxrl_rollouts.experiments.pde_speed_nets import write_weights
 from jaxrl_rollouts.experiments.pde_speed_study import (
     Config,
     Ours,
@@ -33,13 +32,13 @@ from jaxrl_rollouts.experiments.pde_speed_study import (
     make_ours,
     peer_settings,
 )
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.peer_process import Peer, Timer, check_parameters, torch_timers
 from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, seeds_side_by_side, timed
+from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
 NOT_A_RATE = ("% of peak", "ratio", "compile s", "second call compiles s")
-Timer = Callable[[str], float]  # "train" or "roll" -> seconds
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -85,7 +84,7 @@ def _against(config: Config, context: RunContext, report: Report, name: str, pea
         ours = make_ours(config, width, plain=name == "apebench")
         with ExitStack() as stack:
             timers: dict[str, Timer] = {}
-            row: dict[str, Any] = {"width": width, "parameters": count(ours.params)}
+            row: dict[str, Any] = {"width": width, "parameters": parameter_count(ours.params)}
             if python := getattr(config, f"{name}_python"):
                 weights = context.folder.path / f"weights_{name}_{width}.npz"
                 write_weights(weights, ours.params)
@@ -94,8 +93,7 @@ def _against(config: Config, context: RunContext, report: Report, name: str, pea
                     Peer(python, script, option=f"{name}_python", needs=name)
                 )
                 said = peer.ask(peer_settings(config, width, weights))
-                if (theirs := said.pop("parameters")) != row["parameters"]:
-                    raise DataError(name, "parameters", theirs, f"{row['parameters']}, as ours")
+                check_parameters(name, said.pop("parameters"), row["parameters"])
                 row["networks differ by"] = check_same(config, ours, peer, name)
                 report.versions |= _versions(name, said)
                 timers = _timers(config, report, name, width, peer)
@@ -142,29 +140,14 @@ def _versions(name: str, said: Mapping[str, Any]) -> dict[str, str]:
 def _timers(config: Config, report: Report, name: str, width: int, peer: Peer) -> dict[str, Timer]:
     """How to time the peer, after warming it up."""
 
-    def timer(**more: Any) -> Timer:
-        question = {"updates": config.updates, "fields": config.fields, "steps": config.steps}
-        return lambda kind: peer.ask({"kind": kind, **question, **more})["seconds"]
-
-    if name == "apebench":
-        timers = {name: timer()}
-    else:
-        cores = os.cpu_count() or 1
-        timers = {"torch": timer(compiled=False, threads=cores)}
-        if cores > 1:  # where somebody else works too, threads that wait for each other lose
-            timers["torch, 1 thread"] = timer(compiled=False, threads=1)
-        if config.torch_compile:
-            compiled = peer.ask({"kind": "compile"})
-            if compiled["works"]:
-                timers["torch compiled"] = timer(compiled=True, threads=cores)
-                seconds = compiled["seconds"]
-                report.note(f"torch.compile at width {width} took {seconds:.0f} s.")
-            else:
-                report.note(f"torch.compile does not work here: {compiled['why']}")
-    for each in timers.values():
-        for kind in ("train", "roll"):
-            each(kind)
-    return timers
+    question = {"updates": config.updates, "fields": config.fields, "steps": config.steps}
+    kinds = ("train", "roll")
+    if name == "torch":
+        compiling = f"at width {width}" if config.torch_compile else None
+        return torch_timers(peer, question, kinds, report, compiling=compiling)
+    for kind in kinds:
+        peer.ask({"kind": kind, **question})
+    return {name: lambda kind: peer.ask({"kind": kind, **question})["seconds"]}
 
 
 def _take_turns(

@@ -74,11 +74,6 @@ def write_weights(path: Path, params: PyTree) -> None:
     np.savez(path, **named)
 
 
-def count(params: PyTree) -> int:
-    """How many numbers the parameters are."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
 def forward_operations(
     width: int, blocks: int, dilations: tuple[int, ...], points: int, *, plain: bool
 ) -> float:

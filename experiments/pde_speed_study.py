@@ -14,22 +14,19 @@ import numpy as np
 
 from jaxrl_rollouts import devices, loop
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.pde_speed_nets import (
     CHANNELS,
     forward_operations,
     make_plain,
     shaken,
 )
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.peer_process import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldNetwork
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.training import TrainingConfig, make_training
-
-SAME = 1e-3  # largest difference of two float32 implementations of these networks, relative
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ class Config:
     def validate(self) -> None:
         at_least_one(self, "blocks", "batch", "updates", "fields", "steps", "repeats")
         for name, needed in (("torch_python", "torch"), ("apebench_python", "apebench")):
-            if getattr(self, name) and not Path(getattr(self, name)).exists():
-                raise ConfigError(name, getattr(self, name), f"an interpreter that has {needed}")
+            check_interpreter(name, getattr(self, name), needed)
 
     @property
     def dilations(self) -> tuple[int, ...]:
@@ -138,10 +134,7 @@ def check_same(config: Config, ours: Ours, peer: Peer, name: str) -> float:
     mine = jax.vmap(
         lambda u: ours.net.apply(ours.params, u, jnp.zeros_like(u), FIRST_INDEX, jnp.zeros(0))
     )(fields)
-    apart = float(np.abs(said - np.asarray(mine)).max() / np.abs(mine).max())
-    if not apart < SAME:
-        raise DataError(name, "network on our weights", apart, f"below {SAME} from ours")
-    return apart
+    return check_outputs(name, said, np.asarray(mine))
 
 
 def peer_settings(config: Config, width: int, weights: Path) -> dict[str, Any]:

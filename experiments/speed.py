@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,7 +24,7 @@ from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.peer_process import Peer, check_interpreter
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import Environment, make
@@ -67,8 +66,7 @@ class Config:
     peer_python: str = ""
 
     def validate(self) -> None:
-        if self.peer_python and not Path(self.peer_python).exists():
-            raise ConfigError("peer_python", self.peer_python, "an interpreter that has d3rlpy")
+        check_interpreter("peer_python", self.peer_python, "d3rlpy")
         if min(self.repeats, self.updates, *self.seeds, *self.horizons) < 1:
             raise ConfigError("repeats, updates, seeds, horizons", "0", "all at least 1")
 

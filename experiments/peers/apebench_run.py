@@ -1,7 +1,6 @@
 """Time APEBench's own training and rollout; run by `pde_speed`.
 
-Reads one JSON line per question from the standard input and answers each with a line
-`RESULT {...}`. This file imports nothing of ours.
+`serving.py` says how it is asked. This file imports nothing of ours but what lies beside it.
 
 The trainer is the one APEBench's scenarios call (trainax's), for one seed, without its progress
 bar and what it prepares; the rollout is the one of its tests, under one `jit`, which its tests do
@@ -10,8 +9,6 @@ without. Both are kinder to it than a call of the scenario.
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import Any
 
@@ -22,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pdequinox
+from serving import serve
 
 WARM = 3  # updates before the clock starts
 
@@ -106,16 +104,5 @@ class Study:
         return {"seconds": time.perf_counter() - self.begin}
 
 
-def main() -> None:
-    study = None
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question["kind"] == "start":
-            study = Study(question)
-            question = {"kind": "describe"}
-        assert study is not None
-        print("RESULT " + json.dumps(study.answer(question)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Study)

@@ -1,19 +1,17 @@
 """Time d3rlpy's TD3+BC and IQL; run by `diffusion_speed` in an interpreter that has d3rlpy.
 
-Reads one JSON line per question from the standard input and answers each with a line
-`RESULT {...}`. This file imports nothing of ours.
+`serving.py` says how it is asked. This file imports nothing of ours but what lies beside it.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import Any
 
 import d3rlpy
 import numpy as np
 import torch
+from serving import serve
 
 
 class Study:
@@ -75,16 +73,5 @@ class Study:
         return {"seconds": self.learn(question["updates"], drawn=question["drawn"])}
 
 
-def main() -> None:
-    study = None
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question["kind"] == "start":
-            study = Study(question)
-            question = {"kind": "describe"}
-        assert study is not None
-        print("RESULT " + json.dumps(study.answer(question)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Study)

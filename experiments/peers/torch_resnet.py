@@ -1,7 +1,6 @@
 """Time the dilated ResNet of `pde/operators/resnet.py` in torch; run by `pde_speed`.
 
-Reads one JSON line per question from the standard input and answers each with a line
-`RESULT {...}`. This file imports nothing of ours.
+`serving.py` says how it is asked. This file imports nothing of ours but what lies beside it.
 
 As a careful torch user would write it: channels first, `Conv1d` with circular padding, one fused
 Adam, the moving average in one foreach call, the embedding once per batch and not once per row, no
@@ -10,17 +9,17 @@ gradients in rollouts. Eager, on as many threads as asked, and compiled where th
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from serving import serve
 from torch import nn
 from torch.nn.functional import gelu
+from torch_compiling import compile_and_warm
 
 
 class Embedding(nn.Module):
@@ -178,29 +177,14 @@ class Study:
 
     def compile(self) -> dict[str, Any]:
         """Compile and warm up, for training and for rollouts, or say why that does not work."""
-        torch.set_num_threads(self.settings["threads"])
-        begin = time.perf_counter()
-        compiled = torch.compile(self.net, dynamic=False)
-        try:
+
+        def warm(compiled: Callable[..., torch.Tensor]) -> None:
             self.learn(compiled, 2)
             self.roll(compiled, self.settings["fields"], 2)
-        except Exception as error:
-            lines = str(error).strip().splitlines()
-            return {"works": False, "why": (lines or [type(error).__name__])[0][:200]}
-        self.compiled = compiled
-        return {"works": True, "seconds": time.perf_counter() - begin}
 
-
-def main() -> None:
-    study = None
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question["kind"] == "start":
-            study = Study(question)
-            question = {"kind": "describe"}
-        assert study is not None
-        print("RESULT " + json.dumps(study.answer(question)), flush=True)
+        self.compiled, said = compile_and_warm(self.net, self.settings["threads"], warm)
+        return said
 
 
 if __name__ == "__main__":
-    main()
+    serve(Study)
