@@ -23,15 +23,14 @@ from jaxrl_rollouts.diffusion import (
     SamplerConfig,
     UnetConfig,
     make_denoiser,
-    make_denoiser_training,
     make_residual_mlp,
     make_unet,
     sample,
+    train_denoiser,
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.speed import timed
-from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.pgd import PgdConfig
@@ -147,11 +146,9 @@ def fit(
     name: str, subject: Subject, config: QualityConfig, key: jax.Array, context: RunContext | None
 ) -> Any:
     """Averaged weights, `[seeds, ...]`."""
-    training = make_denoiser_training(subject.denoiser, subject.training)
-    state = jax.jit(jax.vmap(training.init))(jax.random.split(key, config.seeds))
-    done = train(
-        training.update, state, subject.rows, iterations=training.iterations,
-        units_per_iteration=subject.training.per_iteration, stage=f"quality-{name}",
+    keys = jax.random.split(key, config.seeds)
+    done = train_denoiser(
+        subject.denoiser, subject.training, subject.rows, keys, stage=f"quality-{name}",
         context=context,
     )  # fmt: skip
     return done.state.average

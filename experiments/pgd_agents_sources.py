@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts import devices, loop
+from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
     make_denoiser,
-    make_denoiser_training,
     make_unet,
     sample,
+    train_denoiser,
 )
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.experiment import RunContext
@@ -108,12 +108,7 @@ def fit_denoiser(
     stage: str, context: RunContext | None,
 ) -> PyTree:  # fmt: skip
     """The averaged weights of one denoiser trained on `[N, ...]` rows."""
-    training = make_denoiser_training(denoiser, config)
-    state = jax.jit(jax.vmap(training.init))(key[None])
-    done = loop.train(
-        training.update, state, rows, iterations=training.iterations,
-        units_per_iteration=config.per_iteration, stage=stage, context=context,
-    )  # fmt: skip
+    done = train_denoiser(denoiser, config, rows, key[None], stage=stage, context=context)
     return jax.tree.map(lambda x: x[0], done.state.average)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
@@ -14,6 +13,7 @@ from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.offline.agents import AgentConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.model_free import make_model_free
+from jaxrl_rollouts.offline.path_quality import policy_gap
 from jaxrl_rollouts.offline.pgd import PgdData, make_pgd
 from jaxrl_rollouts.offline.synther import MixedData, mixing
 from jaxrl_rollouts.offline.synthetic_quality import dynamics_error
@@ -124,16 +124,13 @@ def action_gap(agent: Any, actors: PyTree, rows: Transitions) -> np.ndarray:
         rows: `[seeds, N, ...]`, or `[1, N, ...]` where all seeds have the same.
     """
 
-    def one(actor: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        mean, _ = agent.gaussian(actor, observations)
-        return jnp.square(actions - mean).mean()
+    def one(actor: PyTree, rows: Transitions) -> jax.Array:
+        return policy_gap(agent.gaussian, actor, rows).mean()
 
     shared = rows.rewards.shape[0] == 1
-    pairs = (rows.observations, rows.actions)
     if shared:
-        pairs = tuple(x[0] for x in pairs)
-    axes = (0, None, None) if shared else (0, 0, 0)
-    return np.asarray(jax.jit(jax.vmap(one, axes))(actors, *pairs))
+        rows = jax.tree.map(lambda x: x[0], rows)
+    return np.asarray(jax.jit(jax.vmap(one, (0, None if shared else 0)))(actors, rows))
 
 
 def dynamics_of(sources: Sources, rows: Transitions) -> np.ndarray | None:

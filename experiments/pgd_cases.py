@@ -20,24 +20,18 @@ from jaxrl_rollouts.diffusion import (
     SamplerConfig,
     UnetConfig,
     make_denoiser,
-    make_denoiser_training,
     make_unet,
     sample,
+    train_denoiser,
 )
 from jaxrl_rollouts.diffusion.guidance import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.offline.acrobot_data import (
-    EXPERT,
-    acrobot_broad,
-    acrobot_narrow,
-    pump_gaussian,
-    pump_policy,
-)
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.acrobot_data import EXPERT, pump_gaussian, pump_policy
 from jaxrl_rollouts.offline.data import Transitions, load, take_rows
-from jaxrl_rollouts.offline.environments import Environment, make
+from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
 from jaxrl_rollouts.offline.model_free import make_model_free
@@ -49,10 +43,10 @@ from jaxrl_rollouts.offline.windows import WindowLayout, cut_windows, fit_window
 from jaxrl_rollouts.offline.world_model import World, learned_dynamics
 from jaxrl_rollouts.rollout import Members, rollout
 
-from .study import slug
+from .study import MADE, environment_of, slug
 
 PyTree = Any
-MADE = {"acrobot-broad": acrobot_broad, "acrobot-narrow": acrobot_narrow}
+SCRIPTED = ("acrobot-broad", "acrobot-narrow")  # of `MADE`, those whose target policy is known
 AGENT_ROUND = 1000  # the target policy's updates per iteration of the loop
 ENSEMBLE = EnsembleConfig(members=5, elites=5, weight_decay=(2.5e-5,), max_epochs=20)
 
@@ -132,14 +126,14 @@ class Case(NamedTuple):
 
 def load_rows(config: CaseConfig, key: jax.Array) -> tuple[Environment, Transitions]:
     """The dataset and its true environment."""
-    if config.data in MADE:
-        return ACROBOT, MADE[config.data](key, config.rows)
+    if config.data in SCRIPTED:
+        return ACROBOT, MADE[config.data][1](key, config.rows)
     dataset = load(config.data)
     rows = dataset.transitions
     if 0 < config.rows < len(rows.rewards):
         rows = take_rows(rows, np.arange(config.rows))
         rows.truncations[-1] = not rows.terminations[-1]
-    return make(dataset.environment or dataset.name), rows
+    return environment_of(dataset), rows
 
 
 def train_target(
@@ -148,7 +142,7 @@ def train_target(
 ) -> tuple[TargetPolicy, tuple[Trained, ...]]:  # fmt: skip
     """The scripted expert of the acrobot; elsewhere one agent per seed, trained on the data."""
     train_key, play_key = jax.random.split(key)
-    if config.data in MADE:
+    if config.data in SCRIPTED:
         params = jax.tree.map(lambda x: jnp.full((seeds,), x), EXPERT)
         gaussian, policy, trained = pump_gaussian, pump_policy, ()
     else:
@@ -184,12 +178,9 @@ def prepare(
     windows = cut_windows(data, horizon + 1, stride, source=config.data)
     layout = fit_window_layout(windows)
     denoiser = make_denoiser(make_unet(config.unet, layout.length, layout.channels))
-    training = make_denoiser_training(denoiser, config.training)
-    begin = jax.jit(jax.vmap(training.init))(jax.random.split(weights_key, seeds))
-    done = train(
-        training.update, begin, layout.pack(windows), iterations=training.iterations,
-        stage=f"{config.name}-denoiser", units_per_iteration=config.training.per_iteration,
-        context=context,
+    done = train_denoiser(
+        denoiser, config.training, layout.pack(windows), jax.random.split(weights_key, seeds),
+        stage=f"{config.name}-denoiser", context=context,
     )  # fmt: skip
     fitted = fit_worlds(
         config.ensemble, data, world_key, seeds=seeds, targets="change",

@@ -110,14 +110,12 @@ def narrow_claims(report: Report, config: Any, found: Found) -> None:
             expected=f"error over guided diffusion's, rollouts of {config.horizon} steps",
         )
     )  # fmt: skip
-    for label, error, low, high in (
-        ("the ensemble's error explodes", own, 100.0, None),
-        ("guided diffusion's error does not grow", guided.error, None, 2.0),
+    for label, error, make, threshold in (
+        ("the ensemble's error explodes", own, Claim.at_least, 100.0),
+        ("guided diffusion's error does not grow", guided.error, Claim.at_most, 2.0),
     ):
         growth = error[:, -1] / error[:, 0]
         expected = f"error at step {config.horizon} over that at the first"
-        make = Claim.at_least if high is None else Claim.at_most
-        threshold = low if high is None else high
         report.claim(
             make(
                 f"narrow: {label}",

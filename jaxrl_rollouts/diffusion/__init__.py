@@ -22,5 +22,6 @@ from .sampler import SamplerConfig as SamplerConfig
 from .sampler import sample as sample
 from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
 from .training import make_denoiser_training as make_denoiser_training
+from .training import train_denoiser as train_denoiser
 from .unet import UnetConfig as UnetConfig
 from .unet import make_unet as make_unet

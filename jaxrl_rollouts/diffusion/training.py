@@ -14,6 +14,8 @@ import optax
 from ..averaged import AveragedTraining, check_schedule, make_averaged
 from ..configs import at_least_one
 from ..errors import ConfigError
+from ..experiment import RunContext
+from ..loop import Trained, train
 from .edm import Denoiser
 
 PyTree = Any
@@ -100,3 +102,30 @@ def make_denoiser_training(
 
     adam = optax.adam(rate, *config.betas)
     return make_averaged(config, adam, weight, denoiser.init, draw, loss)
+
+
+def train_denoiser(
+    denoiser: Denoiser, config: DenoiserTrainingConfig, rows: jax.Array, keys: jax.Array, *,
+    stage: str, context: RunContext | None,
+) -> Trained:  # fmt: skip
+    """Train denoisers side by side on the same rows.
+
+    Args:
+        denoiser: what learns.
+        config: optimisation.
+        rows: `[N, ...]`, clean.
+        keys: `[seeds]`, consumed, one for each.
+        stage, context: as for `loop.train`.
+
+    Returns:
+        `Trained`; the weights to sample with are its `state.average`.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    training = make_denoiser_training(denoiser, config)
+    return train(
+        training.update, jax.jit(jax.vmap(training.init))(keys), rows,
+        iterations=training.iterations, units_per_iteration=config.per_iteration, stage=stage,
+        context=context,
+    )  # fmt: skip
