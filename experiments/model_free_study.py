@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
@@ -15,7 +14,6 @@ from jaxrl_rollouts.offline.agents import AgentConfig, rows_for
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.iql import IqlConfig
 from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.policies import save_policy
 from jaxrl_rollouts.offline.rebrac import RebracConfig
 from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.training import evaluator, train_model_free
@@ -23,7 +21,8 @@ from jaxrl_rollouts.pictures import curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .study import Outcome, Setting, StudyConfig, behaviour, environment_of, slug
+from .study import Outcome, Setting, StudyConfig, behaviour, environment_of, finish, slug
+from .study_pictures import add_main_job
 
 MODEL_FREE = ("td3_bc", "iql", "rebrac")
 
@@ -81,13 +80,7 @@ def train_model_free_and_look(
         evaluate=evaluator(agent, env, play_key, study.episodes, discount=chosen.discount),
         evaluate_every=max(iterations // study.evaluations, 1), stage=stage, context=context,
     )  # fmt: skip
-    last = trained.history.last
-    if context:
-        save_policy(
-            context.folder.stage(stage) / "policy", chosen, trained.state.agent.actor, env,
-            dataset=setting.dataset.name, method=name, returns=last("return"),
-        )  # fmt: skip
-    return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
+    return finish(trained, chosen, name, setting.dataset, env, stage=stage, context=context)
 
 
 def run_model_free(
@@ -98,9 +91,6 @@ def run_model_free(
     setting = Setting(dataset, environment_of(dataset))
     outcome = train_model_free_and_look(name, setting, study, config, context)
     report = Report.of(context, study.seeds)
-    report.number("return", outcome.returns)
-    report.number("estimated value", outcome.estimated_value)
-    report.number("true value", outcome.true_value)
     played = behaviour(setting)
     rows = [
         {"dataset": dataset.name, "method": "behaviour", "return": float(played.mean())},
@@ -108,14 +98,7 @@ def run_model_free(
     ]
     report.table("result", rows)
     _draw(report, name, outcome, float(played.mean()), config)
-    report.claim(
-        Claim.at_least(
-            "the policy is better than the data", values=outcome.returns,
-            threshold=float(played.mean()), source="the purpose of offline RL",
-            expected="return above the mean return of the dataset's episodes",
-        )
-    )  # fmt: skip
-    report.note(f"Evaluated in {setting.env.name} ({setting.env.version}).")
+    add_main_job(report, setting, outcome)
     report.compile_seconds = outcome.trained.compile_seconds
     return report
 

@@ -33,10 +33,12 @@ from .neubay_study import (
     train_neubay_and_look,
 )
 from .study import (
+    SMOKE_MUJOCO,
     Outcome,
     Setting,
     StudyConfig,
     World,
+    add_times,
     fit_and_look,
     load_dataset,
     train_and_look,
@@ -74,8 +76,7 @@ def run(config: Config, context: RunContext) -> Report:
     stages = [p.trained for p in posteriors.values() if p.trained is not None]
     stages += [w.fitted.trained for w in worlds.values() if isinstance(w, World)]
     stages += [o.trained for of in results.values() for o in of.values()]
-    report.compile_seconds = sum(stage.compile_seconds for stage in stages)
-    report.wall_seconds = sum(stage.wall_seconds for stage in stages)
+    add_times(report, stages)
     return report
 
 
@@ -123,19 +124,7 @@ EXPERIMENT = Experiment(
             methods=("ravl",),
             levels=(0.9,),
             penalties=(1.0,),
-            study=StudyConfig(
-                seeds=2,
-                ensemble=EnsembleConfig(
-                    hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1
-                ),
-                shared_world=True,
-                agent=SacConfig(hidden=(32, 32)),
-                rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
-                epochs=2,
-                evaluations=1,
-                episodes=1,
-                error_horizon=20,
-            ),
+            study=SMOKE_MUJOCO,
             neubay=small_neubay(
                 members=4, hidden=(32, 32), epochs=1, width=16, steps=20, per_iteration=10,
                 rollouts=4, tape=1002, capacity=10_000,

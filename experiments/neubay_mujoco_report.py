@@ -12,17 +12,22 @@ from jaxrl_rollouts.report import Report
 
 from .neubay_mujoco_config import Config
 from .neubay_report import (
-    behaviour_row,
     draw_horizons,
     draw_learning,
     draw_values,
     horizon_row,
     posterior_row,
-    result_row,
 )
 from .neubay_study import Posterior
 from .study import Outcome, Setting, World, behaviour, slug
-from .study_pictures import draw_comparison, draw_world, world_row
+from .study_pictures import (
+    draw_comparison,
+    draw_world,
+    note_environments,
+    note_shared_data,
+    result_rows,
+    world_row,
+)
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 Results = Mapping[str, Mapping[str, Outcome]]
@@ -44,7 +49,7 @@ def make_report(
     rows, horizons = [], []
     for name, of in results.items():
         setting = Setting(worlds[name].dataset, worlds[name].env)
-        rows += [behaviour_row(setting), *(result_row(name, m, o) for m, o in of.items())]
+        rows += result_rows(setting, of)
         arms = {arm: of[arm] for arm in config.arms(name)}
         horizons += [horizon_row(name, arm, outcome) for arm, outcome in arms.items()]
         per_iteration = config.neubay.agent.updates_per_iteration
@@ -60,7 +65,7 @@ def make_report(
     if fitted:
         report.table("world models of the conservative methods", [*map(world_row, fitted.values())])
         draw_world(report, fitted)
-    draw_comparison(report, worlds, results)  # type: ignore[arg-type]
+    draw_comparison(report, worlds, results)
     draw_values(report, results)
     steps, ensemble = config.neubay.agent.agent.steps, config.neubay.ensemble
     report.note(
@@ -74,12 +79,8 @@ def make_report(
         "are cut, of the members' spread over the dataset (neubay's own is "
         f"{config.neubay.agent.level:g}). penalty: taken from imagined rewards, in mean spreads."
     )
-    report.note(
-        "The datasets are jr/*: real MuJoCo transitions in D4RL's layout, not D4RL's files. "
-        "Scores use D4RL's reference returns and must not be compared with D4RL tables."
-    )
-    for env in {world.env.name: world.env for world in worlds.values()}.values():
-        report.note(f"Evaluated in {env.name} ({env.version}).")
+    note_shared_data(report)
+    note_environments(report, [world.env for world in worlds.values()])
 
 
 def _claims(

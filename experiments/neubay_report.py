@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.offline.data import Dataset, normalised_score
+from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.neubay_config import NeubayConfig
 from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
@@ -23,7 +22,8 @@ from .neubay_study import (
     ring_note,
     train_neubay_and_look,
 )
-from .study import Outcome, Setting, StudyConfig, behaviour, slug
+from .study import Outcome, Setting, StudyConfig, behaviour, seconds, slug
+from .study_pictures import add_main_job, result_rows
 
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:
@@ -42,25 +42,6 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
         if level >= 0.9:
             row[f"spread at {level:g}"] = summarize(np.asarray(posterior.trust.quantiles)[:, at])
     return row
-
-
-def result_row(dataset: str, name: str, outcome: Outcome) -> dict[str, Any]:
-    """Returns, promised and earned value of one method."""
-    row: dict[str, Any] = {
-        "dataset": dataset, "method": name, "return": summarize(outcome.returns),
-        "estimated value": summarize(outcome.estimated_value),
-        "true value": summarize(outcome.true_value),
-    }  # fmt: skip
-    score = normalised_score(dataset, outcome.returns)
-    return row if score is None else row | {"score": summarize(score)}
-
-
-def behaviour_row(setting: Setting) -> dict[str, Any]:
-    """What the dataset's own episodes earned."""
-    name, returns = setting.dataset.name, behaviour(setting)
-    row: dict[str, Any] = {"dataset": name, "method": "behaviour", "return": float(returns.mean())}
-    score = normalised_score(name, returns)
-    return row if score is None else row | {"score": float(np.mean(score))}
 
 
 def horizon_row(dataset: str, name: str, outcome: Outcome) -> dict[str, Any]:
@@ -164,24 +145,14 @@ def run_neubay(
     outcome = train_neubay_and_look(name, posterior, study, agent, context)
     setting = Setting(dataset, posterior.env)
     report = Report.of(context, study.seeds)
-    report.number("return", outcome.returns)
-    report.number("estimated value", outcome.estimated_value)
-    report.number("true value", outcome.true_value)
-    report.table("result", [behaviour_row(setting), result_row(dataset.name, name, outcome)])
+    report.table("result", result_rows(setting, {name: outcome}))
     report.table("world model", [posterior_row(posterior)])
     report.table("rollouts", [horizon_row(dataset.name, name, outcome)])
     draw_learning(report, dataset.name, setting, {name: (outcome, agent.updates_per_iteration)})
     draw_horizons(report, dataset.name, {name: outcome}, agent.updates_per_iteration)
     draw_values(report, {dataset.name: {name: outcome}})
-    report.claim(
-        Claim.at_least(
-            "the policy is better than the data", values=outcome.returns,
-            threshold=float(behaviour(setting).mean()), source="the purpose of offline RL",
-            expected="return above the mean return of the dataset's episodes",
-        )
-    )  # fmt: skip
     report.note(ring_note(posterior, study, agent))
-    report.note(f"Evaluated in {posterior.env.name} ({posterior.env.version}).")
+    add_main_job(report, setting, outcome)
     parts = [t for t in (posterior.trained, outcome.trained) if t is not None]
-    report.compile_seconds = sum(part.compile_seconds for part in parts)
+    report.compile_seconds = seconds(parts)
     return report

@@ -23,7 +23,6 @@ from jaxrl_rollouts.offline.neubay_training import (
     ring_text,
     train_neubay,
 )
-from jaxrl_rollouts.offline.policies import save_policy
 from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_worlds import load_worlds, save_worlds
 from jaxrl_rollouts.offline.termination_model import fit_endings
@@ -31,7 +30,7 @@ from jaxrl_rollouts.offline.training import fit_worlds
 from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trust
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, World, WorldModel
 
-from .study import Outcome, StudyConfig, environment_of, slug, termination_of
+from .study import Outcome, StudyConfig, environment_of, finish, slug, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -158,14 +157,8 @@ def train_neubay_and_look(
         evaluate=neubay_evaluator(prepared.neubay, env, play_key, study.episodes),
         evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
     )  # fmt: skip
-    last = trained.history.last
-    if context:
-        save_policy(
-            context.folder.stage(stage) / "policy", config.agent, trained.state.agent.actor,
-            env if config.markov else remembering(env), dataset=dataset.name, method=name,
-            returns=last("return"),
-        )  # fmt: skip
-    return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
+    seen = env if config.markov else remembering(env)
+    return finish(trained, config.agent, name, dataset, seen, stage=stage, context=context)
 
 
 def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:

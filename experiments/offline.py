@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -26,13 +25,12 @@ from .neubay_study import NeubayStudyConfig, small_neubay
 from .study import (
     PENDULUM,
     StudyConfig,
-    behaviour,
     fit_and_look,
     load_dataset,
     seconds,
     train_and_look,
 )  # fmt: skip
-from .study_pictures import draw_training, draw_world, result_rows, world_row
+from .study_pictures import add_main_job, draw_training, draw_world, result_rows, world_row
 
 
 @dataclass(frozen=True)
@@ -77,21 +75,11 @@ def run(config: Config, context: RunContext) -> Report:
     world = fit_and_look(load_dataset(config.dataset, study), study, context)
     outcome = train_and_look(config.method, world, study, context)
     outcomes = {config.method: outcome}
-    report.number("return", outcome.returns)
-    report.number("estimated value", outcome.estimated_value)
-    report.number("true value", outcome.true_value)
     report.table("result", result_rows(world, outcomes))
     report.table("world model", [world_row(world)])
     draw_training(report, world, outcomes, study)
     draw_world(report, {world.dataset.name: world})
-    report.claim(
-        Claim.at_least(
-            "the policy is better than the data", values=outcome.returns,
-            threshold=float(behaviour(world).mean()), source="the purpose of offline RL",
-            expected="return above the mean return of the dataset's episodes",
-        )
-    )  # fmt: skip
-    report.note(f"Evaluated in {world.env.name} ({world.env.version}).")
+    add_main_job(report, world, outcome)
     report.compile_seconds = seconds([world.fitted.trained, outcome.trained])
     return report
 

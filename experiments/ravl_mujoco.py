@@ -22,17 +22,26 @@ from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.report import Report
 
 from .study import (
+    SMOKE_MUJOCO,
     Outcome,
     StudyConfig,
     World,
+    add_times,
     behaviour,
     fit_and_look,
     load_dataset,
-    seconds,
     slug,
     train_and_look,
 )  # fmt: skip
-from .study_pictures import draw_comparison, draw_training, draw_world, result_rows, world_row
+from .study_pictures import (
+    draw_comparison,
+    draw_training,
+    draw_world,
+    note_environments,
+    note_shared_data,
+    result_rows,
+    world_row,
+)
 
 DATASETS = (
     "jr/halfcheetah-mixed",
@@ -77,18 +86,13 @@ def run(config: Config, context: RunContext) -> Report:
     draw_comparison(report, worlds, results)
     draw_world(report, worlds)
     _claims(report, worlds, results)
-    report.note(
-        "The datasets are jr/*: real MuJoCo transitions in D4RL's layout, not D4RL's files. "
-        "Scores use D4RL's reference returns and must not be compared with D4RL tables."
-    )
+    note_shared_data(report)
     if study.shared_world:
         report.note("One world model per dataset, shared by all seeds and methods.")
-    for env in {world.env.name: world.env for world in worlds.values()}.values():
-        report.note(f"Evaluated in {env.name} ({env.version}).")
+    note_environments(report, [world.env for world in worlds.values()])
     stages = [w.fitted.trained for w in worlds.values()]
     stages += [o.trained for of in results.values() for o in of.values()]
-    report.compile_seconds = seconds(stages)
-    report.wall_seconds = sum(stage.wall_seconds for stage in stages)
+    add_times(report, stages)
     return report
 
 
@@ -161,19 +165,7 @@ EXPERIMENT = Experiment(
         "smoke": Config(
             datasets=("jr/hopper-mixed",),
             methods=("base", "ravl"),
-            study=StudyConfig(
-                seeds=2,
-                ensemble=EnsembleConfig(
-                    hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1
-                ),
-                shared_world=True,
-                agent=SacConfig(hidden=(32, 32)),
-                rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
-                epochs=2,
-                evaluations=1,
-                episodes=1,
-                error_horizon=20,
-            ),
+            study=SMOKE_MUJOCO,
         ),
         "cpu": Config(study=_CPU),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),

@@ -17,6 +17,7 @@ from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.acrobot_data import acrobot_broad, acrobot_narrow
+from jaxrl_rollouts.offline.agents import AgentConfig
 from jaxrl_rollouts.offline.collect import pendulum_mixed
 from jaxrl_rollouts.offline.data import (
     Dataset,
@@ -32,15 +33,17 @@ from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.open_loop import open_loop, windows
 from jaxrl_rollouts.offline.policies import save_policy
+from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.termination_model import TerminationConfig, fit_endings
 from jaxrl_rollouts.offline.terminations import termination_function
 from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds, train_agents
 from jaxrl_rollouts.offline.world_model import Targets, learned_dynamics
+from jaxrl_rollouts.report import Report
 
 PENDULUM = "pendulum-mixed"
 # Datasets made on the spot: their environment, and how.
-MADE: Mapping[str, tuple[str, Callable[[jax.Array], Transitions]]] = {
+MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
     PENDULUM: ("pendulum", pendulum_mixed),
     "acrobot-broad": ("acrobot", acrobot_broad),
     "acrobot-narrow": ("acrobot", acrobot_narrow),
@@ -76,6 +79,20 @@ class StudyConfig:
         at_least_one(self, "seeds", "epochs", "evaluations", "episodes", "error_horizon")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+
+
+# What MuJoCo studies take to show that they run.
+SMOKE_MUJOCO = StudyConfig(
+    seeds=2,
+    ensemble=EnsembleConfig(hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1),
+    shared_world=True,
+    agent=SacConfig(hidden=(32, 32)),
+    rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
+    epochs=2,
+    evaluations=1,
+    episodes=1,
+    error_horizon=20,
+)
 
 
 class World(NamedTuple):
@@ -180,21 +197,40 @@ def train_and_look(
     worlds = world.fitted.worlds
     if config.shared_world:
         worlds = jax.tree.map(lambda x: jnp.repeat(x, config.seeds, 0), worlds)
+    stage = f"{slug(world.dataset.name)}-{name}"
     trained = train_agents(
         agent, worlds, world.dataset.transitions, train_key, epochs=config.epochs,
         updates_per_epoch=config.rollouts.updates_per_epoch,
         evaluate=evaluator(
             agent, world.env, play_key, config.episodes, discount=config.agent.discount
         ),
-        evaluate_every=config.epochs // config.evaluations,
-        stage=f"{slug(world.dataset.name)}-{name}", context=context,
+        evaluate_every=config.epochs // config.evaluations, stage=stage, context=context,
     )  # fmt: skip
+    return finish(
+        trained, method.agent, name, world.dataset, world.env, stage=stage, context=context
+    )
+
+
+def finish(
+    trained: Trained, agent: AgentConfig | RecurrentSacConfig, name: str, dataset: Dataset,
+    env: Environment, *, stage: str, context: RunContext | None,
+) -> Outcome:  # fmt: skip
+    """Save what was trained, where there is a run, and take its last evaluation.
+
+    Args:
+        trained: its state has an `agent.actor`.
+        agent: configuration of that.
+        name: of the method.
+        dataset: it learned from.
+        env: the environment as the agent sees it.
+        stage: of the training; the policy goes into its folder.
+        context: None saves nothing.
+    """
     last = trained.history.last
     if context:
-        folder = context.folder.stage(f"{slug(world.dataset.name)}-{name}") / "policy"
         save_policy(
-            folder, method.agent, trained.state.agent.actor, world.env,
-            dataset=world.dataset.name, method=name, returns=last("return"),
+            context.folder.stage(stage) / "policy", agent, trained.state.agent.actor, env,
+            dataset=dataset.name, method=name, returns=last("return"),
         )  # fmt: skip
     return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
 
@@ -216,6 +252,12 @@ def slug(name: str) -> str:
 def seconds(parts: Sequence[Trained]) -> float:
     """Compile time of several stages."""
     return sum(part.compile_seconds for part in parts)
+
+
+def add_times(report: Report, stages: Sequence[Trained]) -> None:
+    """Compile and wall time of a comparison's stages, those of earlier sessions included."""
+    report.compile_seconds = seconds(stages)
+    report.wall_seconds = sum(stage.wall_seconds for stage in stages)
 
 
 def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:

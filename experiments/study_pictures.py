@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.pictures import colour, curve_with_band, figure, intervals, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .study import LEVELS, Outcome, StudyConfig, World, behaviour, slug, updates
+from .study import LEVELS, Outcome, Setting, StudyConfig, World, behaviour, slug, updates
 
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
@@ -35,7 +37,7 @@ def world_row(world: World) -> dict[str, Any]:
     return row
 
 
-def result_rows(world: World, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+def result_rows(world: World | Setting, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
     """Behaviour and methods of one dataset, as table rows."""
     name, shown = world.dataset.name, behaviour(world)
     rows: list[dict[str, Any]] = [
@@ -58,6 +60,35 @@ def result_rows(world: World, outcomes: Mapping[str, Outcome]) -> list[dict[str,
                 float(np.mean(score)) if row["method"] == "behaviour" else summarize(score)
             )
     return rows
+
+
+def add_main_job(report: Report, setting: World | Setting, outcome: Outcome) -> None:
+    """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
+    report.number("return", outcome.returns)
+    report.number("estimated value", outcome.estimated_value)
+    report.number("true value", outcome.true_value)
+    report.claim(
+        Claim.at_least(
+            "the policy is better than the data", values=outcome.returns,
+            threshold=float(behaviour(setting).mean()), source="the purpose of offline RL",
+            expected="return above the mean return of the dataset's episodes",
+        )
+    )  # fmt: skip
+    note_environments(report, [setting.env])
+
+
+def note_environments(report: Report, environments: Iterable[Environment]) -> None:
+    """Where policies were played, each environment once."""
+    for env in {env.name: env for env in environments}.values():
+        report.note(f"Evaluated in {env.name} ({env.version}).")
+
+
+def note_shared_data(report: Report) -> None:
+    """What the MuJoCo datasets of the committed reports are."""
+    report.note(
+        "The datasets are jr/*: real MuJoCo transitions in D4RL's layout, not D4RL's files. "
+        "Scores use D4RL's reference returns and must not be compared with D4RL tables."
+    )
 
 
 def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
@@ -118,8 +149,9 @@ def draw_training(
 
 
 def draw_comparison(
-    report: Report, worlds: Mapping[str, World], results: Mapping[str, Mapping[str, Outcome]]
-) -> None:
+    report: Report, worlds: Mapping[str, World | Setting],
+    results: Mapping[str, Mapping[str, Outcome]],
+) -> None:  # fmt: skip
     """Final returns of all methods on all datasets, one panel per dataset."""
     columns = min(len(worlds), 2)
     made, axes = figure(
