@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from .collect import MAX_BATCH, collect
 from .data.transitions import Transitions
 from .environments.acrobot import ACROBOT, MAX_EPISODE_STEPS, TOP, energy
+from .environments.base import disturbed
 from .evaluation import check_count
 
 PyTree = jax.Array | tuple
@@ -51,11 +52,7 @@ def pump_policy(
 ) -> tuple[jax.Array, PyTree]:
     """`pump`, then the noise."""
     action = pump(params, observation)[:, 0]
-    noise_key, uniform_key, coin_key = jax.random.split(key, 3)
-    action = action + params.noise * jax.random.normal(noise_key, action.shape)
-    uniform = jax.random.uniform(uniform_key, action.shape, minval=-1.0, maxval=1.0)
-    coin = jax.random.uniform(coin_key, action.shape) < params.random
-    return jnp.clip(jnp.where(coin, uniform, action), -1.0, 1.0)[:, None], memory
+    return disturbed(key, action, params.noise, params.random)[:, None], memory
 
 
 def pump_gaussian(params: Pump, observation: jax.Array) -> tuple[jax.Array, jax.Array]:

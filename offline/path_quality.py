@@ -49,14 +49,14 @@ def policy_gap(
     params: PyTree,
     paths: Transitions,
 ) -> jax.Array:
-    """`[B, T]`: squared distance to the policy's mean action, averaged over action entries.
+    """`[...]`: squared distance to the policy's mean action, averaged over action entries.
 
     Under unit variance the log-likelihood of a path's actions is minus half of it, and a constant.
 
     Args:
         gaussian: of an `Agent`, `(params, observations) -> (mean, std)`.
         params: its parameters.
-        paths: `[B, T, ...]`.
+        paths: rows of any shape, `[B, T, ...]` say.
     """
     mean, _ = gaussian(params, paths.observations)
     return jnp.square(paths.actions - mean).mean(-1)
@@ -74,6 +74,28 @@ def _squared(apart: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.square(apart).mean(-1)
     return np.where(np.isfinite(error), np.minimum(error, LOST**2), LOST**2)
+
+
+def _piecewise(
+    env: Environment, states: np.ndarray, centre: np.ndarray, unit: np.ndarray, key: jax.Array,
+    error: Callable[[jax.Array, np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Errors `[N]` or `[N, T]` of rows that begin at `states` `[N, S]`, some rows at a time.
+
+    `error(key, states[rows], rows)` asks the simulator. It is not asked about states that are
+    lost already.
+    """
+    lost = ~(np.abs((states - centre) / unit) <= LOST).all(1)
+    states = np.where(lost[:, None], centre, states).astype(np.float32)
+    chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
+    found = []
+    for index, begin in enumerate(range(0, len(states), chunk)):
+        # The last piece is as long as the others, so that nothing compiles anew.
+        rows = np.arange(begin, begin + chunk).clip(max=len(states) - 1)
+        found.append(error(jax.random.fold_in(key, index), states[rows], rows))
+    errors = np.concatenate(found)[: len(states)]
+    errors[lost] = LOST**2
+    return errors
 
 
 def step_error(
@@ -96,18 +118,12 @@ def step_error(
         np.asarray(x).reshape(-1, x.shape[-1])
         for x in (paths.observations, paths.actions, paths.next_observations)
     )
-    # What no simulator should be asked about.
-    lost = ~(np.abs((states - centre) / unit) <= LOST).all(1)
-    states = np.where(lost[:, None], centre, states).astype(np.float32)
-    chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
-    found = []
-    for index, begin in enumerate(range(0, len(states), chunk)):
-        rows = np.arange(begin, begin + chunk).clip(max=len(states) - 1)
-        chunk_key = jax.random.fold_in(key, index)
-        following = np.asarray(true_step(chunk_key, states[rows], actions[rows])[0])
-        found.append(_squared((said[rows] - following) / unit))
-    error = np.concatenate(found)[: len(states)]
-    return np.where(lost, LOST**2, error).reshape(shape)
+
+    def error(key: jax.Array, states: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        following = np.asarray(true_step(key, states, actions[rows])[0])
+        return _squared((said[rows] - following) / unit)
+
+    return _piecewise(env, states, centre, unit, key, error).reshape(shape)
 
 
 @functools.lru_cache(maxsize=16)
@@ -142,14 +158,9 @@ def open_loop_error(
     states, actions, said = (
         np.asarray(x) for x in (paths.observations, paths.actions, paths.next_observations)
     )
-    lost = ~(np.abs((states[:, 0] - centre) / unit) <= LOST).all(1)
-    start = np.where(lost[:, None], centre, states[:, 0]).astype(np.float32)
-    chunk = min(HOST_ROWS, len(start)) if env.host else len(start)
-    found = []
-    for index, begin in enumerate(range(0, len(start), chunk)):
-        rows = np.arange(begin, begin + chunk).clip(max=len(start) - 1)
-        chunk_key = jax.random.fold_in(key, index)
-        true = np.asarray(run(start[rows], np.swapaxes(actions[rows], 0, 1), chunk_key))
-        found.append(_squared((said[rows] - np.swapaxes(true, 0, 1)) / unit))
-    error = np.concatenate(found)[: len(start)]
-    return np.where(lost[:, None], LOST**2, error)
+
+    def error(key: jax.Array, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        true = np.asarray(run(start, np.swapaxes(actions[rows], 0, 1), key))
+        return _squared((said[rows] - np.swapaxes(true, 0, 1)) / unit)
+
+    return _piecewise(env, states[:, 0], centre, unit, key, error)

@@ -6,7 +6,7 @@ of the actors of all seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ def load_policy(path: str | Path) -> SavedPolicy:
         )
     config = from_json(known[kind], facts.get("agent"), str(folder / FILE))
     remembers = isinstance(config, RecurrentSacConfig) and config.memory.kind != "none"
-    make = make_recurrent_sac if kind == RECURRENT else make_agent
+    make: Callable[..., Any] = make_recurrent_sac if kind == RECURRENT else make_agent
     agent = make(config, facts["observation_size"], facts["action_size"])
     keys = jax.random.split(jax.random.key(0), facts["seeds"])
     like = jax.jit(jax.vmap(lambda key: agent.init(key).actor))(keys)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import never
-from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 
 # Lengths, masses and moments of inertia are one; centres of mass lie in the middle of a link.
 CENTRE, GRAVITY, INERTIA = 0.5, 9.8, 1.0
@@ -79,9 +79,7 @@ def _torque(action: jax.Array) -> jax.Array:
 
 def reset(key: jax.Array, batch: int) -> EnvironmentState:
     """Hanging nearly at rest: angles (rad) and speeds (rad/s) uniform in [-0.1, 0.1]."""
-    start = jax.vmap(lambda k: jax.random.uniform(k, (4,), minval=-START, maxval=START))(
-        row_keys(key, batch)
-    )
+    start = uniform_start(key, batch, jnp.full(4, START))
     return begin(start, _observation(start))
 
 

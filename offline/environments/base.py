@@ -86,6 +86,27 @@ def row_keys(key: jax.Array, batch: int) -> jax.Array:
     return jax.vmap(lambda k: jax.random.split(k, per))(key).reshape(batch)
 
 
+def uniform_start(key: jax.Array, batch: int, high: jax.Array) -> jax.Array:
+    """`[batch, N]` numbers, uniform within +-`high` (`[N]`); keys as for `row_keys`."""
+    return jax.vmap(lambda k: jax.random.uniform(k, high.shape, minval=-high, maxval=high))(
+        row_keys(key, batch)
+    )
+
+
+def disturbed(
+    key: jax.Array, action: jax.Array, noise: jax.Array | float, random: jax.Array | float
+) -> jax.Array:
+    """`[B]` actions with Gaussian noise of this deviation, within +-1.
+
+    With probability `random` a uniform action takes its place.
+    """
+    noise_key, uniform_key, coin_key = jax.random.split(key, 3)
+    action = action + noise * jax.random.normal(noise_key, action.shape)
+    uniform = jax.random.uniform(uniform_key, action.shape, minval=-1.0, maxval=1.0)
+    coin = jax.random.uniform(coin_key, action.shape) < random
+    return jnp.clip(jnp.where(coin, uniform, action), -1.0, 1.0)
+
+
 def begin(inner: PyTree, observation: jax.Array) -> EnvironmentState:
     """A state at time zero."""
     return EnvironmentState(inner, observation, jnp.zeros(observation.shape[:1], jnp.int32))

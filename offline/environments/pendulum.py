@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import never
-from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+from .base import Environment, EnvironmentState, begin, disturbed, observe, proceed, uniform_start
 
 MAX_SPEED, MAX_TORQUE, DT, GRAVITY = 8.0, 2.0, 0.05, 10.0  # mass and length are one
 MAX_EPISODE_STEPS = 200
@@ -30,10 +30,7 @@ def _cost(angle: jax.Array, speed: jax.Array, torque: jax.Array) -> jax.Array:
 
 def reset(key: jax.Array, batch: int) -> EnvironmentState:
     """Angle uniform in [-pi, pi], speed in [-1, 1]."""
-    high = jnp.array([jnp.pi, 1.0])
-    start = jax.vmap(lambda k: jax.random.uniform(k, (2,), minval=-high, maxval=high))(
-        row_keys(key, batch)
-    )
+    start = uniform_start(key, batch, jnp.array([jnp.pi, 1.0]))
     return begin(start, _observation(start[:, 0], start[:, 1]))
 
 
@@ -101,8 +98,4 @@ def swing_up_policy(
     angle = jnp.arctan2(sine, cosine)
     hold = params.gain * -(6.0 * angle + 1.5 * speed)
     action = jnp.where((jnp.abs(angle) < 0.5) & (jnp.abs(hold) < 3.0), hold, pump)
-    noise_key, uniform_key, coin_key = jax.random.split(key, 3)
-    action = action + params.noise * jax.random.normal(noise_key, action.shape)
-    uniform = jax.random.uniform(uniform_key, action.shape, minval=-1.0, maxval=1.0)
-    coin = jax.random.uniform(coin_key, action.shape) < params.random
-    return jnp.clip(jnp.where(coin, uniform, action), -1.0, 1.0)[:, None], memory
+    return disturbed(key, action, params.noise, params.random)[:, None], memory

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import never
-from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 
 GOAL = (7.0, 7.0)
 WIDTH = 3.0  # of the reward's bell
@@ -28,9 +28,7 @@ def _bell(position: jax.Array) -> jax.Array:
 
 def reset(key: jax.Array, batch: int) -> EnvironmentState:
     """Positions uniform in [-2, 2]^2."""
-    start = jax.vmap(lambda k: jax.random.uniform(k, (2,), minval=-START, maxval=START))(
-        row_keys(key, batch)
-    )
+    start = uniform_start(key, batch, jnp.full(2, START))
     return begin(start, start)
 
 

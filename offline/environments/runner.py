@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.rollout import Outcome
 
 from ..terminations import runner as fallen
-from .base import Environment, EnvironmentState, begin, observe, proceed, row_keys
+from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 
 CART, POLE, HALF_LENGTH, GRAVITY = 1.0, 0.1, 0.5, 9.8  # kg, kg, m, m/s^2
 FORCE, FRICTION, DT = 10.0, 1.0, 0.04
@@ -42,9 +42,7 @@ def reward(observation: jax.Array, action: jax.Array, next_observation: jax.Arra
 
 def reset(key: jax.Array, batch: int) -> EnvironmentState:
     """Nearly upright and nearly at rest."""
-    start = jax.vmap(lambda k: jax.random.uniform(k, (3,), minval=-START, maxval=START))(
-        row_keys(key, batch)
-    )
+    start = uniform_start(key, batch, jnp.full(3, START))
     return begin(start, start)
 
 
