@@ -1,8 +1,9 @@
-"""Keep the README's tables equal to the committed reports.
+"""Keep the pages' tables equal to the committed reports.
 
-A table stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!-- end -->`:
+A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!-- end -->`, the
+list of all reports between `<!-- reports -->` and `<!-- end -->`:
 
-    python -m jaxrl_rollouts.experiments.readme README.md
+    python -m jaxrl_rollouts.experiments.readme README.md experiments/results/*/README.md
 """
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ import sys
 from pathlib import Path
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.report import load_report, report_table_markdown
+from jaxrl_rollouts.experiment import load_experiment
+from jaxrl_rollouts.report import Report, load_report, report_table_markdown
 
 MARK = re.compile(r"(<!-- report: ([\w-]+) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+LIST = re.compile(r"(<!-- reports -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def results_of(page: Path) -> Path:
+    """The folder of reports that belongs to a page: its checkout's `experiments/results`.
+
+    Raises:
+        DataError: no folder above the page has one.
+    """
+    for folder in page.resolve().parents:
+        if (folder / "experiments" / "results").is_dir():
+            return folder / "experiments" / "results"
+    raise DataError(page, "place", "no experiments/results above it", "a page of a checkout")
 
 
 def renewed(text: str, results: Path) -> str:
@@ -31,12 +46,35 @@ def renewed(text: str, results: Path) -> str:
             raise DataError(results / match[2], "tables", name, f"one of {sorted(report.tables)}")
         return f"{match[1]}{report_table_markdown(report, name).rstrip()}\n{match[5]}"
 
-    return MARK.sub(table, text)
+    def overview(match: re.Match[str]) -> str:
+        return f"{match[1]}{reports_markdown(results)}{match[3]}"
+
+    return LIST.sub(overview, MARK.sub(table, text))
+
+
+def reports_markdown(results: Path) -> str:
+    """One row per committed report: what it asks, how many of its claims hold, where it is told."""
+    reports = [load_report(path.parent) for path in sorted(results.glob("*/report.json"))]
+    return "".join(
+        [
+            "| experiment | what it asks | claims that hold | seeds | preset |\n",
+            "|---|---|---:|---:|---|\n",
+            *map(_row, reports),
+        ]
+    )
+
+
+def _row(report: Report) -> str:
+    name = report.experiment
+    link = f"[`{name}`](experiments/results/{name}/README.md)"
+    held = f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)}"
+    summary = load_experiment(name).summary
+    return f"| {link} | {summary} | {held} | {report.seeds} | {report.preset} |\n"
 
 
 def main() -> None:
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else "README.md")
-    path.write_text(renewed(path.read_text(), path.parent / "experiments" / "results"))
+    for page in map(Path, sys.argv[1:] or ["README.md"]):
+        page.write_text(renewed(page.read_text(), results_of(page)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The README: its tables are the reports', its example runs, its links lead somewhere."""
+"""README and report pages: tables are the reports', the example runs, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -8,17 +8,38 @@ from pathlib import Path
 import pytest
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.experiments.readme import MARK, renewed
+from jaxrl_rollouts.experiments.readme import MARK, renewed, reports_markdown, results_of
 from jaxrl_rollouts.report import load_report
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 TEXT = (ROOT / "README.md").read_text()
+REPORTS = sorted(RESULTS.glob("*/report.json"))
+PAGES = [ROOT / "README.md", *(report.with_name("README.md") for report in REPORTS)]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.parent.name)
 
 
-def test_tables_are_those_of_the_committed_reports() -> None:
-    assert MARK.search(TEXT), "the README quotes no report"
-    assert renewed(TEXT, RESULTS) == TEXT, "run: python -m jaxrl_rollouts.experiments.readme"
+@each_page
+def test_tables_are_those_of_the_committed_reports(page: Path) -> None:
+    text = page.read_text()
+    assert MARK.search(text), "the page quotes no report"
+    assert renewed(text, results_of(page)) == text, "python -m jaxrl_rollouts.experiments.readme"
+
+
+def test_the_list_of_reports_has_each_with_its_verdicts() -> None:
+    assert TEXT.count("<!-- reports -->") == 1
+    rows = reports_markdown(RESULTS).splitlines()[2:]
+    assert len(rows) == len(REPORTS)
+    for row, path in zip(rows, REPORTS, strict=True):
+        claims = load_report(path.parent).claims
+        held = [claim.name for claim in claims if claim.holds]
+        assert f"`{path.parent.name}`" in row
+        assert f"| {len(held)} of {len(claims)} |" in row
+
+
+def test_a_page_outside_a_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="checkout"):
+        results_of(tmp_path / "README.md")
 
 
 def test_a_changed_number_would_be_noticed() -> None:
@@ -35,10 +56,20 @@ def test_an_unknown_table_is_named() -> None:
         renewed(f"<!-- report: {name} / no-such -->\n<!-- end -->", RESULTS)
 
 
-def test_local_links_and_pictures_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+@each_page
+def test_local_links_and_pictures_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
-            assert (ROOT / target).exists(), target
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.parent.name)
+def test_a_report_page_names_its_command_and_shows_its_pictures(page: Path) -> None:
+    report, text = load_report(page.parent), page.read_text()
+    assert f"`{report.command}`" in text
+    assert f"/{report.experiment}/README.md" in TEXT
+    files = [picture.file for picture in report.pictures.values()]
+    assert not files or any(f"({file})" in text for file in files)
 
 
 def test_the_two_commands_are_two_blocks_of_one_line() -> None:
@@ -55,9 +86,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(-2000 < float(value) <= 0 for value in values)
 
 
-@pytest.mark.parametrize(
-    "report", sorted(RESULTS.glob("*/report.json")), ids=lambda p: p.parent.name
-)
+@pytest.mark.parametrize("report", REPORTS, ids=lambda p: p.parent.name)
 def test_committed_reports_are_whole(report: Path) -> None:
     loaded = load_report(report)  # recomputes every verdict
     assert loaded.experiment == report.parent.name
