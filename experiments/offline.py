@@ -18,10 +18,10 @@ from jaxrl_rollouts.offline.model_based import ModelBasedConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.report import Report
 
-from . import neubay_study
 from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
-from .neubay_report import run_neubay
-from .neubay_study import NeubayStudyConfig, small_neubay
+from .neubay import neubay_study
+from .neubay.neubay_report import run_neubay
+from .neubay.neubay_study import NeubayStudyConfig, small_neubay
 from .study import (
     PENDULUM,
     StudyConfig,

@@ -26,7 +26,7 @@ OPTIONAL = {
 }  # fmt: skip
 
 # Run as files by interpreters that have torch or APEBench and nothing of ours; never imported.
-SCRIPTS = "jaxrl_rollouts.experiments.peers."
+SCRIPTS = "jaxrl_rollouts.experiments.speed.peers."
 
 # Imports everything public and prints what it found; run by the fresh environment.
 WALK = """

@@ -11,8 +11,8 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.bandit_bayes import EXPERIMENT, Config, reference
-from jaxrl_rollouts.experiments.bandit_bayes_report import _claims
+from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT, Config, reference
+from jaxrl_rollouts.experiments.neubay.bandit_bayes_report import _claims
 from jaxrl_rollouts.offline.bandit_optimum import Beliefs, play_optimum
 from jaxrl_rollouts.offline.bandit_rewards import FittedRewards
 from jaxrl_rollouts.offline.environments.bandit import TEST_ARMS, Arms

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.compounding_error import (
+from jaxrl_rollouts.experiments.neubay.compounding_error import (
     EXPERIMENT,
     Case,
     growth,

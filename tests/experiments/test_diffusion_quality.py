@@ -11,7 +11,7 @@ import pytest
 
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, make_denoiser
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion_quality import (
+from jaxrl_rollouts.experiments.diffusion.diffusion_quality import (
     QualityConfig,
     Subject,
     enough_steps,
@@ -19,7 +19,7 @@ from jaxrl_rollouts.experiments.diffusion_quality import (
     measure,
     subjects,
 )
-from jaxrl_rollouts.experiments.diffusion_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

@@ -14,16 +14,16 @@ import pytest
 from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.diffusion_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion_speed_agents import agent_rows, make_our_agents
-from jaxrl_rollouts.experiments.diffusion_speed_study import (
+from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import agent_rows, make_our_agents
+from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     AgentSpeed,
     DenoiserSpeed,
     check_same,
     denoiser_peer_settings,
     make_our_denoiser,
 )
-from jaxrl_rollouts.experiments.peer_process import Peer
+from jaxrl_rollouts.experiments.speed.peer_process import Peer
 from jaxrl_rollouts.report import Report, load_report
 from jaxrl_rollouts.run_folder import RunFolder
 

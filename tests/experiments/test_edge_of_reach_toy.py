@@ -11,9 +11,9 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.edge_of_reach_study import RUNS, Config
-from jaxrl_rollouts.experiments.edge_of_reach_toy import EXPERIMENT
-from jaxrl_rollouts.experiments.plane_study import (
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_study import RUNS, Config
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import EXPERIMENT
+from jaxrl_rollouts.experiments.ravl.plane_study import (
     Reach,
     measure_reach,
     patch,

@@ -9,8 +9,8 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.guidance_gaussian import EXPERIMENT, Config, measure
-from jaxrl_rollouts.experiments.guidance_gaussian_report import (
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import EXPERIMENT, Config, measure
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_report import (
     BEHAVIOUR,
     POLICY,
     closed_form,

@@ -11,7 +11,7 @@ import pytest
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.horizon_overestimation import EXPERIMENT, Arm
+from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT, Arm
 from jaxrl_rollouts.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")

@@ -9,7 +9,7 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ks_conditional import EXPERIMENT
+from jaxrl_rollouts.experiments.pde.ks_conditional import EXPERIMENT
 from jaxrl_rollouts.pde.files import read_pdearena
 from jaxrl_rollouts.report import load_report
 

@@ -12,9 +12,9 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ks_arms import ARMS, First, part, refiner_of
-from jaxrl_rollouts.experiments.ks_bottleneck import solved_from
-from jaxrl_rollouts.experiments.ks_crossing import EXPERIMENT
+from jaxrl_rollouts.experiments.pde.ks_arms import ARMS, First, part, refiner_of
+from jaxrl_rollouts.experiments.pde.ks_bottleneck import solved_from
+from jaxrl_rollouts.experiments.pde.ks_crossing import EXPERIMENT
 from jaxrl_rollouts.history import History
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step

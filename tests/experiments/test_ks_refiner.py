@@ -10,9 +10,9 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ks_evaluation import high_correlation_times
-from jaxrl_rollouts.experiments.ks_refiner import EXPERIMENT, KsConfig, _pearson, bands
-from jaxrl_rollouts.experiments.ks_study import StudyConfig
+from jaxrl_rollouts.experiments.pde.ks_evaluation import high_correlation_times
+from jaxrl_rollouts.experiments.pde.ks_refiner import EXPERIMENT, KsConfig, _pearson, bands
+from jaxrl_rollouts.experiments.pde.ks_study import StudyConfig
 from jaxrl_rollouts.report import load_report
 
 pytest.importorskip("exponax")

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.neubay_study import (
+from jaxrl_rollouts.experiments.neubay.neubay_study import (
     NeubayStudyConfig,
     fit_posterior,
     markov,

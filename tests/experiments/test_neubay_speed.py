@@ -11,13 +11,13 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.neubay_speed_study import (
+from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.neubay_speed_study import (
     compiled_collector,
     looping_collector,
     make_bench,
 )
-from jaxrl_rollouts.experiments.peer_process import PEERS
+from jaxrl_rollouts.experiments.speed.peer_process import PEERS
 from jaxrl_rollouts.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")

@@ -13,11 +13,11 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.pgd_agents import EXPERIMENT
-from jaxrl_rollouts.experiments.pgd_agents_config import Config
-from jaxrl_rollouts.experiments.pgd_agents_report import Grid, add_report, best_by_others
-from jaxrl_rollouts.experiments.pgd_agents_sources import make_sources
-from jaxrl_rollouts.experiments.pgd_agents_study import Cell, action_gap, dynamics_of
+from jaxrl_rollouts.experiments.diffusion.pgd_agents import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_report import Grid, add_report, best_by_others
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_study import Cell, action_gap, dynamics_of
 from jaxrl_rollouts.experiments.study import Setting
 from jaxrl_rollouts.offline.acrobot_data import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.agents import make_agent

@@ -15,22 +15,22 @@ from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, UserError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.pgd_cases import (
+from jaxrl_rollouts.experiments.diffusion.pgd_cases import (
     CaseConfig,
     data_paths,
     ensemble_paths,
     load_rows,
     prepare,
 )
-from jaxrl_rollouts.experiments.pgd_measured import (
+from jaxrl_rollouts.experiments.diffusion.pgd_measured import (
     Measured,
     Source,
     coefficient_at,
     crossing,
     log_likelihood,
 )
-from jaxrl_rollouts.experiments.pgd_vs_world_model import EXPERIMENT, Config
-from jaxrl_rollouts.experiments.pgd_vs_world_model_claims import (
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_claims import (
     broad_claims,
     common_claims,
     narrow_claims,
@@ -180,7 +180,7 @@ def test_data_no_case_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="at most 201 states"):
         prepare(replace(SMOKE.broad, rows=200), 300, 1, jax.random.key(0), None)
     ending = ACROBOT._replace(termination=lambda *_: jnp.zeros(1, bool))
-    monkeypatch.setattr("jaxrl_rollouts.experiments.pgd_cases.ACROBOT", ending)
+    monkeypatch.setattr("jaxrl_rollouts.experiments.diffusion.pgd_cases.ACROBOT", ending)
     with pytest.raises(ConfigError, match="never terminate"):
         prepare(SMOKE.broad, 8, 1, jax.random.key(0), None)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts import cli
-from jaxrl_rollouts.experiments.speed import (
+from jaxrl_rollouts.experiments.speed.speed import (
     ACTIONS,
     OBSERVATIONS,
     Config,

@@ -13,8 +13,8 @@ import pytest
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.synther_quality import augmented, quality_of
-from jaxrl_rollouts.experiments.synther_small_data import (
+from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
+from jaxrl_rollouts.experiments.diffusion.synther_small_data import (
     EXPERIMENT,
     Arm,
     Config,

@@ -12,15 +12,15 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.dial_study import (
+from jaxrl_rollouts.experiments.ravl.dial_study import (
     Dial,
     DialConfig,
     best_below_one,
     complete,
     open_domain,
 )
-from jaxrl_rollouts.experiments.true_dynamics import EXPERIMENT, Config
-from jaxrl_rollouts.experiments.true_dynamics_report import make_report
+from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.ravl.true_dynamics_report import make_report
 from jaxrl_rollouts.report import Report, load_report
 from jaxrl_rollouts.run_folder import RunFolder
 

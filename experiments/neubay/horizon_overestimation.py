@@ -37,7 +37,7 @@ from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .plane_study import measure_reach, plane_evaluator
+from ..ravl.plane_study import measure_reach, plane_evaluator
 from .runner_study import AGENT, RunnerConfig, run_runner
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1"

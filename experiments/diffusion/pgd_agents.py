@@ -23,12 +23,12 @@ from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.offline.synther import SyntherConfig
 from jaxrl_rollouts.report import Report
 
+from ..study import Setting, slug
 from .diffusion_quality import denoiser_training
 from .pgd_agents_config import Config
 from .pgd_agents_report import SOURCE, Grid, add_report
 from .pgd_agents_sources import make_sources
 from .pgd_agents_study import Cell, train_cell
-from .study import Setting, slug
 
 
 def run(config: Config, context: RunContext) -> Report:

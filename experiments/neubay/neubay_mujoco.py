@@ -22,17 +22,7 @@ from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.report import Report
 
-from .neubay_mujoco_config import PAPER, Config, Tuned
-from .neubay_mujoco_report import make_report
-from .neubay_study import (
-    NeubayStudyConfig,
-    Posterior,
-    fit_posterior,
-    ring_note,
-    small_neubay,
-    train_neubay_and_look,
-)
-from .study import (
+from ..study import (
     SMOKE_MUJOCO,
     Outcome,
     Setting,
@@ -42,6 +32,16 @@ from .study import (
     fit_and_look,
     load_dataset,
     train_and_look,
+)
+from .neubay_mujoco_config import PAPER, Config, Tuned
+from .neubay_mujoco_report import make_report
+from .neubay_study import (
+    NeubayStudyConfig,
+    Posterior,
+    fit_posterior,
+    ring_note,
+    small_neubay,
+    train_neubay_and_look,
 )
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"

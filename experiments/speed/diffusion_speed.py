@@ -20,10 +20,10 @@ import numpy as np
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.diffusion_quality import QualityConfig, denoiser_training
-from jaxrl_rollouts.experiments.diffusion_quality_report import run_quality
-from jaxrl_rollouts.experiments.diffusion_speed_agents import AGENTS, agent_rows, draw_against
-from jaxrl_rollouts.experiments.diffusion_speed_study import (
+from jaxrl_rollouts.experiments.diffusion.diffusion_quality import QualityConfig, denoiser_training
+from jaxrl_rollouts.experiments.diffusion.diffusion_quality_report import run_quality
+from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import AGENTS, agent_rows, draw_against
+from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     NETS,
     AgentSpeed,
     Config,
@@ -33,9 +33,14 @@ from jaxrl_rollouts.experiments.diffusion_speed_study import (
     denoiser_peer_settings,
     make_our_denoiser,
 )
-from jaxrl_rollouts.experiments.pde_speed_nets import write_weights
-from jaxrl_rollouts.experiments.peer_process import Peer, Timer, check_parameters, torch_timers
-from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, timed
+from jaxrl_rollouts.experiments.speed.pde_speed_nets import write_weights
+from jaxrl_rollouts.experiments.speed.peer_process import (
+    Peer,
+    Timer,
+    check_parameters,
+    torch_timers,
+)
+from jaxrl_rollouts.experiments.speed.speed import SOURCE, matmul_peak, timed
 from jaxrl_rollouts.experiments.study import PENDULUM
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.report import Report

@@ -13,7 +13,7 @@ from jaxrl_rollouts.pictures import curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .study import Setting, behaviour
+from ..study import Setting, behaviour
 from .synther_quality import Quality
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from jaxrl_rollouts.offline.training import fit_worlds
 from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trust
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, World, WorldModel
 
-from .study import Outcome, StudyConfig, environment_of, finish, slug, termination_of
+from ..study import Outcome, StudyConfig, environment_of, finish, slug, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 

@@ -14,6 +14,8 @@ from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
+from ..study import Outcome, Setting, StudyConfig, behaviour, seconds, slug
+from ..study_pictures import add_main_job, result_rows
 from .neubay_study import (
     NeubayStudyConfig,
     Posterior,
@@ -22,8 +24,6 @@ from .neubay_study import (
     ring_note,
     train_neubay_and_look,
 )
-from .study import Outcome, Setting, StudyConfig, behaviour, seconds, slug
-from .study_pictures import add_main_job, result_rows
 
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.training import evaluator
 from jaxrl_rollouts.report import Report
 
-from .study import Setting, StudyConfig, environment_of, load_dataset, slug
+from ..study import Setting, StudyConfig, environment_of, load_dataset, slug
 from .synther_quality import Quality, measure_quality
 from .synther_small_data_report import SOURCE, make_report
 

@@ -11,7 +11,7 @@ from jaxrl_rollouts.offline.trust import Trust, threshold
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
-from .study import slug
+from ..study import slug
 
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
 HIGHEST = 1e6  # what lies above is drawn there

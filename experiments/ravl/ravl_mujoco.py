@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.model_based import ModelBasedConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.report import Report
 
-from .study import (
+from ..study import (
     SMOKE_MUJOCO,
     Outcome,
     StudyConfig,
@@ -33,7 +33,7 @@ from .study import (
     slug,
     train_and_look,
 )  # fmt: skip
-from .study_pictures import (
+from ..study_pictures import (
     draw_comparison,
     draw_training,
     draw_world,

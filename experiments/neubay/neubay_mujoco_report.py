@@ -10,6 +10,15 @@ from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.report import Report
 
+from ..study import Outcome, Setting, World, behaviour, slug
+from ..study_pictures import (
+    draw_comparison,
+    draw_world,
+    note_environments,
+    note_shared_data,
+    result_rows,
+    world_row,
+)
 from .neubay_mujoco_config import Config
 from .neubay_report import (
     draw_horizons,
@@ -19,15 +28,6 @@ from .neubay_report import (
     posterior_row,
 )
 from .neubay_study import Posterior
-from .study import Outcome, Setting, World, behaviour, slug
-from .study_pictures import (
-    draw_comparison,
-    draw_world,
-    note_environments,
-    note_shared_data,
-    result_rows,
-    world_row,
-)
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 Results = Mapping[str, Mapping[str, Outcome]]

@@ -29,8 +29,8 @@ from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.synther import fit_layout, generate, make_synther
 from jaxrl_rollouts.offline.windows import WindowLayout, cut_windows, fit_window_layout
 
+from ..study import Setting, StudyConfig, environment_of, load_dataset, slug
 from .pgd_agents_config import Config
-from .study import Setting, StudyConfig, environment_of, load_dataset, slug
 
 PyTree = Any
 

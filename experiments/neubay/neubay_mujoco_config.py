@@ -9,8 +9,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.neubay_config import NeubayConfig
 
+from ..study import StudyConfig
 from .neubay_study import NeubayStudyConfig, markov
-from .study import StudyConfig
 
 DATASETS = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
 

@@ -13,9 +13,9 @@ from jaxrl_rollouts.pictures import colour, curve_with_band, figure, intervals, 
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
+from ..study import Setting, behaviour, slug
 from .pgd_agents_config import Config
 from .pgd_agents_study import Cell
-from .study import Setting, behaviour, slug
 
 SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614"
 PILOT = "a pilot of two seeds on the acrobot"

@@ -43,7 +43,7 @@ from jaxrl_rollouts.offline.windows import WindowLayout, cut_windows, fit_window
 from jaxrl_rollouts.offline.world_model import World, learned_dynamics
 from jaxrl_rollouts.rollout import Members, rollout
 
-from .study import MADE, environment_of, slug
+from ..study import MADE, environment_of, slug
 
 PyTree = Any
 SCRIPTED = ("acrobot-broad", "acrobot-narrow")  # of `MADE`, those whose target policy is known

@@ -15,6 +15,7 @@ from jaxrl_rollouts.pictures import PALETTE, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
+from ..study import StudyConfig, environment_of, load_dataset
 from .diffusion_quality import (
     CHURN,
     DEFAULTS,
@@ -29,7 +30,6 @@ from .diffusion_quality import (
     measure,
     subjects,
 )
-from .study import StudyConfig, environment_of, load_dataset
 
 
 def run_quality(config: QualityConfig, context: RunContext, report: Report) -> None:

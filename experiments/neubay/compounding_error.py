@@ -30,8 +30,8 @@ from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
+from ..study import PENDULUM, StudyConfig, load_dataset, slug
 from .compounding_pictures import draw_growth, draw_trust
-from .study import PENDULUM, StudyConfig, load_dataset, slug
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models"
 MEDIUM, MIXED = "jr/halfcheetah-medium", "jr/halfcheetah-mixed"

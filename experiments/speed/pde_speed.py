@@ -24,16 +24,21 @@ import numpy as np
 
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.pde_speed_nets import write_weights
-from jaxrl_rollouts.experiments.pde_speed_study import (
+from jaxrl_rollouts.experiments.speed.pde_speed_nets import write_weights
+from jaxrl_rollouts.experiments.speed.pde_speed_study import (
     Config,
     Ours,
     check_same,
     make_ours,
     peer_settings,
 )
-from jaxrl_rollouts.experiments.peer_process import Peer, Timer, check_parameters, torch_timers
-from jaxrl_rollouts.experiments.speed import SOURCE, matmul_peak, seeds_side_by_side, timed
+from jaxrl_rollouts.experiments.speed.peer_process import (
+    Peer,
+    Timer,
+    check_parameters,
+    torch_timers,
+)
+from jaxrl_rollouts.experiments.speed.speed import SOURCE, matmul_peak, seeds_side_by_side, timed
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report

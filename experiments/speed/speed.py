@@ -24,7 +24,7 @@ from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.peer_process import Peer, check_interpreter
+from jaxrl_rollouts.experiments.speed.peer_process import Peer, check_interpreter
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import Environment, make

@@ -1,0 +1,1 @@
+"""Experiments on synthetic experience by diffusion."""

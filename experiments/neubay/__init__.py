@@ -1,0 +1,1 @@
+"""Experiments on long-horizon Bayesian rollouts."""
