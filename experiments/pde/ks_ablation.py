@@ -143,26 +143,11 @@ def run(config: AblationConfig, context: RunContext) -> Report:
     base = {p.method: p for p in points if not p.setting.sweep}
     sweeps = list(dict.fromkeys(p.setting.sweep for p in points if p.setting.sweep))
     report = Report.of(context, config.study.seeds)
-    made, axes = figure(2, -(-len(sweeps) // 2), titles=tuple(sweeps))
-    for sweep, ax in zip(sweeps, axes, strict=False):
-        mine = [p for p in points if p.setting.sweep == sweep]
-        methods = [m for m in BOTH if any(p.method == m for p in mine)]
-        rows = []
-        for method in methods:
-            here = [(p.setting.value, p) for p in mine if p.method == method]
-            here = sorted([*here, (base_value(config, sweep), base[method])], key=lambda x: x[0])
-            values = [high_correlation_times(p.found.correlation, p.dt) for _, p in here]
-            rows += [_row(method, sweep, v, p, t) for (v, p), t in zip(here, values, strict=True)]
-            at = [v for v, _ in here]
-            ax.plot(at, [t[0].mean() for t in values], "o-", color=colour(method), label=method)
-            for x, t in zip(at, values, strict=True):
-                ax.plot([x] * len(t[0]), t[0], ".", color=colour(method), alpha=0.5)
-        ax.set_xscale("log")
-        ax.set_xlabel(sweep)
-        report.table(sweep, rows)
-    axes[0].set_ylabel("T(0.8), mean curve")
-    legend(made, axes)
-    report.picture("sweeps", made, "High-correlation time over every setting; points are seeds.")
+    clocks = {}
+    for sweep in sweeps:
+        clocks[sweep] = _clocks(config, sweep, points, base)
+        report.table(sweep, [_row(sweep, *found) for found in clocks[sweep]])
+    _draw(report, clocks, high_correlation_times(base["mse"].found.correlation, base["mse"].dt)[0])
     for claim in _claims(config, points, base):
         report.claim(claim)
     report.note(
@@ -174,13 +159,60 @@ def run(config: AblationConfig, context: RunContext) -> Report:
     return report
 
 
-def _row(method: str, sweep: str, value: float, p: Point, clock: tuple) -> dict:
+class Clocked(NamedTuple):
+    """One method at one value of a sweep, and how long its rollouts last.
+
+    Attributes:
+        curve, each: `[seeds]`, T(0.8) of the mean curve and mean over trajectories.
+    """
+
+    method: str
+    value: float
+    point: Point
+    curve: np.ndarray
+    each: np.ndarray
+
+
+def _clocks(
+    config: AblationConfig, sweep: str, points: list[Point], base: dict[str, Point]
+) -> list[Clocked]:
+    """A sweep with the base in its place, by method and value."""
+    found = [(p.method, p.setting.value, p) for p in points if p.setting.sweep == sweep]
+    swept = [m for m in BOTH if any(m == method for method, _, _ in found)]
+    found += [(m, base_value(config, sweep), base[m]) for m in swept]
+    found.sort(key=lambda one: (swept.index(one[0]), one[1]))
+    return [Clocked(*f, *high_correlation_times(f[2].found.correlation, f[2].dt)) for f in found]
+
+
+def _row(sweep: str, method: str, value: float, p: Point, curve: Any, each: Any) -> dict:
     return {
-        sweep: value, "method": method, "T(0.8), mean curve": summarize(clock[0]),
-        "T(0.8), per trajectory": summarize(clock[1]),
+        sweep: value, "method": method, "T(0.8), mean curve": summarize(curve),
+        "T(0.8), per trajectory": summarize(each),
         "one-step MSE": summarize(p.found.one_step[:, -1]),
         "highest wavenumbers' error": summarize(p.found.first_error[:, -1, -13:].mean(1)),
     }  # fmt: skip
+
+
+def _draw(report: Report, clocks: dict[str, list[Clocked]], mse: np.ndarray) -> None:
+    made, axes = figure(2, -(-len(clocks) // 2), titles=tuple(clocks))
+    for found, ax in zip(clocks.values(), axes, strict=False):
+        values = sorted({f.value for f in found})
+        methods = list(dict.fromkeys(f.method for f in found))
+        for method in methods:
+            mine = [f for f in found if f.method == method]
+            at, shade = [f.value for f in mine], colour(method)
+            ax.plot(at, [f.curve.mean() for f in mine], "o-", color=shade, label=method)
+            for x, f in zip(at, mine, strict=True):
+                ax.plot([x] * len(f.curve), f.curve, ".", color=shade, alpha=0.5)
+        if "mse" not in methods:
+            ax.axhline(mse.mean(), color=colour("mse"), linestyle="--", label="mse, base")
+        ax.set_xscale("log")
+        ax.set_xticks(values, [f"{v:g}" for v in values])
+        ax.minorticks_off()
+        ax.set_ylim(bottom=0.0)
+        ax.set_ylabel("T(0.8), mean curve")
+    legend(made, axes)
+    report.picture("sweeps", made, "High-correlation time over every setting; points are seeds.")
 
 
 def _claims(config: AblationConfig, points: list[Point], base: dict[str, Point]) -> Iterator[Claim]:
