@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxrl_rollouts.offline.open_loop import OpenLoop
 from jaxrl_rollouts.offline.trust import Trust, threshold
@@ -56,6 +57,10 @@ def draw_trust(report: Report, title: str, found: OpenLoop, trust: Trust) -> Non
         at = float(np.asarray(threshold(trust, level))[0])
         ax.axvline(at, color="black", linestyle=style, linewidth=0.9, label=f"u({level:g})")
     ax.set_xscale("log")
+    # Spreads cover about a decade: matplotlib's own labels would lie on top of each other.
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_yscale("log")
     ax.set_xlabel("spread of the members' means")
     ax.set_ylabel("error, standard deviations of the data")
