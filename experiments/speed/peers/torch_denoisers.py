@@ -10,8 +10,6 @@ that works.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,7 @@ import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import interpolate, max_pool1d, pad, relu, silu
-from torch_compiling import compile_and_warm
-
-Net = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+from torch_study import Net, TorchStudy
 
 
 class ResidualMlp(nn.Module):
@@ -143,7 +139,7 @@ def load(net: Any, path: str) -> None:
             layer.bias.copy_(found[f"{name}/bias"])
 
 
-class Study:
+class Study(TorchStudy):
     """One denoiser, its data and its optimiser; answers what is asked of it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -158,7 +154,6 @@ class Study:
         self.optimiser = torch.optim.Adam(
             self.net.parameters(), lr=settings["rate"], betas=(0.9, 0.99), fused=True
         )
-        self.compiled: Net | None = None
 
     def wide(self, sigma: torch.Tensor) -> torch.Tensor:
         return sigma.reshape(-1, *[1] * len(self.shape))
@@ -203,36 +198,15 @@ class Study:
                 x = there
             return x
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        kind = question["kind"]
-        if kind == "describe":
-            count = sum(p.numel() for p in self.net.parameters())
-            return {"parameters": count, "torch": torch.__version__}
-        if kind == "apply":  # on our weights: the same network?
-            inputs = (torch.tensor(question[k]) for k in ("rows", "noise"))
-            with torch.no_grad():
-                return {"said": self.net(*inputs).tolist()}
-        if kind == "compile":
-            return self.compile()
-        net = self.compiled if question["compiled"] else self.net
-        assert net is not None
-        torch.set_num_threads(question["threads"])
-        begin = time.perf_counter()
-        if kind == "train":
-            self.learn(net, question["updates"])
-        else:
-            self.sample(net, question["samples"])
-        return {"seconds": time.perf_counter() - begin}
+    def said(self, question: dict[str, Any]) -> torch.Tensor:
+        return self.net(*(torch.tensor(question[k]) for k in ("rows", "noise")))
 
-    def compile(self) -> dict[str, Any]:
-        """Compile and warm up, for training and for sampling, or say why that does not work."""
+    def use(self, net: Net, question: dict[str, Any]) -> None:
+        self.sample(net, question["samples"])
 
-        def warm(compiled: Net) -> None:
-            self.learn(compiled, 2)
-            self.sample(compiled, self.settings["samples"])
-
-        self.compiled, said = compile_and_warm(self.net, self.settings["threads"], warm)
-        return said
+    def warm(self, net: Net) -> None:
+        self.learn(net, 2)
+        self.sample(net, self.settings["samples"])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ gradients in rollouts. Eager, on as many threads as asked, and compiled where th
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import gelu
-from torch_compiling import compile_and_warm
+from torch_study import Net, TorchStudy
 
 
 class Embedding(nn.Module):
@@ -99,7 +97,7 @@ def load(net: Resnet, path: str) -> None:
             dense(layer, f"Dense_{i}")
 
 
-class Study:
+class Study(TorchStudy):
     """One network, its data and its optimiser; answers what is asked of it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -112,9 +110,8 @@ class Study:
         load(self.net, settings["weights"])
         self.average = [p.detach().clone() for p in self.net.parameters()]
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=settings["rate"], fused=True)
-        self.compiled: Callable[..., torch.Tensor] | None = None
 
-    def residual(self, forward: Callable[..., torch.Tensor], field: torch.Tensor) -> torch.Tensor:
+    def residual(self, forward: Net, field: torch.Tensor) -> torch.Tensor:
         return forward(field, torch.zeros_like(field), self.index)
 
     def batch(self) -> torch.Tensor:
@@ -128,7 +125,7 @@ class Study:
         places = (torch.arange(points) - by) % points
         return windows.gather(-1, places[:, None, None].expand_as(windows))
 
-    def learn(self, forward: Callable[..., torch.Tensor], updates: int) -> None:
+    def learn(self, forward: Net, updates: int) -> None:
         """As `pde/training.py`: a clipped step of Adam and the average of the weights."""
         parameters = list(self.net.parameters())
         scale = self.settings["scale"]
@@ -144,7 +141,7 @@ class Study:
             with torch.no_grad():
                 torch._foreach_lerp_(self.average, parameters, 1e-3)
 
-    def roll(self, forward: Callable[..., torch.Tensor], fields: int, steps: int) -> torch.Tensor:
+    def roll(self, forward: Net, fields: int, steps: int) -> torch.Tensor:
         """`[steps, fields, 1, N]`."""
         scale = self.settings["scale"]
         field, rolled = self.data[:1, 0].expand(fields, -1, -1).contiguous(), []
@@ -154,36 +151,15 @@ class Study:
                 rolled.append(field)
             return torch.stack(rolled)
 
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        kind = question["kind"]
-        if kind == "describe":
-            count = sum(p.numel() for p in self.net.parameters())
-            return {"parameters": count, "torch": torch.__version__}
-        if kind == "apply":  # on our weights: the same network?
-            with torch.no_grad():
-                said = self.residual(self.net, torch.tensor(question["fields"]))
-            return {"said": said.tolist()}
-        if kind == "compile":
-            return self.compile()
-        forward = self.compiled if question["compiled"] else self.net
-        assert forward is not None
-        torch.set_num_threads(question["threads"])
-        begin = time.perf_counter()
-        if kind == "train":
-            self.learn(forward, question["updates"])
-        else:
-            self.roll(forward, question["fields"], question["steps"])
-        return {"seconds": time.perf_counter() - begin}
+    def said(self, question: dict[str, Any]) -> torch.Tensor:
+        return self.residual(self.net, torch.tensor(question["fields"]))
 
-    def compile(self) -> dict[str, Any]:
-        """Compile and warm up, for training and for rollouts, or say why that does not work."""
+    def use(self, net: Net, question: dict[str, Any]) -> None:
+        self.roll(net, question["fields"], question["steps"])
 
-        def warm(compiled: Callable[..., torch.Tensor]) -> None:
-            self.learn(compiled, 2)
-            self.roll(compiled, self.settings["fields"], 2)
-
-        self.compiled, said = compile_and_warm(self.net, self.settings["threads"], warm)
-        return said
+    def warm(self, net: Net) -> None:
+        self.learn(net, 2)
+        self.roll(net, self.settings["fields"], 2)
 
 
 if __name__ == "__main__":
