@@ -63,7 +63,7 @@ def measure_trust(
     fitter: Fitter, world: World, transitions: Transitions,
     levels: tuple[float, ...] = LEVELS, disagreement: Disagreement = spread_of_means,
 ) -> Trust:  # fmt: skip
-    """Disagreement over every row of a dataset (one seed; vmap over the worlds for several).
+    """Disagreement over every row of a dataset (one seed; `measure_trusts` for several).
 
     Raises:
         ConfigError: a level outside [0, 1], or no rows.
@@ -77,6 +77,13 @@ def measure_trust(
     )
     at = jnp.asarray(sorted(levels), jnp.float32)
     return Trust(at, jnp.quantile(found, at), found.mean())
+
+
+def measure_trusts(
+    fitter: Fitter, worlds: World, transitions: Transitions, levels: tuple[float, ...] = LEVELS
+) -> Trust:
+    """`measure_trust` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
+    return jax.vmap(lambda world: measure_trust(fitter, world, transitions, levels))(worlds)
 
 
 def threshold(trust: Trust, level: float) -> jax.Array:

@@ -1,319 +1,81 @@
 """Do long adaptive rollouts keep values honest where short ones overestimate?
 
-On the plane a random policy's data end before the goal. An ensemble is fitted to them and the same
-agent, without any pessimism, learns from rollouts of several fixed lengths and from rollouts that
-go on until the members disagree more than they do on the data (NEUBAY). Promised value is compared
-with what the policy then earns. A reward penalty on the disagreement is the conservative control.
-A second task, where falling ends episodes and the data are clumsy, is in `runner_study.py`.
+Two tasks, each with data of low quality and an agent without pessimism: a plane where data end
+before the goal (`horizon_plane.py`), and a runner where falling ends episodes and the data are
+clumsy (`horizon_runner.py`). Rollouts have a fixed length or go on until the members disagree more
+than they do on the data (NEUBAY). Promised value is compared with what the policy then earns. A
+reward penalty on the disagreement is the conservative control.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
-import jax
-import numpy as np
-
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.disagreement import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.offline.collect import plane_random
-from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.methods import base
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds, train_agents
-from jaxrl_rollouts.offline.trust import Trust, measure_trust, threshold
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
-from jaxrl_rollouts.pictures import figure
+from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
 
-from ..ravl.plane_study import measure_reach, plane_evaluator
-from .runner_study import AGENT, RunnerConfig, run_runner
-
-SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1"
-
-
-class Arm(NamedTuple):
-    """One way to roll: a fixed horizon, or a quantile of the data's spread to stop at.
-
-    Attributes:
-        horizon: most steps.
-        level: quantile over the dataset; None never stops.
-        penalty: of the spread, in units of its mean over the dataset (NEUBAY section 3.5).
-    """
-
-    horizon: int
-    level: float | None = None
-    penalty: float = 0.0
-
-    @property
-    def name(self) -> str:
-        how = f"H {self.horizon}" if self.level is None else f"adaptive {self.level:g}"
-        return how + (f", penalty {self.penalty:g}" if self.penalty else "")
+from .horizon_plane import PlaneConfig, run_plane
+from .horizon_plane_report import SOURCE
+from .horizon_runner import AGENT, RunnerConfig, run_runner
 
 
 @dataclass(frozen=True)
 class Config:
-    """Arms and what they share.
+    """Which tasks, and the settings of each."""
 
-    Attributes:
-        rows: transitions of a uniformly random policy.
-        fixed: horizons that nothing cuts short.
-        levels: quantiles at which rollouts of at most `longest` steps stop; the last is the one
-            claims are about.
-        penalties: of the last level's conservative versions.
-        steps_per_epoch: imagined at most.
-        starts: start states of an evaluation.
-        tasks: the plane, which all settings above are about, and the runner with its own.
-    """
-
-    seeds: int = 4
     seed: int = 0
-    rows: int = 20_000
-    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
-    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
-    fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
-    levels: tuple[float, ...] = (0.9, 0.99, 1.0)
-    penalties: tuple[float, ...] = (0.2, 1.0)
-    longest: int = MAX_EPISODE_STEPS
-    steps_per_epoch: int = 6000
-    updates_per_epoch: int = 500
-    batch_size: int = 128
-    real_share: float = 0.05
-    epochs: int = 100
-    evaluations: int = 20
-    starts: int = 128
     tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
+    plane: PlaneConfig = field(default_factory=PlaneConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "longest")
-        if self.epochs % self.evaluations:
-            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
-        if not self.fixed or not self.levels:
-            raise ConfigError("fixed, levels", (self.fixed, self.levels), "at least one of each")
-        if any(not 0 <= level <= 1 for level in self.levels):
-            raise ConfigError("levels", self.levels, "each from 0 to 1")
         if not self.tasks:
             raise ConfigError("tasks", self.tasks, "at least one")
-        longest = max(*self.fixed, self.longest)
-        if self.steps_per_epoch < longest:
-            expected = f"at least the longest rollout ({longest})"
-            raise ConfigError("steps_per_epoch", self.steps_per_epoch, expected)
-
-    def arms(self) -> list[Arm]:
-        """Every arm, in the order of the tables."""
-        adaptive = [Arm(self.longest, level) for level in self.levels]
-        penalised = [Arm(self.longest, self.levels[-1], penalty) for penalty in self.penalties]
-        return [*(Arm(h) for h in self.fixed), *adaptive, *penalised]
-
-
-def train_arm(
-    arm: Arm, config: Config, data: Transitions, fitted: FittedWorlds, trust: Trust,
-    keys: tuple[jax.Array, jax.Array], context: RunContext,
-) -> Trained:  # fmt: skip
-    """Train one arm, all seeds side by side, each in its own ensemble; the arms share `keys`."""
-    measured = arm.level is not None or arm.penalty > 0
-    dynamics = learned_dynamics(
-        fitted.model.fitter, fitted.model.elites, termination=PLANE.termination,
-        reward=PLANE.reward, disagreement=spread_of_means if measured else None, normalised=True,
-    )  # fmt: skip
-    cadence = ModelBasedConfig(
-        horizon=arm.horizon, rollouts_per_epoch=config.steps_per_epoch // arm.horizon,
-        updates_per_epoch=config.updates_per_epoch, batch_size=config.batch_size,
-        real_share=config.real_share, member="trajectory", adaptive=arm.level is not None,
-    )  # fmt: skip
-    # One number for all seeds: methods are static. The mean spread hardly differs between them.
-    penalty = arm.penalty / float(np.mean(trust.mean)) if arm.penalty else 0.0
-    method = base(config.agent)._replace(reward_penalty=penalty)
-    agent = make_model_based(cadence, method, dynamics, 2, 2)
-    worlds = fitted.worlds
-    if arm.level is not None:
-        worlds = worlds._replace(limit=threshold(trust, arm.level))
-    train_key, look_key = keys
-    reach = measure_reach(np.asarray(data.observations), arm.horizon)
-    return train_agents(
-        agent, worlds, data, train_key, epochs=config.epochs,
-        updates_per_epoch=config.updates_per_epoch,
-        evaluate=plane_evaluator(
-            agent, reach, look_key, starts=config.starts, discount=config.agent.discount,
-            probes=256,
-        ),
-        evaluate_every=config.epochs // config.evaluations,
-        stage=arm.name.replace(" ", "-").replace(",", ""), context=context,
-    )  # fmt: skip
-
-
-def run_plane(report: Report, config: Config, context: RunContext) -> dict[str, Trained]:
-    """The first task; tables, picture and claims go into the report."""
-    data_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    data = plane_random(data_key, config.rows)
-    fitted = fit_worlds(
-        config.ensemble, data, fit_key, seeds=config.seeds, targets="observations", context=context
-    )
-    rows, levels = to_device(data), tuple(sorted({*config.levels, 1.0}))
-    measure = jax.vmap(lambda world: measure_trust(fitted.model.fitter, world, rows, levels))
-    trust = measure(fitted.worlds)
-    keys = tuple(jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1)))
-    trained = {
-        arm: train_arm(arm, config, data, fitted, trust, keys, context) for arm in config.arms()
-    }
-    begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
-    best = float(optimal_return(begin, discount=config.agent.discount, horizon=None).mean())
-    report.table("values", [_row(arm, t, best) for arm, t in trained.items()])
-    _claims(report, config, trained, best)
-    _draw(report, config, trained, best)
-    report.note(
-        f"No policy earns more than {best:.1f} (discounted, from the start states). Promised: mean "
-        "of the critics under the policy's mean action; earned: the same policy for 600 steps in "
-        f"the true environment. {config.epochs * config.updates_per_epoch} gradient steps, at "
-        f"most {config.steps_per_epoch} imagined steps every {config.updates_per_epoch}."
-    )
-    return {arm.name: t for arm, t in trained.items()}
 
 
 def run(config: Config, context: RunContext) -> Report:
-    """Both tasks: fit, train every arm, compare promised with earned value."""
-    report = Report.of(context, config.seeds)
+    """Fit, train every arm, compare promised with earned value."""
+    used = [getattr(config, task).seeds for task in config.tasks]
+    report = Report.of(context, min(used))
     stages: dict[str, Trained] = {}
     if "plane" in config.tasks:
-        stages |= run_plane(report, config, context)
+        stages |= run_plane(report, config.plane, config.seed, context)
     if "runner" in config.tasks:
         stages |= run_runner(report, config.runner, config.seed, context)
     report.compile_seconds = sum(t.compile_seconds for t in stages.values())
     return report
 
 
-def gap(trained: Trained) -> np.ndarray:
-    """Promised minus earned value at the end, `[seeds]`."""
-    last = trained.history.last
-    return last("estimated_value") - last("true_value")
-
-
-def _row(arm: Arm, trained: Trained, best: float) -> dict[str, Any]:
-    last = trained.history.last
-    return {
-        "rollouts": arm.name,
-        "mean length": summarize(last("imagined_length")),
-        "return, % of the best": summarize(last("percent")),
-        "earned": summarize(last("true_value")),
-        "promised": summarize(last("estimated_value")),
-        "promised - earned": summarize(gap(trained)),
-        "promised, % of the best": summarize(100.0 * last("estimated_value") / best),
-    }
-
-
-def _claims(report: Report, config: Config, trained: Mapping[Arm, Trained], best: float) -> None:
-    adaptive = Arm(config.longest, config.levels[-1])
-    short = [Arm(h) for h in config.fixed if 1 < h <= 10] or [Arm(config.fixed[0])]
-    report.claim(
-        Claim.at_least(
-            "short rollouts promise more than they earn", source=SOURCE, threshold=0.2,
-            values=np.stack([gap(trained[arm]) for arm in short], 1) / best,
-            expected="promised minus earned, as a share of the best value",
-        )
-    )  # fmt: skip
-    report.claim(
-        Claim.between(
-            "adaptive rollouts are calibrated", source=SOURCE, low=-0.2, high=0.2,
-            values=gap(trained[adaptive]) / best,
-            expected="the same for rollouts that stop at the data's largest spread",
-        )
-    )  # fmt: skip
-    earned = {arm: t.history.last("percent") for arm, t in trained.items()}
-    others = np.max([earned[Arm(h)] for h in config.fixed], 0)
-    report.claim(
-        Claim.at_least(
-            "adaptive rollouts earn as much as the best fixed length", source=SOURCE,
-            values=earned[adaptive] - others, threshold=-5.0,
-            expected="return in % of the best, minus that of each seed's best fixed length",
-        )
-    )  # fmt: skip
-    if len(config.levels) > 1:
-        lengths = [
-            trained[Arm(config.longest, level)].history.last("imagined_length")
-            for level in (config.levels[-1], config.levels[0])
-        ]
-        report.claim(
-            Claim.at_least(
-                "a higher quantile means longer rollouts", source=SOURCE, threshold=2.0,
-                values=lengths[0] / lengths[1],
-                expected=f"length at {config.levels[-1]:g} over that at {config.levels[0]:g}",
-            )
-        )  # fmt: skip
-    if config.penalties:
-        strict = adaptive._replace(penalty=max(config.penalties))
-        report.claim(
-            Claim.at_most(
-                "a penalty makes values pessimistic", source=SOURCE, threshold=-0.1,
-                values=gap(trained[strict]) / best,
-                expected="promised minus earned, as a share of the best value",
-            )
-        )  # fmt: skip
-
-
-def _draw(report: Report, config: Config, trained: Mapping[Arm, Trained], best: float) -> None:
-    """Promised and earned value of every arm; above the line nobody can be."""
-    made, (ax,) = figure(width=6.4, height=3.4)
-    names = [arm.name for arm in trained]
-    for at, t in enumerate(trained.values()):
-        for metric, shade, shift in (("estimated_value", "#D55E00", -0.12),
-                                     ("true_value", "#0072B2", 0.12)):  # fmt: skip
-            values = t.history.last(metric)
-            label = {"estimated_value": "promised", "true_value": "earned"}[metric]
-            ax.plot([at + shift] * len(values), values, ".", color=shade, alpha=0.6)
-            ax.plot([at + shift], [np.median(values)], "_", color=shade, markersize=14,
-                    markeredgewidth=2, label=label if at == 0 else None)  # fmt: skip
-    ax.axhline(best, color="black", linestyle=":", linewidth=1.0)
-    drawn = np.concatenate([t.history.last("estimated_value") for t in trained.values()])
-    if np.abs(drawn).max() > 5 * best:
-        ax.set_yscale("symlog", linthresh=best)
-    ax.set_xticks(range(len(names)), names, rotation=35, ha="right")
-    ax.set_ylabel("discounted value from the start")
-    ax.legend()
-    report.picture(
-        "values", made,
-        "What the critics promise and what the policy earns; points are seeds, bars medians; "
-        "dotted: the most any policy can earn.",
-    )  # fmt: skip
-
-
-_SMALL = replace(NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30)
+_TINY = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1)
+_SMOKE = Config(
+    plane=PlaneConfig(
+        seeds=2, rows=600, fixed=(1, 4), levels=(0.5, 1.0), penalties=(1.0,), longest=8,
+        ensemble=_TINY, agent=SacConfig(hidden=(16,)), steps_per_epoch=80, updates_per_epoch=5,
+        batch_size=16, epochs=2, evaluations=1, starts=8,
+    ),
+    runner=RunnerConfig(
+        seeds=2, episodes=3, fixed=(1,), penalties=(1.0,), looks=1, last=1, plays=2,
+        ensemble=_TINY,
+        agent=replace(
+            AGENT, rollouts=4, updates_per_iteration=2, tape=256, capacity=1000,
+            agent=replace(
+                AGENT.agent, memory=MemoryConfig("none", width=8), head=(8,), critics=2, steps=4,
+            ),
+        ),
+    ),
+)  # fmt: skip
 
 EXPERIMENT = Experiment(
     name="horizon_overestimation",
     summary="promised against earned value over the length of model rollouts, fixed and adaptive",
     source=SOURCE,
     config_type=Config,
-    presets={
-        "smoke": Config(
-            seeds=2, rows=600, fixed=(1, 4), levels=(0.5, 1.0), penalties=(1.0,), longest=8,
-            ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1),
-            agent=SacConfig(hidden=(16,)), steps_per_epoch=80, updates_per_epoch=5, batch_size=16,
-            epochs=2, evaluations=1, starts=8,
-            runner=RunnerConfig(
-                seeds=2, episodes=3, fixed=(1,), penalties=(1.0,), looks=1, last=1, plays=2,
-                ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1),
-                agent=replace(
-                    AGENT, rollouts=4, updates_per_iteration=2, tape=256, capacity=1000,
-                    agent=replace(
-                        AGENT.agent, memory=MemoryConfig("none", width=8), head=(8,), critics=2,
-                        steps=4,
-                    ),
-                ),
-            ),
-        ),
-        "cpu": Config(ensemble=_SMALL),
-    },
+    presets={"smoke": _SMOKE, "cpu": Config()},
     run=run,
-)  # fmt: skip
+)

@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_worlds import load_worlds, save_worlds
 from jaxrl_rollouts.offline.termination_model import fit_endings
 from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trust
+from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trusts
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, World, WorldModel
 
 from ..study import Outcome, StudyConfig, environment_of, finish, slug, termination_of
@@ -113,7 +113,7 @@ def fit_posterior(
     rows = to_device(dataset.transitions)
 
     def trust_of(model: WorldModel, worlds: World) -> Trust:
-        return jax.vmap(lambda world: measure_trust(model.fitter, world, rows, measured))(worlds)
+        return measure_trusts(model.fitter, worlds, rows, measured)
 
     if config.folder:
         saved = load_worlds(config.folder, dataset)

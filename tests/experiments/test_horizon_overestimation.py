@@ -11,7 +11,8 @@ import pytest
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT, Arm
+from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT
+from jaxrl_rollouts.experiments.neubay.horizon_plane import Arm
 from jaxrl_rollouts.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
@@ -50,20 +51,20 @@ def test_smoke(tmp_path: Path) -> None:
 
 
 def test_arms() -> None:
-    arms = SMOKE.arms()
+    arms = SMOKE.plane.arms()
     assert arms[0] == Arm(1) and arms[-1] == Arm(8, 1.0, 1.0)
-    assert len({arm.name for arm in EXPERIMENT.preset("cpu").arms()}) == 10
+    assert len({arm.name for arm in EXPERIMENT.preset("cpu").plane.arms()}) == 10
 
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"fixed": ()}, "fixed"),
-        ({"levels": (1.5,)}, "levels"),
-        ({"steps_per_epoch": 7}, "steps_per_epoch"),
-        ({"evaluations": 3}, "evaluations"),
-        ({"seeds": 0}, "seeds"),
         ({"tasks": ()}, "tasks"),
+        ({"plane": replace(SMOKE.plane, fixed=())}, "fixed"),
+        ({"plane": replace(SMOKE.plane, levels=(1.5,))}, "levels"),
+        ({"plane": replace(SMOKE.plane, steps_per_epoch=7)}, "steps_per_epoch"),
+        ({"plane": replace(SMOKE.plane, evaluations=3)}, "evaluations"),
+        ({"plane": replace(SMOKE.plane, seeds=0)}, "seeds"),
         ({"runner": replace(SMOKE.runner, looks=3)}, "looks"),
         ({"runner": replace(SMOKE.runner, fixed=())}, "fixed, levels, penalties"),
     ],

@@ -19,7 +19,13 @@ from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.saved_worlds import FILE, load_worlds, save_worlds
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.trust import Trust, measure_trust, threshold, uncertainties
+from jaxrl_rollouts.offline.trust import (
+    Trust,
+    measure_trust,
+    measure_trusts,
+    threshold,
+    uncertainties,
+)
 from jaxrl_rollouts.offline.world_model import World, predict
 
 CONFIG = EnsembleConfig(
@@ -79,7 +85,7 @@ def test_quantiles_and_thresholds() -> None:
 
 
 def of_seeds() -> Trust:
-    return jax.vmap(lambda w: measure_trust(fitted().model.fitter, w, rows()))(fitted().worlds)
+    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
 
 
 def test_seeds_have_thresholds_of_their_own() -> None:

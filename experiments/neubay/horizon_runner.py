@@ -31,7 +31,7 @@ from jaxrl_rollouts.offline.neubay_training import neubay_evaluator, prepare, tr
 from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.runner_data import runner_clumsy
 from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.trust import LEVELS, measure_trust
+from jaxrl_rollouts.offline.trust import LEVELS, measure_trusts
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.pictures import figure, intervals
 from jaxrl_rollouts.report import Report
@@ -144,7 +144,7 @@ def run_runner(
     )  # fmt: skip
     device, levels = to_device(rows), tuple(sorted({*LEVELS, *config.levels}))
     fitter = fitted.model.fitter
-    trust = jax.vmap(lambda world: measure_trust(fitter, world, device, levels))(fitted.worlds)
+    trust = measure_trusts(fitter, fitted.worlds, device, levels)
     trained: dict[str, Trained] = {}
     values: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name, arm in config.arms().items():
