@@ -25,12 +25,13 @@ from jaxrl_rollouts.diffusion import (
     EdmConfig,
     ResidualMlpConfig,
     SamplerConfig,
+    check_finite,
     make_denoiser,
     make_denoiser_training,
     make_residual_mlp,
     sample,
 )
-from jaxrl_rollouts.errors import ConfigError, DivergenceError
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 
 from .data import Transitions, sample_batch
@@ -160,13 +161,7 @@ def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
     Raises:
         DivergenceError: a row is not finite.
     """
-    bad = int((~jnp.isfinite(rows)).any(1).sum())
-    if bad:
-        raise DivergenceError(
-            f"sampling: {bad} of {len(rows)} generated rows are not finite, expected none; "
-            "the network has diverged or the guidance is too strong"
-        )
-    return layout.unpack(rows)
+    return layout.unpack(check_finite(rows, "generated rows"))
 
 
 @partial(jax.jit, static_argnames=("denoiser", "shape", "config"))

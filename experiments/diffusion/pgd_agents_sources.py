@@ -10,19 +10,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
+    check_finite,
     make_denoiser,
     make_unet,
     sample,
     train_denoiser,
 )
-from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.offline.data import Transitions, take_rows, to_device
 from jaxrl_rollouts.offline.environments import Environment
@@ -134,9 +133,4 @@ def draw_windows(sources: Sources, config: Config, key: jax.Array) -> jax.Array:
         return jax.lax.map(once, keys).reshape(-1, *shape[1:])
 
     drawn = devices.map_seeds(part, keys, sources.params)
-    drawn = drawn.reshape(-1, *shape[1:])[: config.pool]
-    if bad := int((~jnp.isfinite(drawn)).any((1, 2)).sum()):
-        raise DivergenceError(
-            f"sampling: {bad} of {config.pool} windows are not finite, expected none"
-        )
-    return drawn
+    return check_finite(drawn.reshape(-1, *shape[1:])[: config.pool], "windows")

@@ -19,6 +19,7 @@ from .networks import ResidualMlpConfig as ResidualMlpConfig
 from .networks import make_residual_mlp as make_residual_mlp
 from .sampler import Guidance as Guidance
 from .sampler import SamplerConfig as SamplerConfig
+from .sampler import check_finite as check_finite
 from .sampler import sample as sample
 from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
 from .training import make_denoiser_training as make_denoiser_training

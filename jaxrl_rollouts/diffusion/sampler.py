@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import draws
-from ..errors import ConfigError
+from ..errors import ConfigError, DivergenceError
 from .edm import Denoise, EdmConfig, noise_levels
 
 PyTree = Any
@@ -164,3 +164,18 @@ def sample(
     # An Euler step to noise 0 is the denoised sample itself; outside the scan it costs one call.
     index, sigma, _, raised, added = jax.tree.map(lambda column: column[-1], steps)
     return guided(prepared(x, index, sigma, added), raised)
+
+
+def check_finite(samples: jax.Array, what: str = "samples") -> jax.Array:
+    """`samples` `[N, ...]` themselves; waits for them.
+
+    Raises:
+        DivergenceError: one of them holds a NaN or an infinity.
+    """
+    axes = tuple(range(1, samples.ndim))
+    if bad := int((~jnp.isfinite(samples)).any(axes).sum()):
+        raise DivergenceError(
+            f"sampling: {bad} of {len(samples)} {what} are not finite, expected none; "
+            "the network has diverged or the guidance is too strong"
+        )
+    return samples
