@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +20,12 @@ from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods import base, mobile, mopo
 from jaxrl_rollouts.offline.model_based import Method, ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.sac import SacConfig, make_sac
-from jaxrl_rollouts.offline.world_model import Dynamics, Imagined, learned_dynamics
+from jaxrl_rollouts.offline.world_model import (
+    Dynamics,
+    Imagined,
+    learned_dynamics,
+    make_world_model,
+)
 from jaxrl_rollouts.rollout import Model, outcome
 
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
@@ -140,29 +149,36 @@ def rows(count: int = 40) -> Transitions:
     return Transitions(s, a, np.zeros(count, np.float32), s + a, no, no)
 
 
-def trained(method: Method, truth: float):
-    from jaxrl_rollouts.offline.world_model import make_world_model
-
+@functools.cache
+def trainer(method: Method) -> Callable[[float], Any]:
+    """Share of the truth -> critic after an epoch; compiled once."""
     config = EnsembleConfig(
         members=3, elites=2, hidden=(8,), weight_decay=(1e-4,), holdout_rows=5, batch_size=16
     )
     model = make_world_model(config, rows())
-    world = model.world(model.fitter.init(jax.random.key(1)))
     learned = learned_dynamics(
         model.fitter, 2, termination=PLANE.termination, disagreement=method.disagreement
     )
     agent = make_model_based(SMALL, method, blended_dynamics(learned, PLANE), 2, 2)
-    data = jax.tree.map(jnp.asarray, rows())
-    state = agent.init(jax.random.key(2), Blend(world, jnp.float32(truth)), data)
-    return jax.jit(agent.update)(state, data)[0].agent.critic
+
+    @jax.jit
+    def critic(truth: jax.Array) -> Any:
+        world = model.world(model.fitter.init(jax.random.key(1)))
+        data = jax.tree.map(jnp.asarray, rows())
+        state = agent.init(jax.random.key(2), Blend(world, truth), data)
+        return agent.update(state, data)[0].agent.critic
+
+    return critic
 
 
-@pytest.mark.parametrize("method", [mopo(AGENT, penalty=5.0), mobile(AGENT, penalty=5.0)])
+BASE, MOPO, MOBILE = base(AGENT), mopo(AGENT, penalty=5.0), mobile(AGENT, penalty=5.0)
+
+
+@pytest.mark.parametrize("method", [MOPO, MOBILE])
 def test_penalties_on_the_model_vanish_with_its_error(method: Method) -> None:
     """At truth 1 MOPO and MOBILE are base; at truth 0 they are not."""
     for truth, same in ((1.0, True), (0.0, False)):
-        ours = jax.tree.leaves(trained(method, truth))
-        bases = jax.tree.leaves(trained(base(AGENT), truth))
+        ours, bases = (jax.tree.leaves(trainer(m)(truth)) for m in (method, BASE))
         gap = max(float(jnp.abs(a - b).max()) for a, b in zip(ours, bases, strict=True))
         assert (gap < 1e-6) is same, (method.name, truth, gap)
 
@@ -177,10 +193,14 @@ def test_next_value_replaces_what_the_target_bootstraps_from() -> None:
         assert next_observations.shape == (6, 2) and value.shape == (6,)
         return jnp.full_like(value, 50.0)
 
-    _, metrics = agent.update(state, jax.random.key(1), batch, 0.0, oracle)
+    @functools.partial(jax.jit, static_argnums=0)
+    def update(next_value: Any = None) -> Any:
+        return agent.update(state, jax.random.key(1), batch, 0.0, next_value)
+
+    _, metrics = update(oracle)
     expected = (15.0 + 5 * 0.99 * 50.0) / 6
     np.testing.assert_allclose(metrics["target_mean"], expected, rtol=1e-6)
-    kept, _ = agent.update(state, jax.random.key(1), batch, 0.0, lambda s, value: value)
-    plain, _ = agent.update(state, jax.random.key(1), batch)
+    kept, _ = update(lambda s, value: value)
+    plain, _ = update()
     for a, b in zip(jax.tree.leaves(kept), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(a, b)
