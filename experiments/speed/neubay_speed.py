@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
 
+from .neubay_speed_learning import show_learning
 from .neubay_speed_study import (
     ACTIONS,
     STATES,
@@ -31,9 +31,7 @@ from .neubay_speed_study import (
     compiled_collector,
     looping_collector,
     make_bench,
-    our_learning,
 )
-from .peer_process import Peer, check_parameters
 from .speed import SOURCE, timed
 
 MEMORIES = ("lru", "gru")
@@ -48,7 +46,7 @@ def run(config: Config, context: RunContext) -> Report:
     jax.clear_caches()
     _members(config, report)
     jax.clear_caches()
-    _learning(config, report)
+    show_learning(config, report, context)
     report.note(
         f"States of {STATES} and actions of {ACTIONS} numbers (hopper's). Nothing is trained and "
         "nothing cuts the rollouts: from a random moment of an episode to its time limit of "
@@ -156,83 +154,6 @@ def _members(config: Config, report: Report) -> None:
     ax.set_ylabel("seconds")
     ax.legend()
     report.picture("members", made, "Time of a collection over the number of members.")
-
-
-def _learning(config: Config, report: Report) -> None:
-    """Gradient steps per second, ours with either memory and torch's with a GRU."""
-    ours = {f"ours, {kind}": our_learning(config, kind) for kind in MEMORIES}
-    first = {name: timed(learn) for name, (learn, _) in ours.items()}
-    numbers = {name: count for name, (_, count) in ours.items()}
-    timers: dict[str, Callable[[], float]] = {
-        name: (lambda f=learn: timed(f)) for name, (learn, _) in ours.items()
-    }
-    seconds: dict[str, list[float]] = {}
-    with ExitStack() as stack:
-        if config.torch_python:
-            theirs, count = _torch(config, report, stack, numbers["ours, gru"])
-            timers |= theirs
-            numbers |= dict.fromkeys(theirs, count)
-        else:
-            report.note("torch was left out, and its claims: no torch_python was given.")
-        for _ in range(config.repeats):
-            for name, timer in timers.items():
-                seconds.setdefault(name, []).append(timer())
-    rates = {name: config.updates / np.array(values) for name, values in seconds.items()}
-    rows = []
-    for name, rate in rates.items():
-        middle = float(np.median(rate))
-        row = {"agent": name, "parameters": numbers[name], "steps/s": middle}
-        row["tokens/s"] = middle * config.tape
-        rows.append(row | ({"first call s": first[name]} if name in first else {}))
-    report.table("gradient steps per second", rows)
-    report.note(
-        f"A gradient step is one of critic ({config.critics} heads), target, actor and "
-        f"temperature on {config.tape} tokens; ours on a tape with start flags, torch's on a "
-        f"padded batch of whole episodes of {config.episode}, nothing of it padding."
-    )
-    if found := [name for name in rates if name.startswith("torch")]:
-        best = max(found, key=lambda name: float(np.median(rates[name])))
-        for kind in MEMORIES:
-            report.claim(
-                Claim.at_least(
-                    f"gradient steps, {kind}: as fast as torch's GRU", threshold=1.0,
-                    values=rates[f"ours, {kind}"] / rates[best], source=SOURCE,
-                    statistic="median", expected=f"steps per second against {best}, equal tokens",
-                )
-            )  # fmt: skip
-
-
-def _torch(
-    config: Config, report: Report, stack: ExitStack, parameters: int
-) -> tuple[dict[str, Callable[[], float]], int]:
-    """How to time the peer, warmed up, and how many numbers it learns.
-
-    Raises:
-        DataError: its agent is not of our size.
-    """
-    cores = os.cpu_count() or 1
-    peer = stack.enter_context(
-        Peer(config.torch_python, "torch_recurrent.py", option="torch_python", needs="torch")
-    )
-    said = peer.ask(
-        {
-            "kind": "start", "observations": STATES + ACTIONS + 1, "actions": ACTIONS,
-            "width": config.width, "layers": config.layers, "critics": config.critics,
-            "episode": config.episode, "episodes": config.tape // (config.episode + 1),
-            "threads": cores,
-        }
-    )  # fmt: skip
-    report.versions |= {"torch": said["torch"]}
-    # torch's GRU has biases of its own for the state in two gates, where one is enough.
-    expected = parameters + 2 * config.layers * 2 * config.width
-    check_parameters("torch", said["parameters"], expected)
-    timers: dict[str, Callable[[], float]] = {}
-    for threads in dict.fromkeys((cores, 1)):
-        question = {"kind": "train", "updates": config.updates, "threads": threads}
-        name = "torch, gru" + ("" if threads == cores else ", 1 thread")
-        timers[name] = lambda q=question: peer.ask(q)["seconds"]
-        timers[name]()
-    return timers, said["parameters"]
 
 
 EXPERIMENT = Experiment(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,17 +12,14 @@ import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.offline import tapes
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.histories import draw, log_histories, remember, resume, warm
 from jaxrl_rollouts.offline.memory import MemoryConfig, make_memory
 from jaxrl_rollouts.offline.neubay import Neubay, NeubayData, make_neubay
 from jaxrl_rollouts.offline.neubay_config import NeubayConfig, Sizes
 from jaxrl_rollouts.offline.neubay_training import trusted_dynamics
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig, make_recurrent_sac
+from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.terminations import never
-from jaxrl_rollouts.offline.tokens import Token
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, Dynamics, make_world_model
 
 from .peer_process import check_interpreter
@@ -170,34 +166,3 @@ def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]
         return taken
 
     return collect
-
-
-def our_learning(config: Config, kind: str) -> tuple[Callable[[], Any], int]:
-    """A function that takes `config.updates` gradient steps, and how many numbers learn."""
-    size = STATES + ACTIONS + 1
-    agent = make_recurrent_sac(agent_config(config, kind), size, ACTIONS)
-    state = jax.jit(agent.init)(jax.random.key(0))
-    count, length = 2 * config.tape // (config.episode + 1), config.episode + 1
-    rng = np.random.default_rng(0)
-    flag = jnp.zeros((count, length), bool)
-    floats = partial(jnp.asarray, dtype=jnp.float32)
-    tokens = Token(
-        floats(rng.normal(size=(count, length, size))),
-        floats(rng.uniform(-1, 1, size=(count, length, ACTIONS))),
-        floats(rng.normal(size=(count, length))), flag, flag,
-        jnp.broadcast_to(jnp.arange(length) < length // 2, flag.shape),
-    )  # fmt: skip
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), tokens)
-    empty = tapes.create(one, count * length, count, tape=config.tape)
-    ring = tapes.add(empty, tokens, jnp.full(count, length))
-
-    @jax.jit
-    def learn(state: Any, ring: Any, key: jax.Array) -> Any:
-        def step(carry: Any, key: jax.Array) -> tuple[Any, Any]:
-            tape_key, update_key = jax.random.split(key)
-            return agent.update(carry, update_key, tapes.sample(ring, tape_key, config.tape))
-
-        return jax.lax.scan(step, state, jax.random.split(key, config.updates))
-
-    numbers = parameter_count(state.actor) + parameter_count(state.critic)
-    return (lambda: learn(state, ring, jax.random.key(1))), numbers

@@ -59,13 +59,18 @@ def make_plain(width: int, blocks: int, dilations: tuple[int, ...], points: int)
     return FieldNetwork(init, apply)
 
 
-def shaken(net: FieldNetwork, key: jax.Array) -> PyTree:
+def shake(params: PyTree, key: jax.Array) -> PyTree:
     """Parameters with noise on all of them, so that zeros and ones hide no difference."""
-    init_key, noise_key = jax.random.split(key)
-    leaves, structure = jax.tree.flatten(net.init(init_key))
-    keys = jax.random.split(noise_key, len(leaves))
+    leaves, structure = jax.tree.flatten(params)
+    keys = jax.random.split(key, len(leaves))
     noised = [x + 0.05 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
     return jax.tree.unflatten(structure, noised)
+
+
+def shaken(net: FieldNetwork, key: jax.Array) -> PyTree:
+    """Fresh parameters, shaken."""
+    init_key, noise_key = jax.random.split(key)
+    return shake(net.init(init_key), noise_key)
 
 
 def write_weights(path: Path, params: PyTree) -> None:

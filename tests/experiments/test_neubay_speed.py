@@ -7,17 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from jaxrl_rollouts import cli
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.neubay_speed_learning import compared
 from jaxrl_rollouts.experiments.speed.neubay_speed_study import (
+    ACTIONS,
+    STATES,
+    agent_config,
     compiled_collector,
     looping_collector,
     make_bench,
 )
 from jaxrl_rollouts.experiments.speed.peer_process import PEERS
+from jaxrl_rollouts.offline.recurrent_sac import make_recurrent_sac
 from jaxrl_rollouts.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
@@ -65,7 +71,23 @@ def test_the_peer_imports_nothing_of_ours() -> None:
             else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         )
     }  # fmt: skip
-    assert modules == {"__future__", "json", "math", "sys", "time", "typing", "torch"}
+    assert modules == {"__future__", "math", "time", "typing", "numpy", "serving", "torch"}
+
+
+class Echo:
+    """A peer that makes of every episode the same, whatever our weights."""
+
+    def ask(self, question: dict) -> dict:
+        length = len(question["seen"])
+        heads = np.ones((length, ACTIONS)).tolist()
+        return {"mean": heads, "log_std": heads, "values": np.ones((2, length)).tolist()}
+
+
+def test_a_peer_with_another_network_is_refused() -> None:
+    agent = make_recurrent_sac(agent_config(SMOKE, "gru"), STATES + ACTIONS + 1, ACTIONS)
+    state = jax.jit(agent.init)(jax.random.key(0))
+    with pytest.raises(DataError, match="torch: network on our weights"):
+        compared(Echo(), agent, state.actor, state.critic)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Time recurrent SAC with a GRU in torch; run by `neubay_speed`.
 
-Reads one JSON line per question from the standard input and answers each with a line
-`RESULT {...}`. This file imports nothing of ours.
+`serving.py` says how it is asked. This file imports nothing of ours but what lies beside it.
 
 As a careful torch user would write it: whole episodes as a padded batch for cuDNN's (here MKL's)
 fused GRU, all of one length so that nothing is padded; one pass of the actor for both losses;
@@ -10,13 +9,13 @@ critics' heads as one batched product; one fused Adam per part and the targets i
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
 from typing import Any
 
+import numpy as np
 import torch
+from serving import serve
 from torch import nn
 from torch.nn.functional import huber_loss, layer_norm, leaky_relu, softplus
 
@@ -82,6 +81,42 @@ class Actor(nn.Module):
         return mean, log_std.clamp(-5, 2)
 
 
+def load_memory(memory: Memory, found: dict[str, torch.Tensor], name: str) -> None:
+    """Weights in flax's names; its GRU has one bias per gate, which torch's adds on the inputs'."""
+    memory.before.weight.copy_(found[f"{name}/before/kernel"].T)
+    memory.before.bias.copy_(found[f"{name}/before/bias"])
+    memory.norm.weight.copy_(found[f"{name}/norm/scale"])
+    memory.norm.bias.copy_(found[f"{name}/norm/bias"])
+    for layer in range(memory.gru.num_layers):
+        cell, width = f"{name}/layers_{layer}/cell", memory.gru.hidden_size
+        none = torch.zeros(2 * width)
+        values = {
+            "weight_ih": torch.cat([found[f"{cell}/i{gate}/kernel"].T for gate in "rzn"]),
+            "weight_hh": torch.cat([found[f"{cell}/h{gate}/kernel"].T for gate in "rzn"]),
+            "bias_ih": torch.cat([found[f"{cell}/i{gate}/bias"] for gate in "rzn"]),
+            "bias_hh": torch.cat([none, found[f"{cell}/hn/bias"]]),
+        }
+        for key, value in values.items():
+            getattr(memory.gru, f"{key}_l{layer}").copy_(value)
+
+
+def load_heads(heads: Heads, found: dict[str, torch.Tensor], name: str, stacked: bool) -> None:
+    """Critics' heads are stacked; the actor's is one, with two layers for its two outputs."""
+
+    def of(layer: str, key: str) -> torch.Tensor:
+        value = found[f"{name}/{layer}/{key}"]
+        return value if stacked else value[None]
+
+    for i in range(2):
+        heads.weights[i].copy_(of(f"Dense_{i}", "kernel"))
+        heads.biases[i].copy_(of(f"Dense_{i}", "bias")[:, None])
+        heads.scales[i].copy_(of(f"LayerNorm_{i}", "scale")[:, None])
+        heads.shifts[i].copy_(of(f"LayerNorm_{i}", "bias")[:, None])
+    last = ["Dense_2"] if stacked else ["Dense_2", "Dense_3"]
+    heads.weights[2].copy_(torch.cat([of(layer, "kernel") for layer in last], -1))
+    heads.biases[2].copy_(torch.cat([of(layer, "bias") for layer in last], -1)[:, None])
+
+
 def draw(mean: torch.Tensor, log_std: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     noise = torch.randn_like(mean)
     raw = mean + log_std.exp() * noise
@@ -98,6 +133,7 @@ class Study:
         s = self.settings = settings
         torch.set_num_threads(s["threads"])
         self.actor, self.critic, self.target = Actor(s), Critic(s), Critic(s)
+        self.load(s["weights"])
         self.target.load_state_dict(self.critic.state_dict())
         self.log_alpha = torch.tensor(math.log(0.2), requires_grad=True)
         parts = [(m.memory, m.head) for m in (self.actor, self.critic)]
@@ -115,6 +151,24 @@ class Study:
         self.acted = torch.rand(2 * rows, steps, s["actions"]) * 2 - 1
         self.paid = torch.randn(2 * rows, steps)
         self.real = (torch.arange(steps) < steps // 2).expand(rows, steps)[:, :-1]
+
+    @torch.no_grad()
+    def load(self, path: str) -> None:
+        """Weights as `neubay_speed` writes them."""
+        with np.load(path) as file:
+            found = {key: torch.from_numpy(file[key]) for key in file.files}
+        for name, module in (("actor", self.actor), ("critic", self.critic)):
+            load_memory(module.memory, found, f"{name}/memory")
+            load_heads(module.head, found, f"{name}/head", stacked=name == "critic")
+
+    def said(self, question: dict[str, Any]) -> dict[str, Any]:
+        """What actor and critics make of one episode."""
+        seen, acted = (torch.tensor(question[key])[None] for key in ("seen", "acted"))
+        with torch.no_grad():
+            mean, log_std = self.actor(seen)
+            values = self.critic(self.critic.memory(seen), acted)
+        found = {"mean": mean[0], "log_std": log_std[0], "values": values[:, 0]}
+        return {key: value.tolist() for key, value in found.items()}
 
     def mixed(self, values: torch.Tensor) -> torch.Tensor:
         """The weighted means over real and imagined tokens, last looks left out."""
@@ -165,6 +219,8 @@ class Study:
             modules = (self.actor, self.critic)
             count = sum(p.numel() for m in modules for p in m.parameters())
             return {"parameters": count, "torch": torch.__version__}
+        if question["kind"] == "apply":
+            return self.said(question)
         torch.set_num_threads(question["threads"])
         begin = time.perf_counter()
         for _ in range(question["updates"]):
@@ -172,16 +228,5 @@ class Study:
         return {"seconds": time.perf_counter() - begin}
 
 
-def main() -> None:
-    study = None
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question["kind"] == "start":
-            study = Study(question)
-            question = {"kind": "describe"}
-        assert study is not None
-        print("RESULT " + json.dumps(study.answer(question)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Study)
