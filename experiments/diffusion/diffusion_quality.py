@@ -30,7 +30,7 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.speed.speed import timed
+from jaxrl_rollouts.experiments.speed.timing import timed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.pgd import PgdConfig

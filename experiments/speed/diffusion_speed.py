@@ -40,7 +40,7 @@ from jaxrl_rollouts.experiments.speed.peer_process import (
     check_parameters,
     torch_timers,
 )
-from jaxrl_rollouts.experiments.speed.speed import SOURCE, matmul_peak, timed
+from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, timed
 from jaxrl_rollouts.experiments.study import PENDULUM
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.report import Report

@@ -24,7 +24,8 @@ from jaxrl_rollouts.report import Report
 
 from .diffusion_speed_study import AgentSpeed, Config
 from .peer_process import Peer, check_parameters
-from .speed import ACTIONS, OBSERVATIONS, SOURCE, random_rows
+from .speed_study import ACTIONS, OBSERVATIONS, random_rows
+from .timing import SOURCE
 
 AGENTS = ("td3_bc", "iql")
 GOAL = 5.0  # times d3rlpy

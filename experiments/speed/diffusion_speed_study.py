@@ -31,7 +31,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.diffusion_quality import QualityConfig
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import shaken
 from jaxrl_rollouts.experiments.speed.peer_process import Peer, check_interpreter, check_outputs
-from jaxrl_rollouts.experiments.speed.speed import ACTIONS, OBSERVATIONS
+from jaxrl_rollouts.experiments.speed.speed_study import ACTIONS, OBSERVATIONS
 from jaxrl_rollouts.networks import Network
 
 NETS = ("mlp", "unet")

@@ -32,7 +32,7 @@ from .neubay_speed_study import (
     looping_collector,
     make_bench,
 )
-from .speed import SOURCE, timed
+from .timing import SOURCE, timed
 
 MEMORIES = ("lru", "gru")
 

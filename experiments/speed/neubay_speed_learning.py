@@ -24,7 +24,7 @@ from jaxrl_rollouts.report import Report
 from .neubay_speed_study import ACTIONS, STATES, Config, agent_config
 from .pde_speed_nets import shake, write_weights
 from .peer_process import Peer, check_outputs, check_parameters
-from .speed import SOURCE, timed
+from .timing import SOURCE, timed
 
 MEMORIES = ("lru", "gru")
 

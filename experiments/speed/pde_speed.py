@@ -38,7 +38,7 @@ from jaxrl_rollouts.experiments.speed.peer_process import (
     check_parameters,
     torch_timers,
 )
-from jaxrl_rollouts.experiments.speed.speed import SOURCE, matmul_peak, seeds_side_by_side, timed
+from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, seeds_side_by_side, timed
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts import cli
-from jaxrl_rollouts.experiments.speed.speed import (
+from jaxrl_rollouts.experiments.speed.speed_study import (
     ACTIONS,
     OBSERVATIONS,
     Config,
-    matmul_peak,
     random_rows,
     update_operations,
 )
+from jaxrl_rollouts.experiments.speed.timing import matmul_peak
 from jaxrl_rollouts.offline.data import take_rows, to_device
 from jaxrl_rollouts.offline.sac import SacConfig, make_sac
 from jaxrl_rollouts.report import load_report
