@@ -25,9 +25,9 @@ from .neubay.neubay_study import NeubayStudyConfig, small_neubay
 from .study import (
     PENDULUM,
     StudyConfig,
+    compile_seconds,
     fit_and_look,
     load_dataset,
-    seconds,
     train_and_look,
 )  # fmt: skip
 from .study_pictures import add_main_job, draw_training, draw_world, result_rows, world_row
@@ -80,7 +80,7 @@ def run(config: Config, context: RunContext) -> Report:
     draw_training(report, world, outcomes, study)
     draw_world(report, {world.dataset.name: world})
     add_main_job(report, world, outcome)
-    report.compile_seconds = seconds([world.fitted.trained, outcome.trained])
+    report.compile_seconds = compile_seconds([world.fitted.trained, outcome.trained])
     return report
 
 

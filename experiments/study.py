@@ -39,7 +39,6 @@ from jaxrl_rollouts.offline.termination_model import TerminationConfig, fit_endi
 from jaxrl_rollouts.offline.terminations import termination_function
 from jaxrl_rollouts.offline.training import FittedWorlds, evaluator, fit_worlds, train_agents
 from jaxrl_rollouts.offline.world_model import Targets, learned_dynamics
-from jaxrl_rollouts.report import Report
 
 PENDULUM = "pendulum-mixed"
 # Datasets made on the spot: their environment, and how.
@@ -249,15 +248,9 @@ def slug(name: str) -> str:
     return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
 
 
-def seconds(parts: Sequence[Trained]) -> float:
-    """Compile time of several stages."""
+def compile_seconds(parts: Sequence[Trained]) -> float:
+    """Of several stages, earlier sessions included."""
     return sum(part.compile_seconds for part in parts)
-
-
-def add_times(report: Report, stages: Sequence[Trained]) -> None:
-    """Compile and wall time of a comparison's stages, those of earlier sessions included."""
-    report.compile_seconds = seconds(stages)
-    report.wall_seconds = sum(stage.wall_seconds for stage in stages)
 
 
 def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:

@@ -129,8 +129,9 @@ def execute(
     use_cores()
     opened = make_loggers(loggers, folder.path)
     print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
+    clock, spent = Clock(), 0.0
     try:
-        with StopFlag() as stop, Clock() as clock:
+        with StopFlag() as stop, clock:
             context = RunContext(folder, progress, opened, folder.command, stop)
             result = experiment.run(config, context)
     except UserError:
@@ -139,7 +140,9 @@ def execute(
     finally:
         for logger in opened:
             logger.close()
-    result.wall_seconds = result.wall_seconds or clock.wall_seconds
+        if folder.path.is_dir():
+            spent = folder.spend(clock.wall_seconds)
+    result.wall_seconds = spent
     result.compile_seconds = result.compile_seconds or clock.compile_seconds
     result.save(folder.path)
     _show(result, folder.path)

@@ -51,7 +51,7 @@ class Report:
         experiment, preset, config, command: what was run.
         versions: of the packages, the machine and the device (`provenance`).
         seeds: how many.
-        wall_seconds, compile_seconds: of the last session of the run.
+        wall_seconds, compile_seconds: of all sessions of the run.
         numbers: name -> `Summary`.
         tables: name -> rows; a row maps column -> number, text or `Summary`.
         claims, pictures, notes: as added.

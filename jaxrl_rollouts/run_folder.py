@@ -159,6 +159,14 @@ class RunFolder:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def spend(self, seconds: float) -> float:
+        """Put a session's wall time on record; all sessions' so far (a killed one leaves none)."""
+        path = self.path / "sessions.jsonl"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"wall_seconds": round(seconds, 3)}) + "\n")
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return sum(json.loads(line)["wall_seconds"] for line in lines)
+
     def discard_if_unused(self) -> None:
         """Remove the folder if no stage was begun in it: bad input leaves nothing behind."""
         if not any(child.is_dir() for child in self.path.iterdir()):

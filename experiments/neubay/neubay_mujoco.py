@@ -28,7 +28,7 @@ from ..study import (
     Setting,
     StudyConfig,
     World,
-    add_times,
+    compile_seconds,
     fit_and_look,
     load_dataset,
     train_and_look,
@@ -76,7 +76,7 @@ def run(config: Config, context: RunContext) -> Report:
     stages = [p.trained for p in posteriors.values() if p.trained is not None]
     stages += [w.fitted.trained for w in worlds.values() if isinstance(w, World)]
     stages += [o.trained for of in results.values() for o in of.values()]
-    add_times(report, stages)
+    report.compile_seconds = compile_seconds(stages)
     return report
 
 

@@ -28,7 +28,6 @@ def run(config: Config, context: RunContext) -> Report:
     parts = [cell.trained for cell in cells.values()]
     parts += [setting.fitted.trained] if setting.fitted else []
     report.compile_seconds = sum(part.compile_seconds for part in parts)
-    report.wall_seconds = sum(part.wall_seconds for part in parts)
     return report
 
 

@@ -26,8 +26,8 @@ from ..study import (
     Outcome,
     StudyConfig,
     World,
-    add_times,
     behaviour,
+    compile_seconds,
     fit_and_look,
     load_dataset,
     slug,
@@ -92,7 +92,7 @@ def run(config: Config, context: RunContext) -> Report:
     note_environments(report, [world.env for world in worlds.values()])
     stages = [w.fitted.trained for w in worlds.values()]
     stages += [o.trained for of in results.values() for o in of.values()]
-    add_times(report, stages)
+    report.compile_seconds = compile_seconds(stages)
     return report
 
 

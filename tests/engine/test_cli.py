@@ -164,6 +164,11 @@ def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> 
     assert report["numbers"]["resumed"]["values"] == [done]
     assert report["numbers"]["value"]["values"] == [done + 2]
     assert report["command"] == "jaxrl-rollouts run toy --preset slow"
+    lines = (folder / "sessions.jsonl").read_text().splitlines()
+    spent = [json.loads(line)["wall_seconds"] for line in lines]
+    # Who is killed cannot write down how long it took.
+    assert len(spent) == (1 if how == signal.SIGKILL else 2)
+    assert report["wall_seconds"] == pytest.approx(sum(spent))
 
 
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:

@@ -43,6 +43,12 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path, monkeypatch: Any
     assert names == [base, f"{base}-2", f"{base}-3"]
 
 
+def test_sessions_add_up(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    assert folder.spend(1.5) == 1.5 and folder.spend(0.25) == 1.75
+    assert RunFolder.open(folder.path).spend(1.0) == 2.75
+
+
 def test_stage_is_a_subfolder(tmp_path: Path) -> None:
     folder = make(tmp_path)
     assert folder.stage("world-model") == folder.path / "world-model"

@@ -11,7 +11,13 @@ import pytest
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_evaluation import high_correlation_times
-from jaxrl_rollouts.experiments.pde.ks_refiner import EXPERIMENT, KsConfig, _pearson, bands
+from jaxrl_rollouts.experiments.pde.ks_refiner import (
+    EXPERIMENT,
+    KsConfig,
+    _pearson,
+    bands,
+    where_first_off,
+)
 from jaxrl_rollouts.experiments.pde.ks_study import StudyConfig
 from jaxrl_rollouts.report import load_report
 
@@ -37,7 +43,7 @@ def test_it_compares_all_methods(finished: Path) -> None:
         assert all(0 <= t <= top + 1e-9 for t in row["T(0.8), mean curve"].values)
     pictures = {"rollouts", "correlation", "spectra", "refinement", "samples"}
     assert set(report.pictures) == pictures
-    assert len(report.claims) == 7
+    assert len(report.claims) == 8
     repairs = next(c for c in report.claims if c.name == "refinement repairs high wavenumbers")
     bands = {r["method"]: r for r in report.tables["one-step error by wavenumber"]}
     errors = [bands[name]["20 and above"].values for name in ("refiner", "mse")]
@@ -66,6 +72,11 @@ def test_what_was_evaluated_is_kept(finished: Path) -> None:
     after = load_report(finished)
     once, twice = (r.tables["rollouts"][0]["one-step MSE"].values for r in (before, after))
     np.testing.assert_allclose(twice, 2.0 * np.asarray(once))
+
+
+def test_where_a_spectrum_first_fails() -> None:
+    late = np.array([[9.0, 1.0, 1.9, 2.0, 5.0], [1.0, 1.0, 0.4, 3.0, 1.0], [1.0] * 5])
+    np.testing.assert_array_equal(where_first_off(late), [3, 2, 4])
 
 
 def test_the_two_times_of_a_method() -> None:
