@@ -29,7 +29,11 @@ class Network(NamedTuple):
 
 
 def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) -> Network:
-    """Hide a Linen module behind `Network`; `example` are inputs of the shapes it will see."""
+    """Hide a Linen module behind `Network`; `example` are inputs of the shapes it will see.
+
+    Both functions are compiled, so that who calls them one by one does not compile every
+    operation by itself; within a larger program that changes nothing.
+    """
     zeros = [jnp.zeros(x.shape, x.dtype) for x in example]
 
     def init(key: jax.Array) -> PyTree:
@@ -38,7 +42,7 @@ def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) ->
     def apply(params: PyTree, *inputs: jax.Array) -> Any:
         return module.apply({"params": params}, *inputs)
 
-    return Network(init, apply)
+    return Network(jax.jit(init), jax.jit(apply))
 
 
 def uniform_fan_in(scale: float = 1.0) -> Initializer:

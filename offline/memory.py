@@ -173,7 +173,7 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
     def step(params: PyTree, carry: PyTree, tokens: jax.Array) -> tuple[jax.Array, PyTree]:
         return module.apply({"params": params}, tokens, carry, method="step")
 
-    return Memory(init, start, scan, step, config.width)
+    return Memory(jax.jit(init), start, jax.jit(scan), jax.jit(step), config.width)
 
 
 def forget(memory: Memory, carry: PyTree, starts: jax.Array) -> PyTree:

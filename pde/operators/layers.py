@@ -141,7 +141,7 @@ def field_network(
         said: Any = module.apply({"params": params}, x, index, conditions)
         return said.T
 
-    return FieldNetwork(init, apply, history)
+    return FieldNetwork(jax.jit(init), jax.jit(apply), history)
 
 
 def check_powers(points: int, levels: int) -> None:

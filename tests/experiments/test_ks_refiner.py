@@ -28,22 +28,35 @@ SMOKE = ["--preset", "smoke", "--no-progress"]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    cli.dispatch(["run", "ks_refiner", *SMOKE, "--out", str(out)])
+    cli.dispatch(["run", "ks_refiner", *SMOKE, "--methods", "mse", "refiner", "--out", str(out)])
     (folder,) = out.iterdir()
     return folder
 
 
-def test_it_compares_all_methods(finished: Path) -> None:
-    report = load_report(finished)
+@pytest.mark.slow
+def test_all_methods_and_the_control_are_compared(tmp_path: Path) -> None:
+    cli.dispatch(["run", "ks_refiner", *SMOKE, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
     rows = report.tables["rollouts"]
     assert [row["method"] for row in rows] == ["mse", "pushforward", "correction", "refiner"]
+    control = report.claims[-1]
+    assert len(report.claims) == 8 and control.name.startswith("extra calls without noise")
+    bands = {r["method"]: r for r in report.tables["one-step error by wavenumber"]}
+    errors = [bands[name]["20 and above"].values for name in ("correction", "mse")]
+    np.testing.assert_allclose(control.values, np.divide(*errors), rtol=1e-5)
+
+
+def test_it_compares_methods(finished: Path) -> None:
+    report = load_report(finished)
+    rows = report.tables["rollouts"]
+    assert [row["method"] for row in rows] == ["mse", "refiner"]
     for row in rows:
         assert len(row["one-step MSE"].values) == 2 and min(row["one-step MSE"].values) > 0
         top = 12 * 0.8
         assert all(0 <= t <= top + 1e-9 for t in row["T(0.8), mean curve"].values)
     pictures = {"rollouts", "correlation", "spectra", "refinement", "samples"}
     assert set(report.pictures) == pictures
-    assert len(report.claims) == 8
+    assert len(report.claims) == 7
     repairs = next(c for c in report.claims if c.name == "refinement repairs high wavenumbers")
     bands = {r["method"]: r for r in report.tables["one-step error by wavenumber"]}
     errors = [bands[name]["20 and above"].values for name in ("refiner", "mse")]

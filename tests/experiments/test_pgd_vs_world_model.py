@@ -131,6 +131,7 @@ def test_claims_on_narrow_data() -> None:
     assert not claims["guided diffusion's error does not grow"].holds
 
 
+@pytest.mark.slow
 def test_the_smoke_run_measures_every_source(tmp_path: Path) -> None:
     config = replace(SMOKE, narrow=None)
     folder = RunFolder.create(tmp_path, "pgd_vs_world_model", "smoke", config, "")
