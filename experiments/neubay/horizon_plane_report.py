@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.pictures import figure
+from jaxrl_rollouts.pictures import figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
@@ -127,15 +127,21 @@ def _draw(report: Report, trained: Mapping[Arm, Trained], best: float) -> None:
             ax.plot([at + shift] * len(values), values, ".", color=shade, alpha=0.6)
             ax.plot([at + shift], [np.median(values)], "_", color=shade, markersize=14,
                     markeredgewidth=2, label=label if at == 0 else None)  # fmt: skip
-    ax.axhline(best, color="black", linestyle=":", linewidth=1.0)
+    ax.axhline(best, color="black", linestyle=":", linewidth=1.0, label="the most possible")
     drawn = np.concatenate([t.history.last("estimated_value") for t in trained.values()])
     if np.abs(drawn).max() > 5 * best:
-        ax.set_yscale("symlog", linthresh=best)
+        # Linear up to what is possible, logarithmic beyond.
+        ax.set_yscale("symlog", linthresh=best, linscale=0.8)
+        ax.set_ylim(min(1.3 * drawn.min(), -0.1 * best), 1.3 * drawn.max())
+        ticks = best * np.array([-8, -4, -2, -1, -0.5, 0, 0.5, 1, 2, 4, 8, 16, 32, 64])
+        within = ticks[(drawn.min() <= ticks) & (ticks <= max(drawn.max(), best))]
+        ax.set_yticks(within, [f"{tick:.0f}" for tick in within])
+        ax.minorticks_off()
     ax.set_xticks(range(len(names)), names, rotation=35, ha="right")
     ax.set_ylabel("discounted value from the start")
-    ax.legend()
+    legend(made, [ax])
     report.picture(
         "values", made,
         "What the critics promise and what the policy earns; points are seeds, bars medians; "
-        "dotted: the most any policy can earn.",
+        "dotted: the most any policy can earn, up to which the axis is linear.",
     )  # fmt: skip
