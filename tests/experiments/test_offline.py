@@ -127,7 +127,10 @@ def _offline(*_: object, **__: object) -> None:
     raise OSError("no connection")
 
 
-@pytest.mark.parametrize("method", ["td3_bc", "iql", "rebrac"])
+@pytest.mark.parametrize(
+    "method",
+    ["td3_bc", *(pytest.param(other, marks=pytest.mark.slow) for other in ("iql", "rebrac"))],
+)
 def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: str) -> None:
     arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
     cli.dispatch(arguments)

@@ -91,6 +91,7 @@ def test_a_peer_that_dies_says_why_and_which_setting(script: Path) -> None:
     assert "torch_python" in str(error.value) and "left the building" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_peer_with_another_network_is_refused(script: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     ours = make_ours(config, 8, plain=True)

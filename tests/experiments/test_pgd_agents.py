@@ -109,6 +109,7 @@ def test_the_run_has_every_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> 
         assert row["return"].values == by["real", row["regulariser"]]["return"].values
 
 
+@pytest.mark.slow
 def test_synthetic_sets_are_equally_large_and_bounded() -> None:
     config = replace(SMOKE, sources=("synther", "unguided"))
     sources = make_sources("acrobot-broad", config, None)

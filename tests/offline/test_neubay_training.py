@@ -99,6 +99,7 @@ def test_agents_are_trained_and_looked_at() -> None:
     assert strict.neubay.update is ready.neubay.update
 
 
+@pytest.mark.slow
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
     agent, states = ready.neubay.agent, result.state.agent
@@ -128,6 +129,7 @@ def test_an_environment_shows_what_histories_show() -> None:
     np.testing.assert_allclose(*returns, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_policies_come_back_and_play(tmp_path: Path) -> None:
     ready, result = trained()
     actors = result.state.agent.actor
