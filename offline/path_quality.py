@@ -85,7 +85,7 @@ def _piecewise(
     `error(key, states[rows], rows)` asks the simulator. It is not asked about states that are
     lost already.
     """
-    lost = ~(np.abs((states - centre) / unit) <= LOST).all(1)
+    lost = np.logical_not((np.abs((states - centre) / unit) <= LOST).all(1))
     states = np.where(lost[:, None], centre, states).astype(np.float32)
     chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
     found = []
