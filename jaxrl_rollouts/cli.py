@@ -129,7 +129,7 @@ def execute(
     use_cores()
     opened = make_loggers(loggers, folder.path)
     print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
-    clock, spent = Clock(), 0.0
+    clock, spent = Clock(), {}
     try:
         with StopFlag() as stop, clock:
             context = RunContext(folder, progress, opened, folder.command, stop)
@@ -141,9 +141,11 @@ def execute(
         for logger in opened:
             logger.close()
         if folder.path.is_dir():
-            spent = folder.spend(clock.wall_seconds)
-    result.wall_seconds = spent
-    result.compile_seconds = result.compile_seconds or clock.compile_seconds
+            spent = folder.spend(
+                wall_seconds=clock.wall_seconds, compile_seconds=clock.compile_seconds
+            )
+    result.wall_seconds = spent["wall_seconds"]
+    result.compile_seconds = result.compile_seconds or spent["compile_seconds"]
     result.save(folder.path)
     _show(result, folder.path)
     if publish_to is not None:

@@ -159,13 +159,13 @@ class RunFolder:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def spend(self, seconds: float) -> float:
-        """Put a session's wall time on record; all sessions' so far (a killed one leaves none)."""
+    def spend(self, **seconds: float) -> dict[str, float]:
+        """Put a session's times on record; sums over all sessions (a killed one leaves none)."""
         path = self.path / "sessions.jsonl"
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"wall_seconds": round(seconds, 3)}) + "\n")
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return sum(json.loads(line)["wall_seconds"] for line in lines)
+            file.write(json.dumps({name: round(own, 3) for name, own in seconds.items()}) + "\n")
+        sessions = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return {name: sum(session.get(name, 0.0) for session in sessions) for name in seconds}
 
     def discard_if_unused(self) -> None:
         """Remove the folder if no stage was begun in it: bad input leaves nothing behind."""

@@ -181,8 +181,8 @@ def _claims(
         ),
     ]  # fmt: skip
     at = min(15, len(true_late) - 1)
-    late = {n: results[n].found.late[:, at] / true_late[at] for n in ("refiner", "mse")}
     ratios = {n: results[n].found.late / true_late for n in ("refiner", "mse")}
+    late = {n: ratio[:, at] for n, ratio in ratios.items()}
     first = where_first_off(ratios["mse"])
     made += [
         Claim.between(

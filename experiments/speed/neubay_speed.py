@@ -34,8 +34,6 @@ from .neubay_speed_study import (
 )
 from .timing import SOURCE, timed
 
-MEMORIES = ("lru", "gru")
-
 
 def run(config: Config, context: RunContext) -> Report:
     """All tables."""

@@ -23,7 +23,7 @@ from jaxrl_rollouts.report import Report
 
 from .neubay_speed_study import ACTIONS, STATES, Config, agent_config
 from .pde_speed_nets import shake, write_weights
-from .peer_process import Peer, check_outputs, check_parameters
+from .peer_process import Peer, check_outputs, check_parameters, torch_timers
 from .timing import SOURCE, timed
 
 MEMORIES = ("lru", "gru")
@@ -131,7 +131,6 @@ def _torch(
     actor_key, critic_key = jax.random.split(jax.random.key(3))
     actor, critic = shake(ours.state.actor, actor_key), shake(ours.state.critic, critic_key)
     write_weights(weights, {"actor": actor._asdict(), "critic": critic._asdict()})
-    cores = os.cpu_count() or 1
     peer = stack.enter_context(
         Peer(config.torch_python, "torch_recurrent.py", option="torch_python", needs="torch")
     )
@@ -140,7 +139,7 @@ def _torch(
             "kind": "start", "observations": STATES + ACTIONS + 1, "actions": ACTIONS,
             "width": config.width, "layers": config.layers, "critics": config.critics,
             "episode": config.episode, "episodes": config.tape // (config.episode + 1),
-            "threads": cores, "weights": str(weights),
+            "threads": os.cpu_count(), "weights": str(weights),
         }
     )  # fmt: skip
     report.versions |= {"torch": said["torch"]}
@@ -149,13 +148,13 @@ def _torch(
     check_parameters("torch", said["parameters"], expected)
     apart = compared(peer, ours.agent, actor, critic)
     report.note(f"On the same weights torch's actor and critics differ from ours by {apart:.1e}.")
-    timers: dict[str, Callable[[], float]] = {}
-    for threads in dict.fromkeys((cores, 1)):
-        question = {"kind": "train", "updates": config.updates, "threads": threads}
-        name = "torch, gru" + ("" if threads == cores else ", 1 thread")
-        timers[name] = lambda q=question: peer.ask(q)["seconds"]
-        timers[name]()
-    return timers, said["parameters"]
+    question = {"updates": config.updates}
+    timers = torch_timers(peer, question, ("train",), report, compiling=None)
+    train = {
+        name.replace("torch", "torch, gru"): partial(timer, "train")
+        for name, timer in timers.items()
+    }
+    return train, said["parameters"]
 
 
 def compared(peer: Peer, agent: RecurrentSac, actor: Any, critic: Any) -> float:
@@ -167,12 +166,10 @@ def compared(peer: Peer, agent: RecurrentSac, actor: Any, critic: Any) -> float:
     rng, length = np.random.default_rng(1), 7
     seen = rng.normal(size=(length, STATES + ACTIONS + 1)).astype(np.float32)
     acted = rng.uniform(-1, 1, size=(length, ACTIONS)).astype(np.float32)
-    said = peer.ask({"kind": "apply", "seen": seen.tolist(), "acted": acted.tolist()})
+    question = {"kind": "apply", "seen": seen.tolist(), "acted": acted.tolist()}
     starts, nets = np.arange(length) == 0, agent.networks
     mean, log_std = jax.jit(nets.heads)(actor, seen, starts)
     values = jax.jit(nets.q)(critic, seen, starts, acted)
     ours = {"mean": mean, "log_std": log_std, "values": values}
-    return max(
-        check_outputs("torch", np.array(said[name]), np.asarray(mine))
-        for name, mine in ours.items()
-    )
+    theirs = {name: np.array(peer.ask(question | {"of": name})["said"]) for name in ours}
+    return max(check_outputs("torch", theirs[name], np.asarray(ours[name])) for name in ours)

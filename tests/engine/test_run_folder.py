@@ -45,8 +45,11 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path: Path, monkeypatch: Any
 
 def test_sessions_add_up(tmp_path: Path) -> None:
     folder = make(tmp_path)
-    assert folder.spend(1.5) == 1.5 and folder.spend(0.25) == 1.75
-    assert RunFolder.open(folder.path).spend(1.0) == 2.75
+    assert folder.spend(wall_seconds=1.5) == {"wall_seconds": 1.5}
+    assert folder.spend(wall_seconds=0.25) == {"wall_seconds": 1.75}
+    # The second time was not on record in the first sessions.
+    both = RunFolder.open(folder.path).spend(wall_seconds=1.0, compile_seconds=0.5)
+    assert both == {"wall_seconds": 2.75, "compile_seconds": 0.5}
 
 
 def test_stage_is_a_subfolder(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from jaxrl_rollouts.offline.policies import load_policy, save_policy
 from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.terminations import never
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.trust import measure_trust, threshold
+from jaxrl_rollouts.offline.trust import measure_trusts, threshold
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
 
 CONFIG = NeubayConfig(
@@ -60,7 +60,7 @@ def fitted() -> FittedWorlds:
 
 @functools.cache
 def trust() -> Any:
-    return jax.vmap(lambda w: measure_trust(fitted().model.fitter, w, rows()))(fitted().worlds)
+    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
 
 
 def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:

@@ -10,7 +10,6 @@ critics' heads as one batched product; one fused Adam per part and the targets i
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import huber_loss, layer_norm, leaky_relu, softplus
+from torch_study import Net, TorchStudy
 
 
 class Memory(nn.Module):
@@ -125,7 +125,7 @@ def draw(mean: torch.Tensor, log_std: torch.Tensor) -> tuple[torch.Tensor, torch
     return raw.tanh(), (density - squash).sum(-1)
 
 
-class Study:
+class Study(TorchStudy):
     """One agent and its episodes; answers what is asked of it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -133,6 +133,7 @@ class Study:
         s = self.settings = settings
         torch.set_num_threads(s["threads"])
         self.actor, self.critic, self.target = Actor(s), Critic(s), Critic(s)
+        self.net = nn.ModuleList([self.actor, self.critic])
         self.load(s["weights"])
         self.target.load_state_dict(self.critic.state_dict())
         self.log_alpha = torch.tensor(math.log(0.2), requires_grad=True)
@@ -161,14 +162,18 @@ class Study:
             load_memory(module.memory, found, f"{name}/memory")
             load_heads(module.head, found, f"{name}/head", stacked=name == "critic")
 
-    def said(self, question: dict[str, Any]) -> dict[str, Any]:
-        """What actor and critics make of one episode."""
+    def said(self, question: dict[str, Any]) -> torch.Tensor:
+        """What actor or critics make of one episode."""
         seen, acted = (torch.tensor(question[key])[None] for key in ("seen", "acted"))
-        with torch.no_grad():
-            mean, log_std = self.actor(seen)
-            values = self.critic(self.critic.memory(seen), acted)
-        found = {"mean": mean[0], "log_std": log_std[0], "values": values[:, 0]}
-        return {key: value.tolist() for key, value in found.items()}
+        if question["of"] == "values":
+            return self.critic(self.critic.memory(seen), acted)[:, 0]
+        mean, log_std = self.actor(seen)
+        return {"mean": mean, "log_std": log_std}[question["of"]][0]
+
+    def learn(self, net: Net, updates: int) -> None:
+        del net  # the actor and the critic themselves
+        for _ in range(updates):
+            self.step()
 
     def mixed(self, values: torch.Tensor) -> torch.Tensor:
         """The weighted means over real and imagined tokens, last looks left out."""
@@ -213,19 +218,6 @@ class Study:
         for part, optimiser in zip((module.memory, module.head), optimisers, strict=True):
             nn.utils.clip_grad_norm_(part.parameters(), 1000.0)
             optimiser.step()
-
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        if question["kind"] == "describe":
-            modules = (self.actor, self.critic)
-            count = sum(p.numel() for m in modules for p in m.parameters())
-            return {"parameters": count, "torch": torch.__version__}
-        if question["kind"] == "apply":
-            return self.said(question)
-        torch.set_num_threads(question["threads"])
-        begin = time.perf_counter()
-        for _ in range(question["updates"]):
-            self.step()
-        return {"seconds": time.perf_counter() - begin}
 
 
 if __name__ == "__main__":

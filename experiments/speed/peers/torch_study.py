@@ -1,4 +1,4 @@
-"""What the torch peers of one network share: how they are asked, timed and compiled."""
+"""What the torch peers share: how they are asked, timed and compiled."""
 
 from __future__ import annotations
 
