@@ -30,8 +30,8 @@ class MemoryConfig:
     """A stack of recurrent layers; defaults are NEUBAY's (Ni et al. 2025, arXiv 2512.04341).
 
     Attributes:
-        kind: `lru` (linear recurrent unit, associative scan), `gru`, `lstm`, or `none`, which
-            looks at the present token only (a Markov agent).
+        kind: `lru` (linear recurrent unit, an associative scan where that is faster), `gru`,
+            `lstm`, or `none`, which looks at the present token only (a Markov agent).
         width: of the features and of everything between layers.
         state: complex units of an LRU layer; the others remember `width` numbers.
         layers: recurrent layers.

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.linear_recurrence import linear_scan
+from jaxrl_rollouts.offline.linear_recurrence import Form, linear_scan, use_associative
 from jaxrl_rollouts.offline.memory import Memory, MemoryConfig, forget, make_memory
 
 D, L = 3, 24
+FORMS: tuple[Form, ...] = ("associative", "sequential")
 RECURRENT = ("lru", "gru", "lstm")
 KINDS = (*RECURRENT, "none")
 
@@ -159,21 +160,39 @@ def test_initial_decays_fill_the_ring_and_the_gain_keeps_the_variance() -> None:
         np.testing.assert_allclose(np.std(layer[name]), std, rtol=0.03 if name != "skip" else 0.6)
 
 
-def test_linear_scan_carries_what_was_before_until_the_first_start() -> None:
-    decay, drive = jnp.array([0.5, 2.0]), jnp.ones((4, 2))
-    found = linear_scan(decay, drive, jnp.array([False, False, True, False]), jnp.array([8.0, 1.0]))
+@pytest.mark.parametrize("form", FORMS)
+def test_linear_scan_carries_what_was_before_until_the_first_start(form: Form) -> None:
+    decay, drive, starts = jnp.array([0.5, 2.0]), jnp.ones((4, 2)), jnp.arange(4) == 2
+    found = linear_scan(decay, drive, starts, jnp.array([8.0, 1.0]), form)
     np.testing.assert_allclose(found, [[5, 3], [3.5, 7], [1, 1], [1.5, 3]])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_gets_through_a_start_even_if_it_is_not_finite(form: Form) -> None:
+    decay, starts = jnp.array([0.5]), jnp.arange(4) == 2
+    drive = jnp.array([[1.0], [jnp.inf], [1.0], [1.0]])
+    np.testing.assert_allclose(
+        linear_scan(decay, drive, starts, jnp.array([jnp.nan]), form)[2:], [[1.0], [1.5]]
+    )
+
+
+def test_the_associative_form_is_for_devices_with_many_lanes() -> None:
+    assert use_associative("associative") and not use_associative("sequential")
+    assert use_associative("auto") == (jax.default_backend() != "cpu")
+
+
+@pytest.mark.parametrize("form", FORMS)
 @given(seed=st.integers(0, 10**6), starts=places)
-def test_gradients_of_the_linear_scan_are_those_of_the_loop(seed: int, starts: list[int]) -> None:
+def test_gradients_of_the_linear_scan_are_those_of_the_loop(
+    form: Form, seed: int, starts: list[int]
+) -> None:
     rng = np.random.default_rng(seed)
     decay, before, drive, weight = (
         (rng.normal(size=s) + 1j * rng.normal(size=s)).astype(np.complex64)
         for s in ((3,), (3,), (L, 3), (L, 3))
     )
     decay *= 0.9 / np.abs(decay)
-    found = scan_slopes(decay, drive, before, tape(0, starts)[1], weight)
+    found = scan_slopes[form](decay, drive, before, tape(0, starts)[1], weight)
     want = loop_slopes(decay, drive, before, tape(0, starts)[1], weight)
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
@@ -197,7 +216,8 @@ def slopes(scan: Callable[..., jax.Array]) -> Callable[..., tuple]:
     return jax.jit(jax.grad(loss, (0, 1, 2)))
 
 
-scan_slopes, loop_slopes = slopes(linear_scan), slopes(loop)
+scan_slopes = {form: slopes(functools.partial(linear_scan, form=form)) for form in FORMS}
+loop_slopes = slopes(loop)
 
 
 def test_settings_of_memory_are_checked() -> None:
