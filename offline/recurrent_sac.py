@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
 
 from .memory import MemoryConfig
@@ -154,10 +155,13 @@ def make_recurrent_sac(
         def mixed(values: jax.Array) -> jax.Array:
             return weighted_mean(values, tape.mask, tokens.real, config.real_weight)
 
+        # Targets and the actor's loss ask the same actor about the same tape: once is enough.
+        normal, to_actor = jax.vjp(lambda p: nets.heads(p, seen, starts), state.actor)
         # The value after token t is that of token t + 1; where there is none the mask is False.
-        action, log_prob = sample_and_log_prob(next_key, *nets.heads(state.actor, seen, starts))
+        action, log_prob = sample_and_log_prob(next_key, *normal)
         pair = jax.random.permutation(pair_key, config.critics)[: config.drawn]
-        lowest = nets.q(state.target_critic, seen, starts, action)[pair].min(0)
+        drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
+        lowest = nets.q(drawn, seen, starts, action).min(0)
         following = jnp.roll(lowest - alpha * log_prob, -1)
         alive = 1.0 - tokens.terminations.astype(jnp.float32)
         target = jax.lax.stop_gradient(tokens.rewards + config.discount * alive * following)
@@ -170,12 +174,13 @@ def make_recurrent_sac(
         critic, opt_critic = learn_critic.step(state.critic, gradient, state.opt_critic)
         target_critic = follow(critic, state.target_critic, config.polyak)
 
-        def actor_loss(actor: Parts) -> tuple[jax.Array, jax.Array]:
-            action, log_prob = sample_and_log_prob(actor_key, *nets.heads(actor, seen, starts))
+        def actor_loss(normal: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            action, log_prob = sample_and_log_prob(actor_key, *normal)
             value = nets.q(critic, seen, starts, action).mean(0)
             return mixed(alpha * log_prob - value), -log_prob
 
-        gradient, surprise = jax.grad(actor_loss, has_aux=True)(state.actor)
+        slope, surprise = jax.grad(actor_loss, has_aux=True)(normal)
+        (gradient,) = to_actor(slope)
         actor, opt_actor = learn_actor.step(state.actor, gradient, state.opt_actor)
 
         log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
