@@ -99,7 +99,6 @@ def run_model_free(
     report.table("result", rows)
     _draw(report, name, outcome, float(played.mean()), config)
     add_main_job(report, setting, outcome)
-    report.compile_seconds = outcome.trained.compile_seconds
     return report
 
 

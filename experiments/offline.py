@@ -25,7 +25,6 @@ from .neubay.neubay_study import NeubayStudyConfig, small_neubay
 from .study import (
     PENDULUM,
     StudyConfig,
-    compile_seconds,
     fit_and_look,
     load_dataset,
     train_and_look,
@@ -80,7 +79,6 @@ def run(config: Config, context: RunContext) -> Report:
     draw_training(report, world, outcomes, study)
     draw_world(report, {world.dataset.name: world})
     add_main_job(report, world, outcome)
-    report.compile_seconds = compile_seconds([world.fitted.trained, outcome.trained])
     return report
 
 

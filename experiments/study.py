@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -246,11 +246,6 @@ def behaviour(world: World | Setting) -> np.ndarray:
 def slug(name: str) -> str:
     """A dataset name as part of a folder or picture name."""
     return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
-
-
-def compile_seconds(parts: Sequence[Trained]) -> float:
-    """Of several stages, earlier sessions included."""
-    return sum(part.compile_seconds for part in parts)
 
 
 def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:

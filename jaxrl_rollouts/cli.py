@@ -145,7 +145,7 @@ def execute(
                 wall_seconds=clock.wall_seconds, compile_seconds=clock.compile_seconds
             )
     result.wall_seconds = spent["wall_seconds"]
-    result.compile_seconds = result.compile_seconds or spent["compile_seconds"]
+    result.compile_seconds = spent["compile_seconds"]
     result.save(folder.path)
     _show(result, folder.path)
     if publish_to is not None:

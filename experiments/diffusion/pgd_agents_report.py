@@ -60,8 +60,6 @@ def add_report(
     _draw_sweeps(report, config, settings, grids)
     if config.evaluations > 1:
         _draw_training(report, config, grids)
-    every = [cell for grid in grids.values() for cell in grid.values()]
-    report.compile_seconds = sum(cell.compile_seconds for cell in every)
     report.note(
         "One denoiser of each kind per dataset, shared by all seeds; SynthER's and the unguided "
         "rows are drawn once and shared, guided ones are every seed's own. A batch on a synthetic "

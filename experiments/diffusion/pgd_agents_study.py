@@ -36,7 +36,6 @@ class Cell(NamedTuple):
             variances of the data, `[seeds]` (equal ones for a fixed set); None where the simulator
             cannot be set.
         curve: iterations `[points]` and returns `[seeds, points]`.
-        compile_seconds, wall_seconds: of its training.
         terminations: share of the source's rows that end an episode.
     """
 
@@ -46,8 +45,6 @@ class Cell(NamedTuple):
     gap: np.ndarray
     dynamics: np.ndarray | None
     curve: tuple[np.ndarray, np.ndarray]
-    compile_seconds: float = 0.0
-    wall_seconds: float = 0.0
     terminations: float = 0.0
 
 
@@ -69,8 +66,7 @@ def train_cell(
     return Cell(
         last("return"), last("discounted_return"), last("estimated_value"),
         action_gap(agent, trained.state.agent.actor, rows), dynamics_of(sources, rows),
-        (np.asarray(at), returns.T), trained.compile_seconds, trained.wall_seconds,
-        float(rows.terminations.mean()),
+        (np.asarray(at), returns.T), float(rows.terminations.mean()),
     )  # fmt: skip
 
 

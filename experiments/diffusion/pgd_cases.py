@@ -28,7 +28,6 @@ from jaxrl_rollouts.diffusion.guidance import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.acrobot_data import EXPERT, pump_gaussian, pump_policy
 from jaxrl_rollouts.offline.data import Transitions, load, take_rows
 from jaxrl_rollouts.offline.environments import Environment
@@ -120,7 +119,6 @@ class Case(NamedTuple):
     weights: PyTree
     worlds: World
     imagine: Callable[..., Transitions]
-    trained: tuple[Trained, ...]
     starts: jax.Array  # [W, S], first states of the data's windows
 
 
@@ -139,12 +137,12 @@ def load_rows(config: CaseConfig, key: jax.Array) -> tuple[Environment, Transiti
 def train_target(
     config: CaseConfig, env: Environment, data: Transitions, key: jax.Array, seeds: int,
     context: RunContext | None,
-) -> tuple[TargetPolicy, tuple[Trained, ...]]:  # fmt: skip
+) -> TargetPolicy:  # fmt: skip
     """The scripted expert of the acrobot; elsewhere one agent per seed, trained on the data."""
     train_key, play_key = jax.random.split(key)
     if config.data in SCRIPTED:
         params = jax.tree.map(lambda x: jnp.full((seeds,), x), EXPERT)
-        gaussian, policy, trained = pump_gaussian, pump_policy, ()
+        gaussian, policy = pump_gaussian, pump_policy
     else:
         per = min(AGENT_ROUND, config.agent_updates)
         learner = make_model_free(
@@ -155,9 +153,9 @@ def train_target(
             updates_per_iteration=per, stage=f"{config.name}-target", context=context,
         )  # fmt: skip
         gaussian, policy = learner.agent.gaussian, learner.agent.greedy
-        params, trained = done.state.agent.actor, (done,)
+        params = done.state.agent.actor
     played = evaluate_seeds(env, policy, params, play_key, 10)
-    return TargetPolicy(gaussian, policy, params, np.asarray(played.returns.mean(1))), trained
+    return TargetPolicy(gaussian, policy, params, np.asarray(played.returns.mean(1)))
 
 
 def prepare(
@@ -174,7 +172,7 @@ def prepare(
     env, data = load_rows(config, data_key)
     if env.termination is not never:
         raise ConfigError("data", config.data, "an environment whose episodes never terminate")
-    target, trained = train_target(config, env, data, target_key, seeds, context)
+    target = train_target(config, env, data, target_key, seeds, context)
     windows = cut_windows(data, horizon + 1, stride, source=config.data)
     layout = fit_window_layout(windows)
     denoiser = make_denoiser(make_unet(config.unet, layout.length, layout.channels))
@@ -202,7 +200,7 @@ def prepare(
 
     return Case(
         config, env, data, target, layout, denoiser, done.state.average, fitted.worlds, imagine,
-        (*trained, done, fitted.trained), jnp.asarray(windows.observations[:, 0]),
+        jnp.asarray(windows.observations[:, 0]),
     )  # fmt: skip
 
 

@@ -155,7 +155,6 @@ def run(config: Config, context: RunContext) -> Report:
         fit_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
         case = prepare(case_config, config.horizon, config.seeds, fit_key, context)
         results[name] = case, look(case, config, look_key)
-        report.compile_seconds += sum(t.compile_seconds for t in case.trained)
         jax.clear_caches()  # programs of a finished case are not needed again
     make_report(report, config, results)
     return report

@@ -146,7 +146,7 @@ def stack(parts: list[Any]) -> Any:
 
 def upsample(
     rows: list[Transitions], name: str, config: Config, key: jax.Array, context: RunContext | None
-) -> tuple[list[Transitions], Trained]:
+) -> list[Transitions]:
     """Fit one diffusion model per seed to its rows and draw from it.
 
     Raises:
@@ -175,7 +175,7 @@ def upsample(
     keys = jax.random.split(draw_key, config.seeds)
     drawn = map_seeds(one, (fitted.state.inner.average, keys))
     made = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
-    return jax.tree.map(np.asarray, made), fitted
+    return jax.tree.map(np.asarray, made)
 
 
 def train_arm(
@@ -220,7 +220,7 @@ def run(config: Config, context: RunContext) -> Report:
         )
         rows = own_rows(dataset.transitions, share, rows_key, config.seeds)
         name = f"{100 * share:g}-percent".replace(".", "-")
-        samples, fitted = upsample(rows, name, config, draw_key, context)
+        samples = upsample(rows, name, config, draw_key, context)
         for kind, found in measure_quality(rows, samples, setting.env, config, look_key).items():
             quality[share, kind] = found
         for upsampled in (False, True):
@@ -228,8 +228,6 @@ def run(config: Config, context: RunContext) -> Report:
             results[arm] = train_arm(
                 arm, rows, samples if upsampled else None, setting, config, keys, context
             )
-        stages = (fitted, *(results[Arm(share, up)].trained for up in (False, True)))
-        report.compile_seconds += sum(stage.compile_seconds for stage in stages)
         jax.clear_caches()  # programs of other sizes are not needed again
     make_report(report, config, setting, results, quality)
     return report

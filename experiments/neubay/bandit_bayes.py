@@ -151,8 +151,6 @@ def run(config: Config, context: RunContext) -> Report:
         for p in config.penalties
     }
     make_report(report, config.last, fitted, cells, optima)
-    for part in (fitted.trained, *(cell.trained for cell in cells.values())):
-        report.compile_seconds += part.compile_seconds
     return report
 
 

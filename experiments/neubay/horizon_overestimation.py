@@ -14,7 +14,6 @@ from typing import Literal
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.memory import MemoryConfig
 from jaxrl_rollouts.offline.sac import SacConfig
 from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
@@ -43,12 +42,10 @@ def run(config: Config, context: RunContext) -> Report:
     """Fit, train every arm, compare promised with earned value."""
     used = [getattr(config, task).seeds for task in config.tasks]
     report = Report.of(context, min(used))
-    stages: dict[str, Trained] = {}
     if "plane" in config.tasks:
-        stages |= run_plane(report, config.plane, config.seed, context)
+        run_plane(report, config.plane, config.seed, context)
     if "runner" in config.tasks:
-        stages |= run_runner(report, config.runner, config.seed, context)
-    report.compile_seconds = sum(t.compile_seconds for t in stages.values())
+        run_runner(report, config.runner, config.seed, context)
     return report
 
 

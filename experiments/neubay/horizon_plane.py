@@ -123,9 +123,7 @@ def train_arm(
     )  # fmt: skip
 
 
-def run_plane(
-    report: Report, config: PlaneConfig, seed: int, context: RunContext
-) -> dict[str, Trained]:
+def run_plane(report: Report, config: PlaneConfig, seed: int, context: RunContext) -> None:
     """Fit, train every arm, compare; tables, picture and claims go into the report."""
     data_key, fit_key = jax.random.split(jax.random.key(seed))
     data = plane_random(data_key, config.rows)
@@ -147,4 +145,3 @@ def run_plane(
         f"the true environment. {config.epochs * config.updates_per_epoch} gradient steps, at "
         f"most {config.steps_per_epoch} imagined steps every {config.updates_per_epoch}."
     )
-    return {arm.name: t for arm, t in trained.items()}

@@ -132,9 +132,7 @@ def promised_and_earned(
     return np.asarray(found[0]), np.asarray(found[1])
 
 
-def run_runner(
-    report: Report, config: RunnerConfig, seed: int, context: RunContext | None
-) -> dict[str, Trained]:
+def run_runner(report: Report, config: RunnerConfig, seed: int, context: RunContext | None) -> None:
     """Fit, train every arm, compare; tables, picture and claims go into the report."""
     data_key, fit_key, train_key, look_key = jax.random.split(jax.random.key(seed), 4)
     rows = runner_clumsy(data_key, config.episodes)
@@ -171,7 +169,6 @@ def run_runner(
         f"of {float(np.sum(rows.rewards)) / int(ends.sum()):.0f}; {BEST:.0f} is possible. Promised "
         "and earned are discounted and from the data's states and actions."
     )
-    return {"runner-world": fitted.trained, **trained}
 
 
 def score(trained: Trained, last: int) -> np.ndarray:

@@ -28,7 +28,6 @@ from ..study import (
     Setting,
     StudyConfig,
     World,
-    compile_seconds,
     fit_and_look,
     load_dataset,
     train_and_look,
@@ -73,10 +72,6 @@ def run(config: Config, context: RunContext) -> Report:
     make_report(report, config, posteriors, worlds, results)
     for note in notes:
         report.note(note)
-    stages = [p.trained for p in posteriors.values() if p.trained is not None]
-    stages += [w.fitted.trained for w in worlds.values() if isinstance(w, World)]
-    stages += [o.trained for of in results.values() for o in of.values()]
-    report.compile_seconds = compile_seconds(stages)
     return report
 
 

@@ -14,7 +14,7 @@ from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from ..study import Outcome, Setting, StudyConfig, behaviour, compile_seconds, slug
+from ..study import Outcome, Setting, StudyConfig, behaviour, slug
 from ..study_pictures import add_main_job, result_rows
 from .neubay_study import (
     NeubayStudyConfig,
@@ -153,6 +153,4 @@ def run_neubay(
     draw_values(report, {dataset.name: {name: outcome}})
     report.note(ring_note(posterior, study, agent))
     add_main_job(report, setting, outcome)
-    parts = [t for t in (posterior.trained, outcome.trained) if t is not None]
-    report.compile_seconds = compile_seconds(parts)
     return report

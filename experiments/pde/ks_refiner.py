@@ -116,7 +116,6 @@ def run(config: KsConfig, context: RunContext) -> Report:
         "mean-curve time is the paper's: how long the correlation averaged over trajectories "
         "stays above the threshold. The other one averages each trajectory's own time."
     )
-    report.compile_seconds = sum(e.trained.compile_seconds for e in results.values())
     return report
 
 

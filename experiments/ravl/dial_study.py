@@ -70,12 +70,10 @@ class Dial(NamedTuple):
     Attributes:
         truths: `[W]` weights of the true step.
         curves: metric -> `(updates [points], values [points, W, seeds])`.
-        trained: what the loop returned.
     """
 
     truths: tuple[float, ...]
     curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
-    trained: Trained
 
     def last(self, metric: str) -> np.ndarray:
         """Final values, `[W, seeds]`."""
@@ -129,7 +127,7 @@ def turn_dial(
     seeds: int,
     key: jax.Array,
     context: RunContext | None,
-) -> tuple[dict[str, Dial], Trained]:
+) -> dict[str, Dial]:
     """Fit world models, then train every method at its model qualities, all vmapped.
 
     Args:
@@ -140,7 +138,7 @@ def turn_dial(
         context: as for `loop.train`.
 
     Returns:
-        label -> `Dial` ("mopo 2.5" is MOPO with that lambda), and the fit of the world models.
+        label -> `Dial` ("mopo 2.5" is MOPO with that lambda).
     """
     c, env, slug = domain.config, domain.env, domain.env.name.replace("/", "-")
     fit_key, train_key, look_key = jax.random.split(key, 3)
@@ -175,7 +173,7 @@ def turn_dial(
             stage=f"{slug}-{label.replace(' ', '-')}", context=context,
         )  # fmt: skip
         dials[label] = _read(trained, truths[name], domain)
-    return dials, fitted.trained
+    return dials
 
 
 def _read(trained: Trained, truths: tuple[float, ...], domain: Domain) -> Dial:
@@ -186,7 +184,7 @@ def _read(trained: Trained, truths: tuple[float, ...], domain: Domain) -> Dial:
         curves[metric] = updates, values.reshape(len(values), len(truths), -1)
     updates, returns = curves["return"]
     curves["score"] = updates, domain.score(returns)
-    return Dial(truths, curves, trained)
+    return Dial(truths, curves)
 
 
 def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, Dial]:

@@ -25,9 +25,6 @@ def run(config: Config, context: RunContext) -> Report:
     cells = {pair: train_cell(*pair, config, setting, context) for pair in runs}
     report = Report.of(context, config.seeds)
     make_report(report, config, setting, cells)
-    parts = [cell.trained for cell in cells.values()]
-    parts += [setting.fitted.trained] if setting.fitted else []
-    report.compile_seconds = sum(part.compile_seconds for part in parts)
     return report
 
 

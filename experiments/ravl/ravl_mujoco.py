@@ -27,7 +27,6 @@ from ..study import (
     StudyConfig,
     World,
     behaviour,
-    compile_seconds,
     fit_and_look,
     load_dataset,
     slug,
@@ -90,9 +89,6 @@ def run(config: Config, context: RunContext) -> Report:
     if study.shared_world:
         report.note("One world model per dataset, shared by all seeds and methods.")
     note_environments(report, [world.env for world in worlds.values()])
-    stages = [w.fitted.trained for w in worlds.values()]
-    stages += [o.trained for of in results.values() for o in of.values()]
-    report.compile_seconds = compile_seconds(stages)
     return report
 
 

@@ -65,10 +65,8 @@ def run(config: Config, context: RunContext) -> Report:
             continue
         open_key, key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
         domain = open_domain(domain_config, open_key)
-        dials, fitted = turn_dial(domain, config.of_method(), config.seeds, key, context)
+        dials = turn_dial(domain, config.of_method(), config.seeds, key, context)
         results[domain.env.name] = domain, complete(dials, config.truths)
-        for trained in (fitted, *(dial.trained for dial in dials.values())):
-            report.compile_seconds += trained.compile_seconds
     make_report(report, results)
     return report
 

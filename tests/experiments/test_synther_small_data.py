@@ -72,7 +72,7 @@ def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:
     ]
     apart = [rows._replace(rewards=rows.rewards + 1000 * i) for i, rows in enumerate(apart)]
     config = replace(SMOKE, samples=70)
-    made, _ = upsample(apart, "x", config, KEY, None)
+    made = upsample(apart, "x", config, KEY, None)
     for own, rows in zip(made, apart, strict=True):
         assert own.observations.shape == (70, 3) and np.abs(own.actions).max() <= 1.0
         assert abs(own.rewards.mean() - rows.rewards.mean()) < 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -32,7 +31,7 @@ def dial(truths: tuple[float, ...], scores: list[list[float]], value: float = 50
     curves = {"score": (np.array([1, 2]), values)}
     for name in ("return", "estimated_value", "imagined_uncertainty"):
         curves[name] = (np.array([1, 2]), np.full_like(values, value))
-    return Dial(truths, curves, SimpleNamespace())
+    return Dial(truths, curves)
 
 
 DIALS = {
