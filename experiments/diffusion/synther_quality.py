@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -57,16 +57,16 @@ def quality_of(real: Transitions, judged: Transitions, env: Environment, key: ja
 
 
 def measure_quality(
-    rows: list[Transitions], samples: list[Transitions], env: Environment, config: Any,
-    key: jax.Array,
+    rows: list[Transitions], samples: list[Transitions], env: Environment, key: jax.Array, *,
+    count: int, noise: float,
 ) -> dict[str, list[Quality]]:  # fmt: skip
-    """One entry per seed, of the samples and of as many noisy rows."""
+    """One entry per seed, of `count` samples and of as many rows with noise added."""
     found: dict[str, list[Quality]] = {"samples": [], "rows with noise": []}
     for seed, (real, made) in enumerate(zip(rows, samples, strict=True)):
         rng = np.random.default_rng(seed)
-        own = take_rows(real, rng.integers(0, len(real.rewards), config.judged))
-        noisy = augmented(own, config.noise, seed)
-        drawn = take_rows(made, rng.permutation(len(made.rewards))[: config.judged])
+        own = take_rows(real, rng.integers(0, len(real.rewards), count))
+        noisy = augmented(own, noise, seed)
+        drawn = take_rows(made, rng.permutation(len(made.rewards))[:count])
         for kind, judged in (("samples", drawn), ("rows with noise", noisy)):
             found[kind].append(quality_of(real, judged, env, jax.random.fold_in(key, seed)))
     return found

@@ -8,200 +8,20 @@ rows with noise added, the usual augmentation.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, ResidualMlpConfig, SamplerConfig
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.synther import (
-    MixedData,
-    SyntherConfig,
-    draw_rows,
-    fit_layout,
-    make_synther,
-    mixing,
-    unpack_finite,
-)
+from jaxrl_rollouts.offline.synther import SyntherConfig
 from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.training import evaluator
 from jaxrl_rollouts.report import Report
 
-from ..study import Setting, StudyConfig, environment_of, load_dataset, slug
+from ..study import Setting, StudyConfig, environment_of, load_dataset
 from .synther_quality import Quality, measure_quality
 from .synther_small_data_report import SOURCE, make_report
-
-PyTree = Any
-
-
-@dataclass(frozen=True)
-class Config:
-    """Shares of one dataset, and the budgets.
-
-    Attributes:
-        dataset: a name or file; its environment's observation has to determine its state.
-        shares: of its rows, ascending; drawn at random and anew for every seed.
-        synther: the diffusion model.
-        samples: drawn from it per seed and share.
-        sample_batch: of them side by side.
-        real_share: of real rows in a batch of the up-sampled arm; 0 replaces the data.
-        agent: TD3+BC.
-        updates, per_iteration, batch_size: of its training.
-        evaluations: spread over the training, of so many `episodes` per seed.
-        judged: samples per seed whose quality is measured.
-        noise: of the augmented rows, in standard deviations.
-    """
-
-    seeds: int = 4
-    seed: int = 0
-    dataset: str = "jr/halfcheetah-mixed"
-    shares: tuple[float, ...] = (0.03, 0.15, 1.0)
-    synther: SyntherConfig = field(default_factory=SyntherConfig)
-    samples: int = 5_000_000
-    sample_batch: int = 10_000
-    real_share: float = 0.0
-    agent: Td3BcConfig = field(default_factory=Td3BcConfig)
-    updates: int = 1_000_000
-    per_iteration: int = 1000
-    batch_size: int = 256
-    evaluations: int = 10
-    episodes: int = 10
-    judged: int = 10_000
-    noise: float = 0.1
-
-    def validate(self) -> None:
-        at_least_one(self, "seeds", "samples", "sample_batch", "updates", "per_iteration",
-                     "batch_size", "evaluations", "episodes", "judged")  # fmt: skip
-        found = self.shares
-        if not found or list(found) != sorted(set(found)) or found[0] <= 0 or found[-1] > 1:
-            raise ConfigError("shares", found, "ascending, above 0 and at most 1")
-        if self.updates % (self.per_iteration * self.evaluations):
-            expected = f"a multiple of per_iteration * evaluations ({self.per_iteration} * "
-            raise ConfigError("updates", self.updates, f"{expected}{self.evaluations})")
-        if self.noise <= 0:
-            raise ConfigError("noise", self.noise, "above 0")
-
-
-class Own(NamedTuple):
-    """A learner's state beside the data of its seed, where `loop.train` would share them."""
-
-    inner: Any
-    data: Any
-
-
-@functools.lru_cache(maxsize=32)
-def on_own(update: Callable[..., tuple]) -> Callable[[Own, tuple], tuple[Own, Mapping]]:
-    """An update of `Own` out of one of a state and shared data."""
-
-    def run(state: Own, shared: tuple) -> tuple[Own, Mapping[str, jax.Array]]:
-        inner, metrics = update(state.inner, state.data)
-        return Own(inner, state.data), metrics
-
-    return run
-
-
-class Arm(NamedTuple):
-    """A share of the data, as it is or up-sampled."""
-
-    share: float
-    upsampled: bool
-
-    @property
-    def name(self) -> str:
-        return f"{100 * self.share:g} %" + (", up-sampled" if self.upsampled else "")
-
-
-class Result(NamedTuple):
-    """A trained arm: returns per seed, and the history behind them."""
-
-    returns: np.ndarray
-    trained: Trained
-
-
-def own_rows(data: Transitions, share: float, key: jax.Array, seeds: int) -> list[Transitions]:
-    """Every seed's rows of the dataset: random, without replacement, in their order."""
-    count = len(data.rewards)
-    kept = max(round(share * count), 1)
-    return [
-        take_rows(data, np.sort(np.asarray(jax.random.permutation(k, count)[:kept])))
-        for k in jax.random.split(key, seeds)
-    ]
-
-
-def stack(parts: list[Any]) -> Any:
-    """A leading seed axis over equal trees, on the device."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *parts)
-
-
-def upsample(
-    rows: list[Transitions], name: str, config: Config, key: jax.Array, context: RunContext | None
-) -> list[Transitions]:
-    """Fit one diffusion model per seed to its rows and draw from it.
-
-    Raises:
-        ConfigError: some seeds' rows hold terminations and others' none.
-        DivergenceError: a sample is not finite.
-    """
-    fit_key, draw_key = jax.random.split(key)
-    layouts = [fit_layout(own) for own in rows]
-    if len({layout.terminals for layout in layouts}) > 1:
-        raise ConfigError("shares", name, "rows with terminations for every seed, or for none")
-    features, sampler = layouts[0].features, config.synther.sampler
-    model = make_synther(config.synther, features)
-    begin = jax.jit(jax.vmap(model.training.init))(jax.random.split(fit_key, config.seeds))
-    packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
-    fitted = train(
-        on_own(model.training.update), Own(begin, packed), iterations=model.training.iterations,
-        stage=f"{name}-denoiser", units_per_iteration=config.synther.training.per_iteration,
-        context=context,
-    )  # fmt: skip
-    batch = min(config.sample_batch, config.samples)
-    shape = -(-config.samples // batch), batch, features
-
-    def one(of_seed: tuple, shared: tuple) -> jax.Array:
-        return draw_rows(model.denoiser, *of_seed, shape, sampler)[: config.samples]
-
-    keys = jax.random.split(draw_key, config.seeds)
-    drawn = map_seeds(one, (fitted.state.inner.average, keys))
-    made = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
-    return jax.tree.map(np.asarray, made)
-
-
-def train_arm(
-    arm: Arm, rows: list[Transitions], samples: list[Transitions] | None, setting: Setting,
-    config: Config, keys: tuple[jax.Array, jax.Array], context: RunContext | None,
-) -> Result:  # fmt: skip
-    """Train every seed's agent on its own data and play it."""
-    env, data = setting.env, stack(rows)
-    if samples is not None:
-        data = MixedData(data, stack(samples))
-    learner = make_model_free(
-        config.agent, env.observation_size, env.action_size, batch_size=config.batch_size,
-        updates_per_iteration=config.per_iteration,
-        draw=sample_batch if samples is None else mixing(config.real_share),
-    )  # fmt: skip
-    train_key, play_key = keys
-    begin = jax.jit(jax.vmap(learner.init))(jax.random.split(train_key, config.seeds), data)
-    play = evaluator(learner, env, play_key, config.episodes, discount=config.agent.discount)
-    iterations = config.updates // config.per_iteration
-    trained = train(
-        on_own(learner.update), Own(begin, data), iterations=iterations,
-        stage=slug(arm.name.replace("%", "percent")), units_per_iteration=config.per_iteration,
-        evaluate=lambda state, iteration: play(state.inner, iteration),
-        evaluate_every=iterations // config.evaluations, context=context,
-    )  # fmt: skip
-    return Result(np.asarray(trained.history.last("return")), trained)
+from .synther_small_data_study import Arm, Config, Result, own_rows, train_arm, upsample
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -221,8 +41,10 @@ def run(config: Config, context: RunContext) -> Report:
         rows = own_rows(dataset.transitions, share, rows_key, config.seeds)
         name = f"{100 * share:g}-percent".replace(".", "-")
         samples = upsample(rows, name, config, draw_key, context)
-        for kind, found in measure_quality(rows, samples, setting.env, config, look_key).items():
-            quality[share, kind] = found
+        looked = measure_quality(
+            rows, samples, setting.env, look_key, count=config.judged, noise=config.noise
+        )
+        quality |= {(share, kind): found for kind, found in looked.items()}
         for upsampled in (False, True):
             arm = Arm(share, upsampled)
             results[arm] = train_arm(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +15,16 @@ from jaxrl_rollouts.statistics import summarize
 
 from ..study import Setting, behaviour
 from .synther_quality import Quality
-
-if TYPE_CHECKING:
-    from .synther_small_data import Arm, Result
+from .synther_small_data_study import Arm, Config, Result
 
 SOURCE = "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1"
 REAL, MADE, NOISY = "#777777", "#0072B2", "#E69F00"
-Results = Mapping["Arm", "Result"]
+Results = Mapping[Arm, Result]
 Qualities = Mapping[tuple[float, str], list[Quality]]
 
 
 def make_report(
-    report: Report, config: Any, setting: Setting, results: Results, quality: Qualities
+    report: Report, config: Config, setting: Setting, results: Results, quality: Qualities
 ) -> None:
     """Everything there is to say."""
     played = float(behaviour(setting).mean())
@@ -55,7 +53,7 @@ def returns_of(results: Results, share: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _returns(
-    config: Any, setting: Setting, results: Results, played: float
+    config: Config, setting: Setting, results: Results, played: float
 ) -> list[dict[str, Any]]:
     name, rows = setting.dataset.name, []
     for arm, result in results.items():
@@ -79,7 +77,7 @@ def _quality(share: float, kind: str, found: list[Quality]) -> dict[str, Any]:
     }
 
 
-def _return_claims(report: Report, config: Any, results: Results) -> None:
+def _return_claims(report: Report, config: Config, results: Results) -> None:
     whole = returns_of(results, config.shares[-1])[0]
     scale = max(abs(float(whole.mean())), 1e-6)
     for share in config.shares[:-1]:
@@ -100,7 +98,7 @@ def _return_claims(report: Report, config: Any, results: Results) -> None:
     )  # fmt: skip
 
 
-def _quality_claims(report: Report, config: Any, quality: Qualities) -> None:
+def _quality_claims(report: Report, config: Config, quality: Qualities) -> None:
     def of(share: float, kind: str, name: str) -> np.ndarray:
         return np.array([getattr(q, name) for q in quality[share, kind]])
 
@@ -136,7 +134,7 @@ def _quality_claims(report: Report, config: Any, quality: Qualities) -> None:
     )  # fmt: skip
 
 
-def _draw_returns(report: Report, config: Any, results: Results, played: float) -> None:
+def _draw_returns(report: Report, config: Config, results: Results, played: float) -> None:
     made, axes = figure(1, len(config.shares), sharey=True,
                         titles=[f"{100 * s:g} % of the data" for s in config.shares])  # fmt: skip
     for ax, share in zip(axes, config.shares, strict=True):
@@ -155,7 +153,7 @@ def _draw_returns(report: Report, config: Any, results: Results, played: float) 
     report.picture("returns", made, "TD3+BC on a share of the data, and on samples in its place")
 
 
-def _draw_quality(report: Report, config: Any, quality: Qualities) -> None:
+def _draw_quality(report: Report, config: Config, quality: Qualities) -> None:
     made, axes = figure(1, 2, height=2.9)
     at = 100 * np.asarray(config.shares)
     for kind, shade in (("samples", MADE), ("rows with noise", NOISY)):

@@ -10,7 +10,8 @@ import pytest
 
 from jaxrl_rollouts import cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT, settings, step_scale
+from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT
+from jaxrl_rollouts.experiments.pde.ks_ablation_study import settings, step_scale
 from jaxrl_rollouts.experiments.pde.ks_study import KsData
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.report import Report, load_report
