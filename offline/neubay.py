@@ -215,11 +215,15 @@ def _make(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Neubay:
         empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
         due = state.owed < updates
 
-        def once(carry: tuple[jax.Array, Collected]) -> tuple[jax.Array, Collected]:
-            return jnp.bool_(False), collect(state.agent.actor, key, data, state.world)
+        def once(carry: tuple) -> tuple[jax.Array, jax.Array, Collected]:
+            # The key is carried, and another one afterwards: of a body that depends on nothing
+            # that changes XLA takes everything out of the loop, and computes it always.
+            _, key, _ = carry
+            found = collect(state.agent.actor, key, data, state.world)
+            return jnp.bool_(False), jax.random.fold_in(key, 1), found
 
-        begin = (due, empty._replace(looks=state.looks))
-        return jax.lax.while_loop(lambda carry: carry[0], once, begin)[1]
+        begin = (due, key, empty._replace(looks=state.looks))
+        return jax.lax.while_loop(lambda carry: carry[0], once, begin)[2]
 
     def update(state: NeubayState, data: NeubayData) -> tuple[NeubayState, dict[str, jax.Array]]:
         collect_key, learn_key, key = jax.random.split(state.key, 3)

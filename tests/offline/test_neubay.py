@@ -257,6 +257,19 @@ def test_cadence_is_exact_up_to_what_is_owed() -> None:
     assert other.update is neubay.update, "arms of an ablation share their program"
 
 
+def test_a_collection_that_is_not_due_is_not_made() -> None:
+    """XLA takes out of a loop what depends on nothing in it; then it would always be computed."""
+    neubay, _ = made()
+    update = jax.jit(jax.vmap(neubay.update, (0, None)))
+    text = update.lower(states(neubay, 2), data(0.0)).compile().as_text()
+    assert text is not None
+    loops = [line for line in text.splitlines() if " while(" in line and "op_name" in line]
+    rolling = [line for line in loops if "/while/body/while" in line.split("op_name")[1]]
+    assert rolling, "a collection is a loop within a loop"
+    entry = text[text.index("\nENTRY") :]
+    assert not [line for line in rolling if line in entry]
+
+
 def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
     neubay, _ = made()
     both = loop.train(
