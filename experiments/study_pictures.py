@@ -103,7 +103,7 @@ def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
         right.plot(LEVELS, world.inside, "o-", color=shade, markersize=3)
     left.set_yscale("log")
     left.set_xlabel("step")
-    left.set_ylabel("error (dataset std), median and 5-95 %")
+    left.set_ylabel("error in stds, median, 5-95 %")
     right.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")
     right.set_xlabel("central interval of the model")
     right.set_ylabel("share of outcomes inside")

@@ -36,6 +36,11 @@ AGENTS: Mapping[str, str] = {
     "neubay": "#56B4E9",
     "behaviour": "#777777",
 }
+ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
+    "markov": "#882255",
+    "quantile": "#000000",
+    "penalty": "#009E73",
+}
 EMULATORS: Mapping[str, str] = {
     "mse": "#0072B2",
     "pushforward": "#E69F00",
@@ -52,6 +57,7 @@ SOURCES: Mapping[str, str] = {
 }
 COLOURS: Mapping[str, str] = {
     **AGENTS,
+    **ARMS,
     **EMULATORS,
     **SOURCES,
     "data": "#777777",
@@ -74,6 +80,8 @@ STYLE: dict[Any, Any] = {
 }
 DPI = 110
 MAX_BYTES = 200_000
+INSIDE = 4  # entries of a legend that leave room for curves
+ENTRY = 1.1  # inches that one takes
 
 
 def colour(method: str) -> str:
@@ -179,15 +187,15 @@ def intervals(
 
 
 def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
-    """One legend: inside a single panel, below the figure (at most `columns` wide) for several."""
-    if len(axes) == 1:
-        axes[0].legend(frameon=False, fontsize=8)
-        return
+    """One legend: a short one inside a single panel, else below, `columns` wide if they fit."""
     found = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
-    if found:
+    if len(axes) == 1 and len(found) <= INSIDE:
+        axes[0].legend(frameon=False, fontsize=8)
+    elif found:
         made.legend(
             found.values(), found.keys(), loc="outside lower center",
-            ncols=min(len(found), columns), frameon=False, fontsize=8,
+            ncols=min(len(found), columns, max(int(made.get_figwidth() / ENTRY), 1)),
+            frameon=False, fontsize=8,
         )  # fmt: skip
 
 

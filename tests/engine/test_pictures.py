@@ -35,8 +35,10 @@ def test_curve_shapes_are_checked() -> None:
 def test_a_method_keeps_its_colour() -> None:
     assert pictures.colour("ravl") == pictures.colour("RAVL (10 critics)")
     assert pictures.colour("something new") == pictures.colour("something new")
-    for family in (pictures.AGENTS, pictures.EMULATORS):  # never in one figure
+    for family in (pictures.AGENTS, pictures.ARMS, pictures.EMULATORS):  # never in one figure
         assert len(set(family.values())) == len(family)
+    beside = {pictures.colour(name) for name in ("neubay", "mopo", "mobile", "ravl")}
+    assert beside.isdisjoint({pictures.colour(f"{name} 0.9") for name in pictures.ARMS})
     assert pictures.colour("data") == pictures.colour("behaviour")
 
 
@@ -86,6 +88,14 @@ def test_legend_for_one_and_for_several() -> None:
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["ravl"]
     pictures.legend(figure, axes[:1])
     assert axes[0].get_legend() is not None
+
+
+def test_a_long_legend_leaves_the_curves_alone() -> None:
+    figure, (ax,) = pictures.figure()
+    for name in ("base", "mopo", "mobile", "ravl", "neubay"):
+        pictures.curve_with_band(ax, range(3), np.eye(3), name)
+    pictures.legend(figure, [ax])
+    assert ax.get_legend() is None and len(figure.legends[0].get_texts()) == 5
 
 
 def test_no_global_state() -> None:
