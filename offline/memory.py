@@ -20,7 +20,6 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import where_rows
 
-from .gated_recurrence import gru_scan
 from .linear_recurrence import LinearRecurrentUnit, dense
 
 PyTree = Any
@@ -72,7 +71,7 @@ class Memory(NamedTuple):
 
 
 class _Cell(nn.Module):
-    """A Linen recurrent cell in the place of a layer."""
+    """A Linen recurrent cell in the place of a layer; its tape is an ordinary scan over time."""
 
     width: int
     kind: str
@@ -82,9 +81,6 @@ class _Cell(nn.Module):
         self.cell = cell(self.width)
 
     def scan(self, x: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
-        if self.kind == "gru":
-            h = gru_scan(self.cell.variables["params"], x, starts, carry)
-            return h, h
         fresh = _zeros(self.kind, self.width, ())
 
         def one(cell: nn.Module, carry: PyTree, row: tuple) -> tuple[PyTree, tuple]:

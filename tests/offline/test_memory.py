@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.gated_recurrence import gru_scan
 from jaxrl_rollouts.offline.linear_recurrence import Form, linear_scan, use_associative
 from jaxrl_rollouts.offline.memory import Memory, MemoryConfig, forget, make_memory
 
@@ -72,39 +70,6 @@ def test_a_tape_is_its_steps(kind: str, seed: int, starts: list[int]) -> None:
     before = jax.tree.map(lambda c: np.asarray(c)[-1], scan(*tape(seed + 1, [0]))[1])
     found, want = scan(tokens, flags, before), steps(tokens, flags, before)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), found, want)
-
-
-@functools.cache
-def gru_slopes() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Gradients by parameters, inputs and what was before: by hand, and of the cell's steps."""
-    cell = nn.GRUCell(5)
-
-    def steps(params: Any, x: jax.Array, starts: jax.Array, before: jax.Array) -> jax.Array:
-        def one(h: jax.Array, row: tuple) -> tuple:
-            h = jnp.where(row[1], 0.0, h)
-            h = cell.apply({"params": params}, h, row[0])[0]  # type: ignore[index]
-            return h, h
-
-        return jax.lax.scan(one, before, (x, starts))[1]
-
-    def slopes(scan: Callable[..., jax.Array]) -> Callable[..., Any]:
-        def loss(params, x, before, starts, weight) -> jax.Array:
-            return (weight * scan(params, x, starts, before)).sum()
-
-        return jax.jit(jax.grad(loss, (0, 1, 2)))
-
-    return slopes(gru_scan), slopes(steps)
-
-
-@given(seed=st.integers(0, 10**6), starts=places)
-def test_gradients_of_the_gated_unit_are_those_of_its_steps(seed: int, starts: list[int]) -> None:
-    rng = np.random.default_rng(seed)
-    x, flags = tape(seed, starts)
-    init = nn.GRUCell(5).init(jax.random.key(0), jnp.zeros(5), x[0])["params"]
-    params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), init)
-    before, weight = (rng.normal(size=n).astype(np.float32) for n in (5, (L, 5)))
-    found, want = (f(params, x, before, flags, weight) for f in gru_slopes())
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4), found, want)
 
 
 @pytest.mark.parametrize("kind", KINDS)
