@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Literal
 
@@ -54,8 +53,7 @@ def _scan(
     return scan(decay, drive, starts, reverse)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def linear_scan(
+def _linear_scan(
     decay: jax.Array, drive: jax.Array, starts: jax.Array, before: jax.Array, form: Form = "auto"
 ) -> jax.Array:
     """`h_t = decay * h_{t-1} + drive_t`, or `drive_t` where an episode starts.
@@ -76,6 +74,9 @@ def linear_scan(
     """
     first = jnp.where(starts[0], drive[0], decay * before + drive[0])
     return _scan(decay, drive.at[0].set(first), starts, form)
+
+
+linear_scan = jax.custom_vjp(_linear_scan, nondiff_argnums=(4,))
 
 
 def _forward(
