@@ -19,7 +19,7 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.bandit_agent import SMALL_AGENT, bandit_task, play
 from jaxrl_rollouts.offline.bandit_optimum import Beliefs, Optimum, play_optimum
 from jaxrl_rollouts.offline.bandit_rewards import (
@@ -75,13 +75,11 @@ class Cell(NamedTuple):
     """What became of one penalty.
 
     Attributes:
-        trained: history and times.
         steps: `[points]` gradient steps of the looks.
         returns: `[points, seeds, arms]` mean reward per pull.
         unknown: `[points, seeds, arms]` share of pulls of arm 1.
     """
 
-    trained: Trained
     steps: np.ndarray
     returns: np.ndarray
     unknown: np.ndarray
@@ -116,7 +114,7 @@ def train_cell(penalty: float, config: Config, fitted: FittedRewards, context: R
         for name in ("return", "unknown")
     }
     steps = trained.history.curve(f"return {TEST_ARMS[0]:g}")[0] * agent.updates
-    return Cell(trained, steps, curves["return"], curves["unknown"])
+    return Cell(steps, curves["return"], curves["unknown"])
 
 
 def reference(penalty: float, fitted: FittedRewards, seed: int) -> Optimum:

@@ -13,7 +13,6 @@ from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
 from .ks_ablation_study import BOTH, AblationConfig, Point, base_value
-from .ks_evaluation import high_correlation_times
 from .ks_refiner import SOURCE
 
 
@@ -25,7 +24,7 @@ def make_report(report: Report, config: AblationConfig, points: list[Point]) -> 
     for sweep in sweeps:
         clocks[sweep] = _clocks(config, sweep, points, base)
         report.table(sweep, [_row(sweep, *found) for found in clocks[sweep]])
-    _draw(report, clocks, high_correlation_times(base["mse"].found.correlation, base["mse"].dt)[0])
+    _draw(report, clocks, base["mse"].times[0])
     for claim in _claims(config, points, base):
         report.claim(claim)
     report.note(
@@ -58,7 +57,7 @@ def _clocks(
     swept = [m for m in BOTH if any(m == method for method, _, _ in found)]
     found += [(m, base_value(config, sweep), base[m]) for m in swept]
     found.sort(key=lambda one: (swept.index(one[0]), one[1]))
-    return [Clocked(*f, *high_correlation_times(f[2].found.correlation, f[2].dt)) for f in found]
+    return [Clocked(*f, *f[2].times) for f in found]
 
 
 def _row(sweep: str, method: str, value: float, p: Point, curve: Any, each: Any) -> dict:
@@ -66,7 +65,7 @@ def _row(sweep: str, method: str, value: float, p: Point, curve: Any, each: Any)
         sweep: value, "method": method, "T(0.8), mean curve": summarize(curve),
         "T(0.8), per trajectory": summarize(each),
         "one-step MSE": summarize(p.found.one_step[:, -1]),
-        "highest wavenumbers' error": summarize(p.found.first_error[:, -1, -13:].mean(1)),
+        "highest wavenumbers' error": summarize(p.tail),
     }  # fmt: skip
 
 
@@ -94,25 +93,16 @@ def _draw(report: Report, clocks: dict[str, list[Clocked]], mse: np.ndarray) -> 
 
 def _claims(config: AblationConfig, points: list[Point], base: dict[str, Point]) -> Iterator[Claim]:
     """Orders the paper's figures have; lengths depend on the budget."""
-    tails = {
-        p.setting.value: p.found.first_error[:, -1, -13:].mean(1)
-        for p in points
-        if p.setting.sweep == "noise floor"
-    }
+    tails = {p.setting.value: p.tail for p in points if p.setting.sweep == "noise floor"}
     if tails:
         highest = max(tails)
         yield Claim.at_least(
             "the noise floor sets the error of the highest wavenumbers", source=SOURCE,
-            values=tails[highest] / base["refiner"].found.first_error[:, -1, -13:].mean(1),
+            values=tails[highest] / base["refiner"].tail,
             threshold=3.0, expected=f"error at a floor of {highest:g} over that of the base",
         )  # fmt: skip
-    times = {
-        (p.setting.sweep, p.setting.value, p.method): high_correlation_times(
-            p.found.correlation, p.dt
-        )[0]
-        for p in points
-    }
-    own = {m: high_correlation_times(p.found.correlation, p.dt)[0] for m, p in base.items()}
+    times = {(p.setting.sweep, p.setting.value, p.method): p.times[0] for p in points}
+    own = {m: p.times[0] for m, p in base.items()}
     for history in config.histories:
         yield Claim.at_most(
             f"a history of {history} shortens MSE training's rollouts", source=SOURCE,

@@ -12,7 +12,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 
-from .ks_evaluation import Evaluated
+from .ks_evaluation import Evaluated, high_correlation_times
 from .ks_refiner import KsConfig, train_and_roll
 from .ks_study import KsData, StudyConfig, prepare
 
@@ -101,6 +101,16 @@ class Point(NamedTuple):
     method: str
     found: Evaluated
     dt: float
+
+    @property
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """How long rollouts last, `[seeds]`: by the mean curve, and mean over trajectories."""
+        return high_correlation_times(self.found.correlation, self.dt)
+
+    @property
+    def tail(self) -> np.ndarray:
+        """One-step error of the highest wavenumbers, `[seeds]`."""
+        return self.found.first_error[:, -1, -13:].mean(1)
 
 
 def run_setting(config: AblationConfig, setting: Setting, context: RunContext) -> Iterator[Point]:
