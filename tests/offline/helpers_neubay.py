@@ -1,0 +1,86 @@
+"""NEUBAY in dynamics whose answers are known: what its tests share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.histories import log_histories
+from jaxrl_rollouts.offline.memory import MemoryConfig
+from jaxrl_rollouts.offline.neubay import Neubay, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay_config import NeubayConfig, Sizes
+from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.world_model import Dynamics, World
+from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.scaler import identity_scaler
+
+S, A, LIMIT, MEMBERS, K = 2, 1, 7, 3, 24
+LENGTHS = (4, 2, 5)  # the first ends by itself, the second is cut, the third stops in the middle
+CONFIG = NeubayConfig(
+    agent=RecurrentSacConfig(
+        memory=MemoryConfig("lru", width=8, state=4, layers=1), head=(8,), critics=3, steps=12,
+        discount=0.9, memory_rate=1e-3, head_rate=1e-3, real_weight=0.3,
+    ),
+    rollouts=K, updates_per_token=0.05, updates_per_iteration=2, tape=32, capacity=2000,
+    early_exit=2,
+)  # fmt: skip
+
+
+def dataset() -> Transitions:
+    """State `[episode, time]`, action `(10 * episode + time) / 50`, reward a tenth of it."""
+    rows = [(e, t, t == n - 1) for e, n in enumerate(LENGTHS) for t in range(n)]
+    e, t, last = map(np.array, zip(*rows, strict=True))
+    s = np.stack([e, t], 1).astype(np.float32)
+    a = ((10.0 * e + t) / 50).astype(np.float32)
+    following = s + np.array([0, 1], np.float32)
+    return Transitions(s, a[:, None], a / 10, following, last & (e == 0), last & (e == 1))
+
+
+def step(world: World, key: Any, state: jax.Array, action: jax.Array, member: jax.Array) -> tuple:
+    """Time goes on; reward tells action and member; episode 1 ends at time 4 of itself.
+
+    The members disagree by `time - 4.5 + episode`, or nothing: beyond 0 from time 5 on in episode
+    0, from 4 on in 1, from 3 on in 2.
+    """
+    following = state + jnp.array([0.0, 1.0])
+    reward = action[:, 0] + 10.0 * (1.0 + member) + world.elites[0]
+    over = (state[:, 0] == 1) & (following[:, 1] == 4)
+    lost = jnp.maximum(state[:, 1] - 4.5 + state[:, 0], 0.0)
+    return following, outcome(len(state), reward=reward, terminated=over, uncertainty=lost)
+
+
+DYNAMICS = Dynamics(Model(step), lambda *_: None, MEMBERS)  # type: ignore[arg-type]
+SIZES = Sizes(S, A, LIMIT, max(LENGTHS))
+
+
+def data(limit: float = 0.0, penalty: float = 0.0, offsets: tuple = (0.0,)) -> NeubayData:
+    """One world per offset; all their rewards are shifted by it."""
+    count = len(offsets)
+    scaler = identity_scaler(S + A)
+    worlds = World(jnp.asarray(offsets)[:, None], scaler, scaler, None, jnp.full(count, limit))
+    tiled = worlds._replace(
+        **{n: jax.tree.map(lambda x: jnp.stack([x] * count), scaler) for n in ("inputs", "targets")}
+    )
+    return NeubayData(log_histories(dataset(), LIMIT), tiled, jnp.full(count, penalty))
+
+
+@functools.cache
+def made(**changes: Any) -> tuple[Neubay, Any]:
+    """The agent, and an actor whose actions hardly vary and depend on what was before."""
+    neubay = make_neubay(replace(CONFIG, **changes), DYNAMICS, SIZES)
+    actor = jax.jit(neubay.init)(jax.random.key(0), jnp.int32(0)).agent.actor
+    head = dict(actor.head)
+    head["Dense_1"] = jax.tree.map(lambda x: 3.0 * x, head["Dense_1"])
+    head["Dense_2"] = jax.tree.map(lambda x: x - 100.0, head["Dense_2"])
+    return neubay, actor._replace(head=head)
+
+
+def states(neubay: Neubay, seeds: int, worlds: int = 1) -> Any:
+    keys = jax.random.split(jax.random.key(3), seeds)
+    return jax.jit(jax.vmap(neubay.init))(keys, jnp.arange(seeds) % worlds)
