@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict
 
+from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.pde.emulator import FieldNetwork
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv
-from jaxrl_rollouts.pde.operators.norm import GroupNorm
 
 PyTree = Any
 CHANNELS = 1

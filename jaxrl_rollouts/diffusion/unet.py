@@ -19,6 +19,7 @@ import numpy as np
 
 from ..configs import at_least_one
 from ..errors import ConfigError
+from ..group_norm import GroupNorm
 from ..networks import Dense, Network, from_linen, normal_fan_in
 from .networks import DTYPES
 
@@ -107,7 +108,7 @@ class Unet(nn.Module):
             return Convolution(out, width, how, dtype)(x)
 
         def settle(x: jax.Array) -> jax.Array:
-            return nn.relu(nn.GroupNorm(8, dtype=dtype)(x))
+            return nn.relu(GroupNorm(8, epsilon=1e-6)(x))
 
         def timed(x: jax.Array) -> jax.Array:
             return settle(x + Dense(x.shape[-1], dtype=dtype)(time)[:, None])

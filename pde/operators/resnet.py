@@ -13,11 +13,11 @@ import jax
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
 from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
-from .norm import GroupNorm
 
 
 @dataclass(frozen=True)

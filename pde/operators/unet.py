@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
@@ -22,7 +23,6 @@ from .layers import (
     gelu,
     zeros,
 )
-from .norm import GroupNorm
 
 
 @dataclass(frozen=True)
