@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.synther import SyntherConfig
 from jaxrl_rollouts.report import Report
 
 from ..study import Setting, slug
-from .diffusion_quality import denoiser_training
+from .budgets import denoiser_training
 from .pgd_agents_config import Config
 from .pgd_agents_report import SOURCE, Grid, add_report
 from .pgd_agents_sources import make_sources

@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.pgd import PgdConfig
 from jaxrl_rollouts.offline.synther import SyntherConfig
 from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 
-from .diffusion_quality import denoiser_training
+from .budgets import denoiser_training
 
 SOURCES = ("real", "synther", "unguided", "guided")
 AGENTS = ("td3_bc", "iql")

@@ -43,19 +43,12 @@ from jaxrl_rollouts.offline.world_model import World, learned_dynamics
 from jaxrl_rollouts.rollout import Members, rollout
 
 from ..study import MADE, environment_of, slug
+from .budgets import windows_training
 
 PyTree = Any
 SCRIPTED = ("acrobot-broad", "acrobot-narrow")  # of `MADE`, those whose target policy is known
 AGENT_ROUND = 1000  # the target policy's updates per iteration of the loop
 ENSEMBLE = EnsembleConfig(members=5, elites=5, weight_decay=(2.5e-5,), max_epochs=20)
-
-
-def windows_training(updates: int, *, batch: int = 64) -> DenoiserTrainingConfig:
-    """Adam at 1e-3 with a tenth of the updates as warm-up; averaged after every update."""
-    return DenoiserTrainingConfig(
-        updates=updates, batch=batch, rate=1e-3, betas=(0.9, 0.999), warmup=updates // 10,
-        average=0.999, average_every=1, per_iteration=min(500, updates),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from jaxrl_rollouts.offline.pgd import policy_target
 from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 from jaxrl_rollouts.report import Report
 
+from .budgets import windows_training
 from .pgd_cases import (
     ENSEMBLE,
     Case,
@@ -33,7 +34,6 @@ from .pgd_cases import (
     ensemble_paths,
     make_drawing,
     prepare,
-    windows_training,
 )
 from .pgd_measured import Measured, Source
 from .pgd_vs_world_model_claims import SOURCE

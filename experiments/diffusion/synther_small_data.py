@@ -33,7 +33,7 @@ def run(config: Config, context: RunContext) -> Report:
     results: dict[Arm, Result] = {}
     quality: dict[tuple[float, str], list[Quality]] = {}
     # The same for every arm: what differs between them is the data.
-    keys = tuple(jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1)))
+    key = jax.random.fold_in(jax.random.key(config.seed), 1)
     for index, share in enumerate(config.shares):
         rows_key, draw_key, look_key = jax.random.split(
             jax.random.fold_in(jax.random.key(config.seed), 2 + index), 3
@@ -48,7 +48,7 @@ def run(config: Config, context: RunContext) -> Report:
         for upsampled in (False, True):
             arm = Arm(share, upsampled)
             results[arm] = train_arm(
-                arm, rows, samples if upsampled else None, setting, config, keys, context
+                arm, rows, samples if upsampled else None, setting, config, key, context
             )
         jax.clear_caches()  # programs of other sizes are not needed again
     make_report(report, config, setting, results, quality)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
@@ -28,9 +25,9 @@ from jaxrl_rollouts.offline.synther import (
     unpack_finite,
 )
 from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.training import evaluator
 
 from ..study import Setting, slug
+from .own_data import Own, on_own, stack, train_agents
 
 PyTree = Any
 
@@ -83,24 +80,6 @@ class Config:
             raise ConfigError("noise", self.noise, "above 0")
 
 
-class Own(NamedTuple):
-    """A learner's state beside the data of its seed, where `loop.train` would share them."""
-
-    inner: Any
-    data: Any
-
-
-@functools.lru_cache(maxsize=32)
-def on_own(update: Callable[..., tuple]) -> Callable[[Own, tuple], tuple[Own, Mapping]]:
-    """An update of `Own` out of one of a state and shared data."""
-
-    def run(state: Own, shared: tuple) -> tuple[Own, Mapping[str, jax.Array]]:
-        inner, metrics = update(state.inner, state.data)
-        return Own(inner, state.data), metrics
-
-    return run
-
-
 class Arm(NamedTuple):
     """A share of the data, as it is or up-sampled."""
 
@@ -127,11 +106,6 @@ def own_rows(data: Transitions, share: float, key: jax.Array, seeds: int) -> lis
         take_rows(data, np.sort(np.asarray(jax.random.permutation(k, count)[:kept])))
         for k in jax.random.split(key, seeds)
     ]
-
-
-def stack(parts: list[Any]) -> Any:
-    """A leading seed axis over equal trees, on the device."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *parts)
 
 
 def upsample(
@@ -170,7 +144,7 @@ def upsample(
 
 def train_arm(
     arm: Arm, rows: list[Transitions], samples: list[Transitions] | None, setting: Setting,
-    config: Config, keys: tuple[jax.Array, jax.Array], context: RunContext | None,
+    config: Config, key: jax.Array, context: RunContext | None,
 ) -> Result:  # fmt: skip
     """Train every seed's agent on its own data and play it."""
     env, data = setting.env, stack(rows)
@@ -181,14 +155,10 @@ def train_arm(
         updates_per_iteration=config.per_iteration,
         draw=sample_batch if samples is None else mixing(config.real_share),
     )  # fmt: skip
-    train_key, play_key = keys
-    begin = jax.jit(jax.vmap(learner.init))(jax.random.split(train_key, config.seeds), data)
-    play = evaluator(learner, env, play_key, config.episodes, discount=config.agent.discount)
-    iterations = config.updates // config.per_iteration
-    trained = train(
-        on_own(learner.update), Own(begin, data), iterations=iterations,
-        stage=slug(arm.name.replace("%", "percent")), units_per_iteration=config.per_iteration,
-        evaluate=lambda state, iteration: play(state.inner, iteration),
-        evaluate_every=iterations // config.evaluations, context=context,
+    trained = train_agents(
+        learner, data, env, key, iterations=config.updates // config.per_iteration,
+        updates=config.per_iteration, evaluations=config.evaluations, episodes=config.episodes,
+        discount=config.agent.discount, stage=slug(arm.name.replace("%", "percent")),
+        context=context,
     )  # fmt: skip
     return Result(np.asarray(trained.history.last("return")), trained)

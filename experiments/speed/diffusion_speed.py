@@ -2,8 +2,8 @@
 
 TD3+BC and IQL with d3rlpy's nets and batch; the residual MLP and the temporal U-Net of
 `jaxrl_rollouts/diffusion`, rebuilt in torch (`peers/torch_denoisers.py`): torch gets our weights
-first, and what it makes of a few rows is compared with ours. Then what sampling costs and gives,
-by the number of steps (`diffusion_quality.py`). The peers live in an environment of their own:
+first, and what it makes of a few rows is compared with ours. The peers live in an environment of
+their own:
 
     python -m venv torch && torch/bin/pip install torch==2.13.0 d3rlpy
     jaxrl-rollouts run diffusion_speed --torch-python torch/bin/python
@@ -20,8 +20,6 @@ import numpy as np
 from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
 from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.experiments.diffusion.diffusion_quality import QualityConfig, denoiser_training
-from jaxrl_rollouts.experiments.diffusion.diffusion_quality_report import run_quality
 from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import AGENTS, agent_rows, draw_against
 from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     NETS,
@@ -41,7 +39,6 @@ from jaxrl_rollouts.experiments.speed.peer_process import (
     torch_timers,
 )
 from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, timed
-from jaxrl_rollouts.experiments.study import PENDULUM
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.report import Report
 
@@ -81,7 +78,6 @@ def run(config: Config, context: RunContext) -> Report:
         "three passes use, as XLA counts them."
     )
     report.note(f"Load average after the timings: {os.getloadavg()[0]:.1f} on {cores} cores.")
-    run_quality(config.quality, context, report)
     return report
 
 
@@ -156,11 +152,9 @@ def _timers(config: Config, report: Report, name: Net, peer: Peer) -> dict[str, 
     return torch_timers(peer, question, ("train", "sample"), report, compiling=compiling)
 
 
-_TINY = denoiser_training(20, 16)
-
 EXPERIMENT = Experiment(
     name="diffusion_speed",
-    summary="benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch; steps against quality",
+    summary="benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch",
     source=SOURCE,
     config_type=Config,
     presets={
@@ -171,11 +165,6 @@ EXPERIMENT = Experiment(
                 unet=UnetConfig(features=8, blocks=1), length=8, mlp_batch=16, unet_batch=8,
                 rows=64, updates=5, seeds=(1,), sampler=SamplerConfig(4), mlp_samples=16,
                 unet_samples=8,
-            ),
-            quality=QualityConfig(
-                dataset=PENDULUM, seeds=2, mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16),
-                mlp_training=_TINY, unet=UnetConfig(features=8, blocks=1), unet_training=_TINY,
-                length=8, steps=(4, 8), churns=(80.0,), rows=64, windows=16,
             ),
             repeats=2, torch_compile=False,
         ),

@@ -28,7 +28,6 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.diffusion.sampler import churn_factors
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.diffusion_quality import QualityConfig
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import shaken
 from jaxrl_rollouts.experiments.speed.peer_process import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.experiments.speed.speed_study import ACTIONS, OBSERVATIONS
@@ -84,7 +83,6 @@ class Config:
 
     Attributes:
         agents, denoisers: sizes.
-        quality: what sampling costs and what it gives, by the number of steps.
         repeats: of every timing; medians are shown.
         torch_python: an interpreter with torch and d3rlpy; empty leaves both out.
         torch_compile: also time what `torch.compile` makes of the denoisers.
@@ -92,7 +90,6 @@ class Config:
 
     agents: AgentSpeed = field(default_factory=AgentSpeed)
     denoisers: DenoiserSpeed = field(default_factory=DenoiserSpeed)
-    quality: QualityConfig = field(default_factory=QualityConfig)
     repeats: int = 5
     torch_python: str = ""
     torch_compile: bool = True

@@ -72,13 +72,7 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
     nets = report.tables["denoisers: training steps and samples per second"]
     assert [row["net"] for row in nets] == ["mlp", "unet"]
     assert all(row["samples/s, ours"] > 0 and 0 < row["% of peak"] < 100 for row in nets)
-    steps = report.tables["sampling: cost and quality"]
-    assert [(r["net"], r["steps"], r["calls"]) for r in steps] == [
-        ("mlp", 4, 7), ("mlp", 8, 15), ("unet", 4, 7), ("unet", 8, 15)
-    ]  # fmt: skip
-    assert len(steps[0]["next observation"].values) == 2
-    assert {row["enough steps"] for row in report.tables["enough steps"]} <= {4, 8}
-    assert not report.claims and set(report.pictures) == {"steps"}
+    assert not report.claims and not report.pictures
     assert any("no torch_python was given" in note for note in report.notes)
 
 

@@ -13,15 +13,13 @@ import pytest
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.experiments.diffusion.own_data import Own, on_own, stack
 from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_study import (
     Arm,
     Config,
-    Own,
-    on_own,
     own_rows,
-    stack,
     upsample,
 )
 from jaxrl_rollouts.loop import train

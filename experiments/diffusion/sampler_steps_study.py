@@ -1,9 +1,4 @@
-"""What a diffusion model's sampling costs and what it gives, by the number of steps.
-
-A residual MLP learns transitions and a temporal U-Net learns windows of one dataset whose simulator
-can be set to any state. Both are sampled at every number of steps, with churn and without, and
-judged by the simulator (dynamics error) and as a distribution (sliced Wasserstein distance).
-"""
+"""Denoisers, samplers and agents of `sampler_steps`: draw, time, judge, learn from the samples."""
 
 from __future__ import annotations
 
@@ -33,10 +28,15 @@ from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.speed.timing import timed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments import Environment
+from jaxrl_rollouts.offline.model_free import make_model_free
 from jaxrl_rollouts.offline.pgd import PgdConfig
 from jaxrl_rollouts.offline.synther import fit_layout
 from jaxrl_rollouts.offline.synthetic_quality import dynamics_error, sliced_wasserstein
+from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.windows import cut_windows, fit_window_layout
+
+from .budgets import denoiser_training
+from .own_data import stack, train_agents
 
 SOURCE = "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals"
 NEAR = 1.25  # times the dynamics error of the most steps that are "enough"
@@ -44,17 +44,8 @@ CHURN = SamplerConfig().churn
 DEFAULTS: Mapping[str, int] = {"mlp": SamplerConfig().steps, "unet": PgdConfig().sampler.steps}
 
 
-def denoiser_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
-    """Adam for a small budget: a tenth is warm-up, the average goes back a twentieth of it."""
-    per = max(updates // 10, 1)
-    return DenoiserTrainingConfig(
-        updates=updates, batch=batch, rate=rate, betas=(0.9, 0.999), warmup=per,
-        average=1.0 - min(0.5, 20.0 / updates), average_every=1, per_iteration=per,
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
-class QualityConfig:
+class Config:
     """Data, networks and samplers.
 
     Attributes:
@@ -63,9 +54,12 @@ class QualityConfig:
         mlp, mlp_training: the network of transitions.
         unet, unet_training: that of windows.
         length: states of a window.
-        steps: numbers of noise levels, ascending; none leaves this part out.
+        steps: numbers of noise levels, ascending.
         churns: values of S_churn.
         rows, windows: drawn per seed and sampler.
+        agent: TD3+BC, trained on what was drawn with the first churn and nothing else.
+        iterations, updates, batch_size: of its training; updates are those of an iteration.
+        episodes: it is played per seed.
     """
 
     dataset: str = "acrobot-broad"
@@ -82,15 +76,24 @@ class QualityConfig:
     length: int = 16
     steps: tuple[int, ...] = (16, 32, 64, 128, 256)
     churns: tuple[float, ...] = (CHURN, 0.0)
-    rows: int = 2048
+    rows: int = 4096
     windows: int = 256
+    agent: Td3BcConfig = field(
+        default_factory=lambda: Td3BcConfig(hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3)
+    )
+    iterations: int = 5
+    updates: int = 1000
+    batch_size: int = 256
+    episodes: int = 10
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "rows", "windows")
-        if list(self.steps) != sorted(set(self.steps)) or min(self.steps, default=2) < 2:
-            raise ConfigError("quality.steps", self.steps, "ascending, from 2")
-        if self.steps and not self.churns:
-            raise ConfigError("quality.churns", self.churns, "at least one")
+        at_least_one(
+            self, "seeds", "rows", "windows", "iterations", "updates", "batch_size", "episodes"
+        )
+        if list(self.steps) != sorted(set(self.steps)) or min(self.steps, default=0) < 2:
+            raise ConfigError("steps", self.steps, "at least one, ascending, from 2")
+        if not self.churns:
+            raise ConfigError("churns", self.churns, "at least one")
 
 
 class Subject(NamedTuple):
@@ -111,18 +114,26 @@ class Subject(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One sampler of one kind; every array is `[seeds]` but `seconds`, the time of all seeds."""
+    """One sampler of one kind; every array is `[seeds]`.
+
+    Attributes:
+        seconds: all seeds' draws took.
+        distance: sliced Wasserstein distance from real rows.
+        next_observation, reward: mean squared errors in the true simulator.
+        samples: every seed's transitions.
+    """
 
     seconds: float
     distance: np.ndarray
     next_observation: np.ndarray
     reward: np.ndarray
+    samples: list[Transitions]
 
 
 Found = dict[tuple[str, float, int], Measured]  # (kind, churn, steps)
 
 
-def subjects(config: QualityConfig, data: Transitions, source: str) -> dict[str, Subject]:
+def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subject]:
     """The MLP of transitions and the U-Net of windows."""
     layout = fit_layout(data)
     rows = layout.pack(data)
@@ -143,12 +154,12 @@ def subjects(config: QualityConfig, data: Transitions, source: str) -> dict[str,
 
 
 def fit(
-    name: str, subject: Subject, config: QualityConfig, key: jax.Array, context: RunContext | None
+    name: str, subject: Subject, config: Config, key: jax.Array, context: RunContext | None
 ) -> Any:
     """Averaged weights, `[seeds, ...]`."""
     keys = jax.random.split(key, config.seeds)
     done = train_denoiser(
-        subject.denoiser, subject.training, subject.rows, keys, stage=f"quality-{name}",
+        subject.denoiser, subject.training, subject.rows, keys, stage=name,
         context=context,
     )  # fmt: skip
     return done.state.average
@@ -184,14 +195,42 @@ def measure(
     drawn = map_seeds(draw, (params, keys))
     seconds = timed(lambda: map_seeds(draw, (params, keys)))
     real = np.asarray(real_rows(subject, real_key))
-    distance, following, reward = [], [], []
+    distance, following, reward, samples = [], [], [], []
     for rows in drawn:
         flat = np.asarray(rows).reshape(len(rows), -1)
         distance.append(sliced_wasserstein(real.reshape(len(real), -1), flat))
-        error = dynamics_error(env, subject.unpack(rows), scale, look_key)
+        samples.append(subject.unpack(rows))
+        error = dynamics_error(env, samples[-1], scale, look_key)
         following.append(error.next_observation.mean())
         reward.append(error.reward.mean())
-    return Measured(seconds, *(np.array(x) for x in (distance, following, reward)))
+    return Measured(seconds, *(np.array(x) for x in (distance, following, reward)), samples)
+
+
+def learn(
+    samples: list[Transitions], env: Environment, config: Config, key: jax.Array, stage: str,
+    context: RunContext | None,
+) -> np.ndarray:  # fmt: skip
+    """Train an agent per seed on its rows alone; what it earns, `[seeds]`.
+
+    Seeds have equally many rows: as many as the one with the fewest (windows stop where an episode
+    ends).
+    """
+    least = min(len(rows.rewards) for rows in samples)
+    own = stack([take_rows(rows, np.arange(least)) for rows in samples])
+    learner = make_model_free(
+        config.agent, env.observation_size, env.action_size, batch_size=config.batch_size,
+        updates_per_iteration=config.updates,
+    )  # fmt: skip
+    trained = train_agents(
+        learner, own, env, key, iterations=config.iterations, updates=config.updates, evaluations=1,
+        episodes=config.episodes, discount=config.agent.discount, stage=stage, context=context,
+    )  # fmt: skip
+    return np.asarray(trained.history.last("return"))
+
+
+def real_samples(subject: Subject, key: jax.Array, seeds: int) -> list[Transitions]:
+    """What `Measured.samples` would be if a sampler drew from the data themselves."""
+    return [subject.unpack(real_rows(subject, own)) for own in jax.random.split(key, seeds)]
 
 
 def real_rows(subject: Subject, key: jax.Array) -> jax.Array:
