@@ -84,10 +84,16 @@ class Convolution(nn.Module):
         return self.how(x.astype(self.dtype), kernel.astype(self.dtype)) + bias.astype(self.dtype)
 
 
-def resize(x: jax.Array, length: int) -> jax.Array:
-    """Nearest neighbour over time, `[B, l, C]` to `[B, length, C]`."""
-    index = np.floor((np.arange(length) + 0.5) * (x.shape[1] / length)).astype(int)
-    return x[:, np.minimum(index, x.shape[1] - 1)]
+def halve(x: jax.Array) -> jax.Array:
+    """The larger of two neighbours over time; the last of an odd number stands for itself."""
+    batch, length, channels = x.shape
+    padded = jnp.pad(x, ((0, 0), (0, length % 2), (0, 0)), mode="edge")
+    return padded.reshape(batch, -1, 2, channels).max(2)
+
+
+def double(x: jax.Array, length: int) -> jax.Array:
+    """Each step twice, which undoes `halve` where neighbours are equal; `length` are kept."""
+    return jnp.repeat(x, 2, axis=1)[:, :length]
 
 
 class Unet(nn.Module):
@@ -119,10 +125,10 @@ class Unet(nn.Module):
             h = settle(convolve(timed(convolve(h, wide)), wide))
             skips.append(h)
             if i < c.blocks - 1:
-                h = nn.max_pool(h, (2,), (2,))
+                h = halve(h)
         for i in range(c.blocks - 2, -1, -1):
             wide, skip = c.features * 2**i, skips[i]
-            h = timed(convolve(resize(h, skip.shape[1]), wide, 2))
+            h = timed(convolve(double(h, skip.shape[1]), wide, 2))
             h = jnp.concatenate([skip, h], -1)
             h = settle(convolve(settle(convolve(h, wide)), wide))
         return Convolution(channels, 1, shift_convolution, jnp.float32)(h)

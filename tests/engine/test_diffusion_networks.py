@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,12 @@ from jaxrl_rollouts.diffusion import (
     make_unet,
 )
 from jaxrl_rollouts.diffusion.networks import fourier_features
-from jaxrl_rollouts.diffusion.unet import native_convolution, resize, shift_convolution
+from jaxrl_rollouts.diffusion.unet import (
+    double,
+    halve,
+    native_convolution,
+    shift_convolution,
+)
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Network, parameter_count
 
@@ -104,18 +110,30 @@ def test_unet_computed_two_ways(length: int) -> None:
     assert np.abs(ways[0].apply(params, x, c + 0.5) - first).max() > 1e-3
 
 
-def test_every_step_of_a_window_sees_every_other() -> None:
-    network = make_unet(UnetConfig(features=8), 8, 2)
-    params, x, c = network.init(KEY), jax.random.normal(KEY, (1, 8, 2)), jnp.zeros(1)
+@pytest.mark.parametrize("length", [7, 8, 9])
+def test_every_step_of_a_window_sees_every_other(length: int) -> None:
+    network = make_unet(UnetConfig(features=8), length, 2)
+    params, x, c = network.init(KEY), jax.random.normal(KEY, (1, length, 2)), jnp.zeros(1)
     slope = jax.jacobian(lambda x: network.apply(params, x, c).sum((0, 2)))(x)[:, 0].sum(-1)
-    assert slope.shape == (8, 8) and (np.abs(slope) > 0).all()
+    assert slope.shape == (length, length) and (np.abs(slope) > 0).all()
 
 
-@pytest.mark.parametrize(("length", "to"), [(4, 8), (2, 5), (3, 3)])
-def test_resize_takes_the_nearest(length: int, to: int) -> None:
+def test_halving_and_doubling_are_pooling_and_nearest_neighbours() -> None:
+    x = jax.random.normal(KEY, (2, 8, 3))
+    np.testing.assert_array_equal(halve(x), nn.max_pool(x, (2,), (2,)))
+    np.testing.assert_array_equal(double(x, 16), jax.image.resize(x, (2, 16, 3), "nearest"))
+
+
+@pytest.mark.parametrize("length", [1, 6, 7])
+def test_no_step_of_an_odd_window_is_lost(length: int) -> None:
+    """Published pooling drops the last one, which then is all the coarse blocks never see."""
     x = jax.random.normal(KEY, (2, length, 3))
-    want = jax.image.resize(x, (2, to, 3), "nearest")
-    np.testing.assert_array_equal(resize(x, to), want)
+    coarse = halve(x)
+    assert coarse.shape == (2, (length + 1) // 2, 3)
+    back = double(coarse, length)
+    assert back.shape == x.shape and (back >= x).all()
+    if length % 2:
+        np.testing.assert_array_equal(back[:, -1], x[:, -1])
 
 
 @pytest.mark.parametrize("body", ["mlp", "unet"])
