@@ -203,7 +203,7 @@ def measure(
         error = dynamics_error(env, samples[-1], scale, look_key)
         following.append(error.next_observation.mean())
         reward.append(error.reward.mean())
-    return Measured(seconds, *(np.array(x) for x in (distance, following, reward)), samples)
+    return Measured(seconds, np.array(distance), np.array(following), np.array(reward), samples)
 
 
 def learn(
