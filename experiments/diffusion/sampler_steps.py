@@ -48,12 +48,12 @@ def run(config: Config, context: RunContext) -> Report:
         for churn in config.churns:
             for steps in config.steps:
                 sampler = SamplerConfig(steps, churn=churn)
-                one = measure(subject, params, sampler, env, data, look_key)
+                one, samples = measure(subject, params, sampler, env, data, look_key)
                 earned = None
                 if churn == config.churns[0]:
                     stage = f"{name}-agent-{steps}"
-                    earned = learn(one.samples, env, config, learn_key, stage, context)
-                found[name, churn, steps] = Look(one._replace(samples=[]), earned)
+                    earned = learn(samples, env, config, learn_key, stage, context)
+                found[name, churn, steps] = Look(one, earned)
         jax.clear_caches()  # programs of the other kind are not needed again
     add_report(report, config, found, real)
     return report

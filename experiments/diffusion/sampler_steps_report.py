@@ -22,7 +22,7 @@ class Look(NamedTuple):
     """One sampler of one kind: what it cost, how true it was, what an agent learned from it.
 
     Attributes:
-        measured: cost and errors; its samples are dropped.
+        measured: cost and errors.
         returns: of agents, `[seeds]`; None where none were trained.
     """
 

@@ -120,14 +120,12 @@ class Measured(NamedTuple):
         seconds: all seeds' draws took.
         distance: sliced Wasserstein distance from real rows.
         next_observation, reward: mean squared errors in the true simulator.
-        samples: every seed's transitions.
     """
 
     seconds: float
     distance: np.ndarray
     next_observation: np.ndarray
     reward: np.ndarray
-    samples: list[Transitions]
 
 
 Found = dict[tuple[str, float, int], Measured]  # (kind, churn, steps)
@@ -168,7 +166,7 @@ def fit(
 def measure(
     subject: Subject, params: Any, sampler: SamplerConfig, env: Environment, scale: Transitions,
     key: jax.Array,
-) -> Measured:  # fmt: skip
+) -> tuple[Measured, list[Transitions]]:  # fmt: skip
     """Draw with every seed's weights, in turn timed and judged.
 
     Args:
@@ -178,6 +176,9 @@ def measure(
         env: the true simulator.
         scale: data whose standard deviations are the units of errors.
         key: consumed.
+
+    Returns:
+        What was measured, and every seed's transitions.
     """
     shape = (subject.samples, *subject.rows.shape[1:])
 
@@ -203,7 +204,7 @@ def measure(
         error = dynamics_error(env, samples[-1], scale, look_key)
         following.append(error.next_observation.mean())
         reward.append(error.reward.mean())
-    return Measured(seconds, np.array(distance), np.array(following), np.array(reward), samples)
+    return Measured(seconds, np.array(distance), np.array(following), np.array(reward)), samples
 
 
 def learn(
@@ -229,7 +230,7 @@ def learn(
 
 
 def real_samples(subject: Subject, key: jax.Array, seeds: int) -> list[Transitions]:
-    """What `Measured.samples` would be if a sampler drew from the data themselves."""
+    """What `measure` would return as samples if a sampler drew from the data themselves."""
     return [subject.unpack(real_rows(subject, own)) for own in jax.random.split(key, seeds)]
 
 

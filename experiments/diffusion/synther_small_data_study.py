@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -28,8 +28,6 @@ from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 
 from ..study import Setting, slug
 from .own_data import Own, on_own, stack, train_agents
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

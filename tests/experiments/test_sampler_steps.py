@@ -52,9 +52,9 @@ def knowing(wrong: float) -> Subject:
 def test_true_transitions_make_no_error_and_moved_ones_do() -> None:
     sampler, key = SamplerConfig(4), jax.random.key(0)
     params = jnp.array([0.0, 0.3])  # of two seeds; the second is wrong by that
-    found = measure(knowing(0.0), params, sampler, PENDULUM, DATA, key)
-    assert found.seconds > 0 and len(found.samples) == 2
-    np.testing.assert_allclose(found.samples[0].actions, DATA.actions, atol=1e-4)
+    found, samples = measure(knowing(0.0), params, sampler, PENDULUM, DATA, key)
+    assert found.seconds > 0 and len(samples) == 2
+    np.testing.assert_allclose(samples[0].actions, DATA.actions, atol=1e-4)
     assert found.next_observation[0] < 1e-6 and found.reward[0] < 1e-6
     assert found.next_observation[1] > 1e-3 and found.reward[1] > 1e-3
     # Against other real rows, drawn with replacement: near the floor, and 0.3 away from it.
