@@ -25,8 +25,10 @@ from jaxrl_rollouts.report import Report
 
 from ..study import Setting, slug
 from .budgets import denoiser_training
+from .pgd_agents_best import Grid
+from .pgd_agents_claims import SOURCE
 from .pgd_agents_config import Config
-from .pgd_agents_report import SOURCE, Grid, add_report
+from .pgd_agents_report import add_report
 from .pgd_agents_sources import make_sources
 from .pgd_agents_study import Cell, train_cell
 

@@ -14,8 +14,9 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.pgd_agents import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_best import Grid, best_by_others
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_report import Grid, add_report, best_by_others
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_report import add_report
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_study import Cell, action_gap, dynamics_of
 from jaxrl_rollouts.experiments.study import Setting
