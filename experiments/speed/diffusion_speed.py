@@ -38,7 +38,7 @@ from jaxrl_rollouts.experiments.speed.peer_process import (
     check_parameters,
     torch_timers,
 )
-from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, timed
+from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, rounds, timed
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.report import Report
 
@@ -54,7 +54,7 @@ def run(config: Config, context: RunContext) -> Report:
         row
         for name in AGENTS
         for width in config.agents.widths
-        for row in agent_rows(config, report, name, width)
+        for row in agent_rows(config, context, report, name, width)
     ]
     report.table("agents: gradient steps per second", rows)
     if config.torch_python:
@@ -105,7 +105,7 @@ def _denoiser(
         compiling = {n: ours.train(n).compile_seconds for n in sizes.seeds}
         first = timed(ours.draw)
         found: dict[tuple[str, str], list[float]] = {}
-        for _ in range(config.repeats):
+        for _ in rounds(context, name, config.repeats):
             for n in sizes.seeds:
                 rate = n * sizes.updates / ours.train(n).run_seconds
                 found.setdefault(("train", f"ours, {n} seeds"), []).append(rate)

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.agents import AgentConfig
 from jaxrl_rollouts.offline.data import to_device
@@ -25,7 +26,7 @@ from jaxrl_rollouts.report import Report
 from .diffusion_speed_study import AgentSpeed, Config
 from .peer_process import Peer, check_parameters
 from .speed_study import ACTIONS, OBSERVATIONS, random_rows
-from .timing import SOURCE
+from .timing import SOURCE, rounds
 
 AGENTS = ("td3_bc", "iql")
 GOAL = 5.0  # times d3rlpy
@@ -72,7 +73,9 @@ def agent_peer_settings(name: str, config: AgentSpeed, width: int) -> dict[str, 
     }  # fmt: skip
 
 
-def agent_rows(config: Config, report: Report, name: str, width: int) -> list[dict[str, Any]]:
+def agent_rows(
+    config: Config, context: RunContext, report: Report, name: str, width: int
+) -> list[dict[str, Any]]:
     """One row per number of seeds, and their claims."""
     sizes, cores = config.agents, os.cpu_count() or 1
     ours = make_our_agents(name, sizes, width)
@@ -94,7 +97,7 @@ def agent_rows(config: Config, report: Report, name: str, width: int) -> list[di
             question = {"kind": "train", "updates": sizes.updates, "threads": threads}
             return sizes.updates / peer.ask(question | {"drawn": drawn})["seconds"]
 
-        for _ in range(config.repeats):
+        for _ in rounds(context, f"{name}, {sizes.layers} x {width}", config.repeats):
             for n in sizes.seeds:
                 rate = n * sizes.updates / ours.train(n).run_seconds
                 rates.setdefault(n, []).append(rate)

@@ -24,7 +24,7 @@ from jaxrl_rollouts.report import Report
 from .neubay_speed_study import ACTIONS, STATES, Config, agent_config
 from .pde_speed_nets import shake, write_weights
 from .peer_process import Peer, check_outputs, check_parameters, torch_timers
-from .timing import SOURCE, timed
+from .timing import SOURCE, rounds, timed
 
 MEMORIES = ("lru", "gru")
 
@@ -92,7 +92,7 @@ def show_learning(config: Config, report: Report, context: RunContext) -> None:
             numbers |= dict.fromkeys(theirs, count)
         else:
             report.note("torch was left out, and its claims: no torch_python was given.")
-        for _ in range(config.repeats):
+        for _ in rounds(context, "learning", config.repeats):
             for name, timer in timers.items():
                 seconds.setdefault(name, []).append(timer())
     rates = {name: config.updates / np.array(values) for name, values in seconds.items()}

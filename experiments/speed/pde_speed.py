@@ -38,7 +38,13 @@ from jaxrl_rollouts.experiments.speed.peer_process import (
     check_parameters,
     torch_timers,
 )
-from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, seeds_side_by_side, timed
+from jaxrl_rollouts.experiments.speed.timing import (
+    SOURCE,
+    matmul_peak,
+    rounds,
+    seeds_side_by_side,
+    timed,
+)
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pictures import figure
 from jaxrl_rollouts.report import Report
@@ -66,6 +72,7 @@ def run(config: Config, context: RunContext) -> Report:
         },
         config.repeats,
         title=f"dilated ResNet, width {config.seeds_width}, batch {config.batch}",
+        context=context,
     )
     report.note(
         f"One large float32 product runs at {peak / 1e9:.0f} GFLOP/s here. The columns beside the "
@@ -102,7 +109,7 @@ def _against(config: Config, context: RunContext, report: Report, name: str, pea
                 row["networks differ by"] = check_same(config, ours, peer, name)
                 report.versions |= _versions(name, said)
                 timers = _timers(config, report, name, width, peer)
-            row |= _take_turns(config, report, name, width, ours, timers, peak)
+            row |= _take_turns(config, context, report, name, width, ours, timers, peak)
         rows.append(row)
     what = "our conditioned dilated ResNet" if name == "torch" else "APEBench's network, Dil"
     for kind in ("training", "rollout"):
@@ -156,14 +163,14 @@ def _timers(config: Config, report: Report, name: str, width: int, peer: Peer) -
 
 
 def _take_turns(
-    config: Config, report: Report, name: str, width: int, ours: Ours,
+    config: Config, context: RunContext, report: Report, name: str, width: int, ours: Ours,
     timers: dict[str, Timer], peak: float,
 ) -> dict[str, Any]:  # fmt: skip
     """One row, and the claims of one width."""
     first, again = ours.train(), ours.train()
     compiling = timed(ours.roll)
     seconds: dict[str, list[float]] = {}
-    for _ in range(config.repeats):
+    for _ in rounds(context, f"{name}, width {width}", config.repeats):
         for kind in ("train", "roll"):
             own = ours.train().run_seconds if kind == "train" else timed(ours.roll)
             seconds.setdefault(f"ours {kind}", []).append(own)

@@ -21,17 +21,17 @@ from jaxrl_rollouts.report import Report
 
 from .speed_rollouts import time_environments, time_rollouts
 from .speed_study import Config, peer_speed, sac_speed, update_operations
-from .timing import SOURCE, matmul_peak, seeds_side_by_side
+from .timing import SOURCE, matmul_peak, rounds, seeds_side_by_side
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All tables."""
     report = Report.of(context, 1)
     report.note(f"Load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
-    _updates(config, report)
+    _updates(config, report, context)
     seeds_side_by_side(
         report, {n: sac_speed(config, config.seeds_width, 2, n) for n in config.seeds},
-        config.repeats, title=f"SAC, {config.layers} x {config.seeds_width}",
+        config.repeats, title=f"SAC, {config.layers} x {config.seeds_width}", context=context,
     )  # fmt: skip
     time_rollouts(config, report)
     time_environments(config, report)
@@ -39,7 +39,7 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def _updates(config: Config, report: Report) -> None:
+def _updates(config: Config, report: Report, context: RunContext) -> None:
     rows, ratios = [], []
     peak = matmul_peak()
     for width in config.widths:
@@ -48,7 +48,8 @@ def _updates(config: Config, report: Report) -> None:
             first, again = train(), train()
             ours: list[float] = []
             peers: list[dict[str, Any]] = []
-            for _ in range(config.repeats):
+            name = f"SAC, {config.layers} x {width}, {critics} critics"
+            for _ in rounds(context, name, config.repeats):
                 ours.append(config.updates / train().run_seconds)
                 if config.peer_python:
                     peers.append(peer_speed(config, width, critics))

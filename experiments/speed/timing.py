@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,9 @@ import numpy as np
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.pictures import figure
+from jaxrl_rollouts.progress import Progress
 from jaxrl_rollouts.report import Report
 
 SOURCE = "the project's goals"
@@ -25,6 +27,14 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
+def rounds(context: RunContext, label: str, repeats: int) -> Iterator[int]:
+    """Count to `repeats` and show how far that is; whoever is compared takes a turn in each."""
+    with Progress(label, repeats, unit="rounds", enabled=context.progress) as progress:
+        for index in range(repeats):
+            yield index
+            progress.advance(1)
+
+
 def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
     """Floating-point operations per second of one large float32 product: what there is to use."""
     square = jnp.ones((size, size))
@@ -34,7 +44,12 @@ def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
 
 
 def seeds_side_by_side(
-    report: Report, trains: Mapping[int, Callable[[], loop.Trained]], repeats: int, *, title: str
+    report: Report,
+    trains: Mapping[int, Callable[[], loop.Trained]],
+    repeats: int,
+    *,
+    title: str,
+    context: RunContext,
 ) -> None:
     """Table, claim and picture of the time to train several seeds against that of the first.
 
@@ -43,10 +58,12 @@ def seeds_side_by_side(
         trains: number of seeds -> a function that trains them, compiled at its first call.
         repeats: of which medians are shown.
         title: what is trained.
+        context: whether progress is shown.
     """
     for train in trains.values():
         train()
-    seconds = np.array([[train().run_seconds for train in trains.values()] for _ in range(repeats)])
+    turns = rounds(context, f"{title}: seeds side by side", repeats)
+    seconds = np.array([[train().run_seconds for train in trains.values()] for _ in turns])
     relative = np.median(seconds / seconds[:, :1], 0)
     report.table(
         "seeds side by side",

@@ -54,9 +54,9 @@ def fake_python(folder: Path, parameters: int) -> str:
     return str(python)
 
 
-def report_in(folder: Path) -> Report:
+def context_in(folder: Path) -> RunContext:
     made = RunFolder.create(folder, "diffusion_speed", "smoke", SMOKE, "")
-    return Report.of(RunContext(made, progress=False), 1)
+    return RunContext(made, progress=False)
 
 
 @pytest.mark.slow
@@ -81,8 +81,9 @@ def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     sizes = replace(SMOKE.agents, seeds=(1, 2))
     count = make_our_agents("td3_bc", sizes, 16).parameters
     config = replace(SMOKE, agents=sizes, torch_python=fake_python(tmp_path, count))
-    report = report_in(tmp_path)
-    one, two = agent_rows(config, report, "td3_bc", 16)
+    context = context_in(tmp_path)
+    report = Report.of(context, 1)
+    one, two = agent_rows(config, context, report, "td3_bc", 16)
     cores = os.cpu_count() or 1
     assert one["d3rlpy, 1 thread"] == pytest.approx(100)
     assert one["d3rlpy, 1 thread, no draws"] == pytest.approx(200)
@@ -95,7 +96,7 @@ def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     assert report.versions["d3rlpy"] == "0.0"
     wrong = replace(config, torch_python=fake_python(tmp_path, count + 1))
     with pytest.raises(DataError, match=f"td3_bc's parameters: found {count + 1}"):
-        agent_rows(wrong, report_in(tmp_path), "td3_bc", 16)
+        agent_rows(wrong, context, report, "td3_bc", 16)
 
 
 def test_parameters_are_counted_without_targets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts import cli
+from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.speed.speed_study import (
     ACTIONS,
     OBSERVATIONS,
@@ -16,10 +18,11 @@ from jaxrl_rollouts.experiments.speed.speed_study import (
     random_rows,
     update_operations,
 )
-from jaxrl_rollouts.experiments.speed.timing import matmul_peak
+from jaxrl_rollouts.experiments.speed.timing import matmul_peak, rounds
 from jaxrl_rollouts.offline.data import take_rows, to_device
 from jaxrl_rollouts.offline.sac import SacConfig, make_sac
 from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.run_folder import RunFolder
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
 
@@ -63,3 +66,13 @@ def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
 
 def test_the_peak_is_a_rate() -> None:
     assert 1e8 < matmul_peak(256, 2) < 1e16
+
+
+def test_turns_are_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = RunFolder.create(tmp_path, "speed", "smoke", Config(), "")
+    context = RunContext(folder, progress=True)
+    assert list(rounds(context, "agents", 3)) == [0, 1, 2]
+    shown = capsys.readouterr().err
+    assert "agents" in shown and "3/3" in shown and "rounds" in shown
+    assert list(rounds(replace(context, progress=False), "agents", 2)) == [0, 1]
+    assert not capsys.readouterr().err
