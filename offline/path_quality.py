@@ -29,7 +29,7 @@ HOST_ROWS = 256  # simulators that exist at once where each row needs one of its
 
 
 def paths_of_windows(layout: WindowLayout, windows: jax.Array) -> Transitions:
-    """Generated windows `[B, L, C]` as paths of `L - 1` steps."""
+    """Generated windows `[B, L, C]` as paths of `L - 1` steps; after a termination they stay."""
     flat, _ = layout.unpack(windows)
     shape = windows.shape[0], windows.shape[1] - 1
     return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)

@@ -186,9 +186,9 @@ def make_pgd(
         synthetic = replay.add(state.synthetic, rows, valid)
         mean, _ = agent.gaussian(state.agent.actor, rows.observations)
         found = {
-            "action_gap": jnp.square(rows.actions - mean).mean(),
-            "synthetic_reward": rows.rewards.mean(),
-            "synthetic_terminations": (rows.terminations & valid).mean(),
+            "action_gap": jnp.square(rows.actions - mean).mean(-1).mean(where=valid),
+            "synthetic_reward": rows.rewards.mean(where=valid),
+            "synthetic_terminations": rows.terminations.mean(where=valid),
         }
 
         def batch(key: jax.Array) -> Transitions:

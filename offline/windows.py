@@ -1,9 +1,12 @@
 """Windows of logged episodes as rows of a diffusion model, and back to transitions.
 
-A window of `L` states holds `L - 1` whole transitions: its last step is a state only, whose action,
-reward and termination are zero. So a termination at the last transition has the state it led to and
-reaches the agent. (In policy-guided diffusion's public code the only step that can terminate is the
-one that is thrown away, and synthetic data never end.)
+A window of `L` states holds `L - 1` whole transitions: its last step is a state only, whose action
+and reward are zero. Where an episode terminates a window may go on: it stays in the state that was
+reached, without action and reward, and the termination stays on. So terminations stand at every
+step of a window, as often as in the data, and are a step and not a spike to the network. (In
+policy-guided diffusion's public code the only step that can terminate is the one that is thrown
+away, and synthetic data never end. Windows that merely end in a termination are too rare a kind: a
+small network generated a tenth of them.)
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ LIMIT = 0.999  # actions beyond it have no finite atanh to speak of
 
 
 class EpisodeWindows(NamedTuple):
-    """`[W, L, ...]` arrays on the host; the last step's action, reward and end are zero."""
+    """`[W, L, ...]` arrays on the host; the last step's action and reward are zero.
+
+    Terminations are on from the transition that ends the episode to the end of the window.
+    """
 
     observations: np.ndarray
     actions: np.ndarray
@@ -34,22 +40,21 @@ class EpisodeWindows(NamedTuple):
 def window_starts(transitions: Transitions, length: int, stride: int) -> np.ndarray:
     """First rows of the windows, ascending.
 
-    Every `stride`-th possible start, every start of an episode, and every start whose window ends
-    in a termination, which would be rare otherwise.
+    Every `stride`-th possible start and every start of an episode. In an episode that terminates
+    every row is possible; in one that was cut off, those whose window fits into it.
     """
     parts = episodes(transitions)
-    last = parts.ends - (length - 1)  # latest start inside each episode
+    last = np.where(parts.terminated, parts.ends - 1, parts.ends - (length - 1))
     fits = last >= parts.starts
     spans = zip(parts.starts[fits], last[fits], strict=True)
     possible = np.concatenate([np.arange(a, b + 1) for a, b in spans] or [np.zeros(0, np.int64)])
-    ended = last[fits & parts.terminated]
-    return np.unique(np.concatenate([possible[::stride], parts.starts[fits], ended]))
+    return np.unique(np.concatenate([possible[::stride], parts.starts[fits]]))
 
 
 def cut_windows(
     transitions: Transitions, length: int, stride: int = 8, *, source: str = "dataset"
 ) -> EpisodeWindows:
-    """Cut windows of `length` states that stay inside an episode.
+    """Cut windows of `length` states of one episode each.
 
     Args:
         transitions: the rows, actions in [-1, 1].
@@ -59,7 +64,8 @@ def cut_windows(
 
     Raises:
         ConfigError: `length` below 2 or `stride` below 1.
-        DataError: every episode is shorter than a window, or actions leave [-1, 1].
+        DataError: every episode was cut off and is shorter than a window, or actions leave
+            [-1, 1].
     """
     if length < 2 or stride < 1:
         raise ConfigError("length, stride", (length, stride), "at least 2 and at least 1")
@@ -74,15 +80,21 @@ def cut_windows(
             source, "episodes", f"at most {longest} states", f"{length}, one window",
             "choose shorter windows",
         )  # fmt: skip
-    rows = starts[:, None] + np.arange(length - 1)
+    ends = episodes(t).ends
+    last = ends[np.searchsorted(ends, starts, side="right")] - 1  # row of each window's episode
+    rows = starts[:, None] + np.arange(length)
+    over = rows > last[:, None]  # the episode has ended
+    over[:, -1] = True  # a state only
+    rows = np.minimum(rows, last[:, None])
 
-    def ended(column: np.ndarray) -> np.ndarray:
-        """With a zero step at the end."""
+    def until_the_end(column: np.ndarray) -> np.ndarray:
         taken = column[rows]
-        return np.concatenate([taken, np.zeros_like(taken[:, :1])], 1)
+        return np.where(over.reshape(over.shape + (1,) * (taken.ndim - 2)), 0, taken)
 
-    states = np.concatenate([t.observations[rows], t.next_observations[rows[:, -1:]]], 1)
-    return EpisodeWindows(states, ended(t.actions), ended(t.rewards), ended(t.terminations))
+    # A state is where the row before led to, so that it stays where the episode ended.
+    states = np.concatenate([t.observations[starts][:, None], t.next_observations[rows[:, :-1]]], 1)
+    ended = np.maximum.accumulate(t.terminations[rows] & ~over, 1)
+    return EpisodeWindows(states, until_the_end(t.actions), until_the_end(t.rewards), ended)
 
 
 class WindowLayout(NamedTuple):

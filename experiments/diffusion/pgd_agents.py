@@ -56,10 +56,11 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-# Small nets that learn three times as fast, as in `offline`'s CPU preset.
+# Small nets that learn three times as fast, as in `offline`'s CPU preset. With 10 000 updates
+# TD3+BC earns half of HalfCheetah's behaviour on real data, with 24 000 more than it.
 _CPU = Config(
-    seeds=6, hidden=(64, 64), rate=1e-3, refreshes=5, updates=2000, windows=512, pool=2560,
-    length=16, unet_training=denoiser_training(15_000, 64),
+    iql=((0.7, 3.0), (0.7, 10.0)), seeds=6, hidden=(64, 64), rate=1e-3, refreshes=5, updates=5000,
+    windows=512, pool=2560, length=16, unet_training=denoiser_training(20_000, 64),
     synther=SyntherConfig(
         ResidualMlpConfig(width=128), denoiser_training(20_000, 256), SamplerConfig(64)
     ),

@@ -54,7 +54,7 @@ def draw_sweeps(
             returns = sweep(grids[name], config, agent, source)
             curve_with_band(ax, at, returns.T, source, colour_name=colour(source))
         ax.axhline(behaviour(settings[name]).mean(), color="black", linestyle="--", linewidth=0.8)
-        ax.set_xticks(at, labels)
+        ax.set_xticks(at, [label.replace(", ", "\n") for label in labels])
         ax.set_xlim(-0.3, len(labels) - 0.7)
         ax.set_ylabel("return")
     legend(made, axes)

@@ -53,7 +53,9 @@ def train_cell(
     context: RunContext | None, stage: str,
 ) -> Cell:  # fmt: skip
     """Train `config.seeds` agents and look at them; a divergence makes a cell of NaN."""
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    train_key, play_key, look_key = jax.random.split(
+        jax.random.fold_in(jax.random.key(config.seed), 1), 3
+    )
     try:
         trained, agent, rows = _train(
             source, agent_config, sources, config, context, stage, train_key, play_key
@@ -62,10 +64,11 @@ def train_cell(
         lost = np.full(config.seeds, np.nan)
         return Cell(lost, lost, lost, lost, None, (np.zeros(0), np.zeros((config.seeds, 0))))
     last = trained.history.last
+    looked = some_rows(rows, look_key)
     at, returns = trained.history.curve("return")
     return Cell(
         last("return"), last("discounted_return"), last("estimated_value"),
-        action_gap(agent, trained.state.agent.actor, rows), dynamics_of(sources, rows),
+        action_gap(agent, trained.state.agent.actor, looked), dynamics_of(sources, looked),
         (np.asarray(at), returns.T), float(rows.terminations.mean()),
     )  # fmt: skip
 
@@ -74,7 +77,7 @@ def _train(
     source: str, agent_config: AgentConfig, sources: Sources, config: Config,
     context: RunContext | None, stage: str, train_key: jax.Array, play_key: jax.Array,
 ) -> tuple[loop.Trained, Any, Transitions]:  # fmt: skip
-    """What was trained, its agent, and `[seeds, LOOK]` rows at most of what it was trained on."""
+    """What was trained, its agent, and the `[seeds or 1, N]` rows it was trained on last."""
     env = sources.env
     every = config.refreshes // config.evaluations
     if source == "guided":
@@ -91,7 +94,7 @@ def _train(
             evaluate_every=every, context=context,
         )  # fmt: skip
         synthetic = trained.state.synthetic
-        written = min(int(synthetic.size.min()), LOOK)
+        written = int(synthetic.size.min())
         return trained, pgd.agent, jax.tree.map(lambda x: x[:, :written], synthetic.rows)
     mixed: dict[str, Any] = {} if source == "real" else {"draw": mixing(config.real_share)}
     agent = make_model_free(
@@ -107,8 +110,17 @@ def _train(
         ),
         evaluate_every=every, stage=stage, context=context,
     )  # fmt: skip
-    looked = jax.tree.map(lambda x: x[:: max(len(x) // LOOK, 1)][:LOOK], rows)
-    return trained, agent.agent, jax.tree.map(lambda x: x[None], looked)
+    return trained, agent.agent, jax.tree.map(lambda x: x[None], rows)
+
+
+def some_rows(rows: Transitions, key: jax.Array) -> Transitions:
+    """`[seeds, LOOK]` of `[seeds, N]` rows, or all where they are no more.
+
+    At random: every k-th could skip a step of all windows, such as the last, which terminates.
+    """
+    count = rows.rewards.shape[1]
+    chosen = jax.random.permutation(key, count)[:LOOK]
+    return jax.tree.map(lambda x: x[:, chosen], rows)
 
 
 def action_gap(agent: Any, actors: PyTree, rows: Transitions) -> np.ndarray:

@@ -18,7 +18,13 @@ from jaxrl_rollouts.experiments.diffusion.pgd_agents_best import Grid, best_by_o
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_report import add_report
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_study import Cell, action_gap, dynamics_of
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_study import (
+    LOOK,
+    Cell,
+    action_gap,
+    dynamics_of,
+    some_rows,
+)
 from jaxrl_rollouts.experiments.study import Setting
 from jaxrl_rollouts.offline.acrobot_data import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.agents import make_agent
@@ -206,3 +212,17 @@ def test_settings_of_pgd_agents_are_checked(change: dict[str, Any], setting: str
     with pytest.raises(ConfigError) as caught:
         replace(Config(), **change).validate()
     assert caught.value.setting == setting
+
+
+def test_rows_that_are_looked_at_are_of_every_step_of_the_windows() -> None:
+    # 7680 windows of 5 transitions of which only the last terminates.
+    ends = np.zeros((2, 7680, 5), bool)
+    ends[:, :, -1] = True
+    rows = jax.tree.map(lambda x: jnp.zeros((2, 38_400, *x.shape[1:])), ROWS)
+    looked = some_rows(rows._replace(terminations=ends.reshape(2, -1)), jax.random.key(0))
+    assert looked.rewards.shape == (2, LOOK)
+    np.testing.assert_allclose(looked.terminations.mean(1), 0.2, atol=0.03)
+    few = jax.tree.map(lambda x: x[:, :10], rows)._replace(rewards=jnp.arange(20.0).reshape(2, 10))
+    np.testing.assert_array_equal(
+        np.sort(some_rows(few, jax.random.key(0)).rewards), np.arange(20.0).reshape(2, 10)
+    )
