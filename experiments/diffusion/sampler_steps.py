@@ -17,10 +17,9 @@ from jaxrl_rollouts.report import Report
 
 from ..study import PENDULUM, StudyConfig, environment_of, load_dataset
 from .budgets import denoiser_training
+from .sampler_steps_config import SOURCE, Config
 from .sampler_steps_report import Found, Look, Real, add_report
 from .sampler_steps_study import (
-    SOURCE,
-    Config,
     fit,
     floor,
     learn,

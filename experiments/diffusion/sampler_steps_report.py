@@ -12,7 +12,8 @@ from jaxrl_rollouts.pictures import PALETTE, curve_with_band, figure, legend
 from jaxrl_rollouts.report import Report
 from jaxrl_rollouts.statistics import summarize
 
-from .sampler_steps_study import CHURN, DEFAULTS, NEAR, SOURCE, Config, Measured, enough_steps
+from .sampler_steps_config import CHURN, DEFAULTS, SOURCE, Config
+from .sampler_steps_study import NEAR, Measured, enough_steps
 
 PILOT = "pilots on the acrobot, where guidance moved returns by 20 and more"
 SLACK = 20.0  # of the return, which that is

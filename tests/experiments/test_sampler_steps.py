@@ -14,8 +14,8 @@ from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, make
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.sampler_steps import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.sampler_steps_config import Config
 from jaxrl_rollouts.experiments.diffusion.sampler_steps_study import (
-    Config,
     Subject,
     enough_steps,
     floor,
