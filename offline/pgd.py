@@ -32,6 +32,7 @@ from .agent import Agent, learn, observation_scaler
 from .agents import AgentConfig, make_agent
 from .data import Transitions, sample_batch
 from .iql import normal_log_prob
+from .path_quality import policy_gap
 from .windows import WindowLayout
 
 PyTree = Any
@@ -184,9 +185,9 @@ def make_pgd(
         windows = draw(data.denoiser, state.agent.actor, coefficient, draw_key, config.windows)
         rows, valid = layout.unpack(windows)
         synthetic = replay.add(state.synthetic, rows, valid)
-        mean, _ = agent.gaussian(state.agent.actor, rows.observations)
+        gap = policy_gap(agent.gaussian, state.agent.actor, rows)
         found = {
-            "action_gap": jnp.square(rows.actions - mean).mean(-1).mean(where=valid),
+            "action_gap": gap.mean(where=valid),
             "synthetic_reward": rows.rewards.mean(where=valid),
             "synthetic_terminations": rows.terminations.mean(where=valid),
         }

@@ -73,15 +73,15 @@ def cut_windows(
     largest = float(np.abs(t.actions).max()) if len(t.actions) else 0.0
     if largest > 1.0 + 1e-3:
         raise DataError(source, "actions", f"values up to {largest:g}", "values in [-1, 1]")
-    starts = window_starts(t, length, stride)
+    parts, starts = episodes(t), window_starts(t, length, stride)
     if not len(starts):
-        longest = int(episodes(t).lengths.max(initial=0)) + 1
+        longest = int(parts.lengths.max(initial=0)) + 1
         raise DataError(
             source, "episodes", f"at most {longest} states", f"{length}, one window",
             "choose shorter windows",
         )  # fmt: skip
-    ends = episodes(t).ends
-    last = ends[np.searchsorted(ends, starts, side="right")] - 1  # row of each window's episode
+    # The last row of each window's episode.
+    last = parts.ends[np.searchsorted(parts.ends, starts, side="right")] - 1
     rows = starts[:, None] + np.arange(length)
     over = rows > last[:, None]  # the episode has ended
     over[:, -1] = True  # a state only

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from jaxrl_rollouts.pictures import colour, curve_with_band, figure, intervals, legend
 from jaxrl_rollouts.report import Report
@@ -14,16 +16,23 @@ from .pgd_agents_best import Grid, best_by_others, sweep
 from .pgd_agents_config import Config
 
 
+def _panels(
+    config: Config, grids: Mapping[str, Grid], width: float
+) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """A figure with a row per dataset and a column per agent, by both."""
+    pairs = [(name, agent) for name in grids for agent in config.agents]
+    made, axes = figure(
+        len(grids), len(config.agents), height=2.3, width=width,
+        titles=[f"{slug(name)}, {agent}" for name, agent in pairs],
+    )  # fmt: skip
+    return made, dict(zip(pairs, axes, strict=True))
+
+
 def draw_intervals(
     report: Report, config: Config, settings: Mapping[str, Setting], grids: Mapping[str, Grid]
 ) -> None:
-    pairs = [(name, agent) for name in grids for agent in config.agents]
-    columns = len(config.agents)
-    made, axes = figure(
-        len(grids), columns, height=2.3, width=3.6,
-        titles=[f"{slug(name)}, {agent}" for name, agent in pairs],
-    )  # fmt: skip
-    for ax, (name, agent) in zip(axes, pairs, strict=True):
+    made, panels = _panels(config, grids, 3.6)
+    for (name, agent), ax in panels.items():
         rows = {}
         for source in config.sources:
             returns = sweep(grids[name], config, agent, source)
@@ -42,12 +51,8 @@ def draw_intervals(
 def draw_sweeps(
     report: Report, config: Config, settings: Mapping[str, Setting], grids: Mapping[str, Grid]
 ) -> None:
-    pairs = [(name, agent) for name in grids for agent in config.agents]
-    made, axes = figure(
-        len(grids), len(config.agents), height=2.3, width=3.4,
-        titles=[f"{slug(name)}, {agent}" for name, agent in pairs],
-    )  # fmt: skip
-    for ax, (name, agent) in zip(axes, pairs, strict=True):
+    made, panels = _panels(config, grids, 3.4)
+    for (name, agent), ax in panels.items():
         labels = list(config.regularisers(agent))
         at = np.arange(len(labels))
         for source in config.sources:
@@ -57,7 +62,7 @@ def draw_sweeps(
         ax.set_xticks(at, [label.replace(", ", "\n") for label in labels])
         ax.set_xlim(-0.3, len(labels) - 0.7)
         ax.set_ylabel("return")
-    legend(made, axes)
+    legend(made, list(panels.values()))
     report.picture(
         "sweeps", made,
         "Return over the agent's regulariser (weaker to the right) for every source of data. "
@@ -66,15 +71,13 @@ def draw_sweeps(
 
 
 def draw_training(report: Report, config: Config, grids: Mapping[str, Grid]) -> None:
-    pairs = [(name, agent) for name in grids for agent in config.agents]
-    titles = [f"{slug(name)}, {agent}" for name, agent in pairs]
-    made, axes = figure(len(grids), len(config.agents), height=2.3, width=3.4, titles=titles)
-    for ax, (name, agent) in zip(axes, pairs, strict=True):
+    made, panels = _panels(config, grids, 3.4)
+    for (name, agent), ax in panels.items():
         default = next(iter(config.regularisers(agent)))
         for source in config.sources:
             at, returns = grids[name][agent, source, default].curve
             curve_with_band(ax, at * config.updates, returns, source, colour_name=colour(source))
         ax.set_xlabel("gradient steps")
         ax.set_ylabel("return")
-    legend(made, axes)
+    legend(made, list(panels.values()))
     report.picture("training", made, "Return while training, at the agents' default regulariser.")

@@ -66,9 +66,6 @@ class Measured(NamedTuple):
     reward: np.ndarray
 
 
-Found = dict[tuple[str, float, int], Measured]  # (kind, churn, steps)
-
-
 def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subject]:
     """The MLP of transitions and the U-Net of windows."""
     layout = fit_layout(data)

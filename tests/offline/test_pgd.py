@@ -114,7 +114,8 @@ def test_short_episodes_that_terminate_fill_windows() -> None:
     np.testing.assert_array_equal(
         windows.observations[..., 0], [[0, 1, 2, 2, 2, 2], [1, 2, 2, 2, 2, 2]]
     )
-    _, valid = fit_window_layout(windows).unpack(fit_window_layout(windows).pack(windows))
+    layout = fit_window_layout(windows)
+    _, valid = layout.unpack(layout.pack(windows))
     np.testing.assert_array_equal(valid.reshape(2, 5).sum(1), [2, 1])
 
 
