@@ -1,9 +1,9 @@
 """Does a diffusion model help where data are few? SynthER on 3, 15 and 100 % of a dataset.
 
 Every seed takes its own rows, fits its own diffusion model to them, replaces them by many more and
-trains TD3+BC on those; beside it the same agent on the rows themselves. The samples are looked at
-too: marginals, correlations, distance to the nearest row and error in the true simulator, next to
-rows with noise added, the usual augmentation.
+trains TD3+BC on those; beside it the same agent on the rows themselves and on as many rows with
+noise added, the usual augmentation. Samples and noisy rows are looked at too: marginals,
+correlations, distance to the nearest row and error in the true simulator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from jaxrl_rollouts.report import Report
 from ..study import Setting, StudyConfig, environment_of, load_dataset
 from .synther_quality import Quality, measure_quality
 from .synther_small_data_report import SOURCE, make_report
-from .synther_small_data_study import Arm, Config, Result, own_rows, train_arm, upsample
+from .synther_small_data_study import (
+    Arm,
+    Config,
+    Result,
+    own_rows,
+    train_arm,
+    upsample,
+    with_noise,
+)
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -45,11 +53,10 @@ def run(config: Config, context: RunContext) -> Report:
             rows, samples, setting.env, look_key, count=config.judged, noise=config.noise
         )
         quality |= {(share, kind): found for kind, found in looked.items()}
-        for upsampled in (False, True):
-            arm = Arm(share, upsampled)
-            results[arm] = train_arm(
-                arm, rows, samples if upsampled else None, setting, config, key, context
-            )
+        data = {"rows": None, "samples": samples, "rows with noise": with_noise(rows, config)}
+        for kind, made in data.items():
+            arm = Arm(share, kind)
+            results[arm] = train_arm(arm, rows, made, setting, config, key, context)
         jax.clear_caches()  # programs of other sizes are not needed again
     make_report(report, config, setting, results, quality)
     return report
@@ -64,7 +71,7 @@ def _synther(width: int, updates: int, steps: int, batch: int = 256) -> SyntherC
 
 EXPERIMENT = Experiment(
     name="synther_small_data",
-    summary="SynthER on 3, 15 and 100 % of a dataset: TD3+BC with and without up-sampling",
+    summary="SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows",
     source=SOURCE,
     config_type=Config,
     presets={

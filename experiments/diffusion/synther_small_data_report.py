@@ -18,7 +18,7 @@ from .synther_quality import Quality
 from .synther_small_data_study import Arm, Config, Result
 
 SOURCE = "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1"
-REAL, MADE, NOISY = "#777777", "#0072B2", "#E69F00"
+SHADES = {"rows": "#777777", "samples": "#0072B2", "rows with noise": "#E69F00"}
 Results = Mapping[Arm, Result]
 Qualities = Mapping[tuple[float, str], list[Quality]]
 
@@ -46,10 +46,9 @@ def make_report(
     )
 
 
-def returns_of(results: Results, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns `[seeds]` on the rows themselves and up-sampled."""
-    of = {arm.upsampled: r.returns for arm, r in results.items() if arm.share == share}
-    return of[False], of[True]
+def returns_of(results: Results, share: float) -> dict[str, np.ndarray]:
+    """Returns `[seeds]` on each kind of data of a share."""
+    return {arm.kind: r.returns for arm, r in results.items() if arm.share == share}
 
 
 def _returns(
@@ -62,9 +61,8 @@ def _returns(
         if score is not None:
             row["score"] = summarize(score)
         row["over the behaviour"] = summarize(result.returns - played)
-        if arm.upsampled:
-            plain, made = returns_of(results, arm.share)
-            row["gained"] = summarize(made - plain)
+        if arm.kind != "rows":
+            row["gained"] = summarize(result.returns - returns_of(results, arm.share)["rows"])
         rows.append(row)
     return rows
 
@@ -78,21 +76,24 @@ def _quality(share: float, kind: str, found: list[Quality]) -> dict[str, Any]:
 
 
 def _return_claims(report: Report, config: Config, results: Results) -> None:
-    whole = returns_of(results, config.shares[-1])[0]
-    scale = max(abs(float(whole.mean())), 1e-6)
     for share in config.shares[:-1]:
-        plain, made = returns_of(results, share)
-        report.claim(
-            Claim.at_least(
-                f"up-sampling {100 * share:g} % of the data helps", source=SOURCE, threshold=0.0,
-                values=made - plain, expected="a higher return, seed by seed",
-            )
-        )  # fmt: skip
-    plain, made = returns_of(results, config.shares[-1])
+        on = returns_of(results, share)
+        for other, what in (
+            ("rows", f"up-sampling {100 * share:g} % of the data helps"),
+            ("rows with noise", f"samples of {100 * share:g} % do better than rows with noise"),
+        ):
+            report.claim(
+                Claim.at_least(
+                    what, source=SOURCE, threshold=0.0, values=on["samples"] - on[other],
+                    expected="a higher return, seed by seed",
+                )
+            )  # fmt: skip
+    on = returns_of(results, config.shares[-1])
+    scale = max(abs(float(on["rows"].mean())), 1e-6)
     report.claim(
         Claim.between(
             f"replacing {100 * config.shares[-1]:g} % of the data costs nothing", source=SOURCE,
-            values=(made - plain) / scale, low=-0.1, high=0.1,
+            values=(on["samples"] - on["rows"]) / scale, low=-0.1, high=0.1,
             expected="return on samples minus that on rows, as a share of the latter",
         )
     )  # fmt: skip
@@ -142,24 +143,24 @@ def _draw_returns(report: Report, config: Config, results: Results, played: floa
             if arm.share != share:
                 continue
             at, values = result.trained.history.curve("return")
-            shade = MADE if arm.upsampled else REAL
-            label = "up-sampled" if arm.upsampled else "as they are"
             steps = np.asarray(at) * config.per_iteration
-            curve_with_band(ax, steps, values.T, label, colour_name=shade)
+            curve_with_band(ax, steps, values.T, arm.kind, colour_name=SHADES[arm.kind])
         ax.axhline(played, color="black", linestyle=":", linewidth=1.0, label="behaviour")
         ax.set_xlabel("gradient steps")
     axes[0].set_ylabel("return")
     legend(made, axes)
-    report.picture("returns", made, "TD3+BC on a share of the data, and on samples in its place")
+    report.picture(
+        "returns", made, "TD3+BC on a share of the data, and on samples or noisy rows in its place"
+    )
 
 
 def _draw_quality(report: Report, config: Config, quality: Qualities) -> None:
     made, axes = figure(1, 2, height=2.9)
     at = 100 * np.asarray(config.shares)
-    for kind, shade in (("samples", MADE), ("rows with noise", NOISY)):
+    for kind in ("samples", "rows with noise"):
         for ax, name in zip(axes, ("novelty", "error"), strict=True):
             values = [[getattr(q, name) for q in quality[share, kind]] for share in config.shares]
-            curve_with_band(ax, at, np.array(values).T, kind, colour_name=shade)
+            curve_with_band(ax, at, np.array(values).T, kind, colour_name=SHADES[kind])
             ax.set_xscale("log")
             ax.set_yscale("log")
             ax.set_xlabel("share of the data, %")

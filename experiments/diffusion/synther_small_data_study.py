@@ -28,6 +28,7 @@ from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 
 from ..study import Setting, slug
 from .own_data import Own, on_own, stack, train_agents
+from .synther_quality import augmented
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Config:
         synther: the diffusion model.
         samples: drawn from it per seed and share.
         sample_batch: of them side by side.
-        real_share: of real rows in a batch of the up-sampled arm; 0 replaces the data.
+        real_share: of real rows in a batch of samples or noisy rows; 0 replaces the data.
         agent: TD3+BC.
         updates, per_iteration, batch_size: of its training.
         evaluations: spread over the training, of so many `episodes` per seed.
@@ -78,15 +79,18 @@ class Config:
             raise ConfigError("noise", self.noise, "above 0")
 
 
+ARMS = {"rows": "", "samples": ", up-sampled", "rows with noise": ", with noise"}
+
+
 class Arm(NamedTuple):
-    """A share of the data, as it is or up-sampled."""
+    """A share of the data and what the agent learns from in its place, one of `ARMS`."""
 
     share: float
-    upsampled: bool
+    kind: str
 
     @property
     def name(self) -> str:
-        return f"{100 * self.share:g} %" + (", up-sampled" if self.upsampled else "")
+        return f"{100 * self.share:g} %" + ARMS[self.kind]
 
 
 class Result(NamedTuple):
@@ -140,18 +144,27 @@ def upsample(
     return jax.tree.map(np.asarray, made)
 
 
+def with_noise(rows: list[Transitions], config: Config) -> list[Transitions]:
+    """The usual augmentation: as many rows as there are samples, drawn anew, with noise."""
+    made = []
+    for seed, own in enumerate(rows):
+        drawn = np.random.default_rng(seed).integers(0, len(own.rewards), config.samples)
+        made.append(augmented(take_rows(own, drawn), config.noise, seed))
+    return made
+
+
 def train_arm(
-    arm: Arm, rows: list[Transitions], samples: list[Transitions] | None, setting: Setting,
+    arm: Arm, rows: list[Transitions], made: list[Transitions] | None, setting: Setting,
     config: Config, key: jax.Array, context: RunContext | None,
 ) -> Result:  # fmt: skip
-    """Train every seed's agent on its own data and play it."""
+    """Train every seed's agent on its own rows, or what was `made` from them, and play it."""
     env, data = setting.env, stack(rows)
-    if samples is not None:
-        data = MixedData(data, stack(samples))
+    if made is not None:
+        data = MixedData(data, stack(made))
     learner = make_model_free(
         config.agent, env.observation_size, env.action_size, batch_size=config.batch_size,
         updates_per_iteration=config.per_iteration,
-        draw=sample_batch if samples is None else mixing(config.real_share),
+        draw=sample_batch if made is None else mixing(config.real_share),
     )  # fmt: skip
     trained = train_agents(
         learner, data, env, key, iterations=config.updates // config.per_iteration,

@@ -21,6 +21,7 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_study import (
     Config,
     own_rows,
     upsample,
+    with_noise,
 )
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.collect import pendulum_mixed
@@ -98,28 +99,43 @@ def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:
     assert quality_of(data, shuffled, PENDULUM, KEY).error > 0.1
 
 
+def test_noisy_rows_are_as_many_as_samples_and_near_the_seeds_own(data: Transitions) -> None:
+    rows = own_rows(data, 0.1, KEY, 2)
+    for own, noisy in zip(rows, with_noise(rows, SMOKE), strict=True):
+        assert len(noisy.rewards) == SMOKE.samples
+        unit = own.observations.std(0)
+        away = (noisy.observations[:, None] - own.observations) / unit
+        assert np.sqrt((away**2).mean(-1).min(1)).max() < 4 * SMOKE.noise
+        assert np.isin(noisy.rewards, own.rewards).all()
+
+
 @pytest.mark.slow
 def test_the_smoke_run_compares_every_share(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "synther_small_data", "smoke", SMOKE, "")
     EXPERIMENT.run(SMOKE, RunContext(folder, progress=False)).save(tmp_path)
     report = load_report(tmp_path)
     rows = report.tables["returns"]
-    assert [row["data"] for row in rows] == ["1 %", "1 %, up-sampled", "5 %", "5 %, up-sampled"]
-    for plain, made in (rows[:2], rows[2:]):
-        gained = np.subtract(made["return"].values, plain["return"].values)
-        np.testing.assert_allclose(made["gained"].values, gained, rtol=1e-6)
+    assert [row["data"] for row in rows] == [
+        f"{share} %{kind}" for share in (1, 5) for kind in ("", ", up-sampled", ", with noise")
+    ]
+    for plain, *others in (rows[:3], rows[3:]):
         assert "score" not in plain  # the pendulum has no reference returns
+        assert "gained" not in plain
+        for made in others:
+            gained = np.subtract(made["return"].values, plain["return"].values)
+            np.testing.assert_allclose(made["gained"].values, gained, rtol=1e-6)
     quality = report.tables["quality"]
     assert [(row["share, %"], row["rows"]) for row in quality] == [
         (share, kind) for share in (1.0, 5.0) for kind in ("samples", "rows with noise")
     ]
     assert all(0 <= value <= 1 for row in quality for value in row["marginal"].values)
     names = [claim.name for claim in report.claims]
-    assert names[:2] == [
+    assert names[:3] == [
         "up-sampling 1 % of the data helps",
+        "samples of 1 % do better than rows with noise",
         "replacing 5 % of the data costs nothing",
     ]
-    assert len(names) == 6 and set(report.pictures) == {"returns", "quality"}
+    assert len(names) == 7 and set(report.pictures) == {"returns", "quality"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +156,7 @@ def test_synther_settings_are_checked(change: dict, setting: str) -> None:
 
 
 def test_arms_and_presets() -> None:
-    assert Arm(0.03, True).name == "3 %, up-sampled" and Arm(1.0, False).name == "100 %"
+    assert Arm(0.03, "samples").name == "3 %, up-sampled" and Arm(1.0, "rows").name == "100 %"
     for name in ("smoke", "cpu", "gpu", "paper"):
         check(EXPERIMENT.preset(name))
     assert EXPERIMENT.preset("cpu").shares == (0.03, 0.15, 1.0)
