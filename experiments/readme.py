@@ -1,7 +1,8 @@
 """Keep the pages' tables equal to the committed reports.
 
 A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!-- end -->`, the
-list of all reports between `<!-- reports -->` and `<!-- end -->`:
+list of all reports between `<!-- reports -->` and `<!-- end -->`. A variation of an experiment has
+its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on its page:
 
     python -m jaxrl_rollouts.experiments.readme README.md experiments/results/*/README.md
 """
@@ -16,7 +17,7 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import load_experiment
 from jaxrl_rollouts.report import Report, load_report, report_table_markdown
 
-MARK = re.compile(r"(<!-- report: ([\w-]+) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- report: ([\w/-]+) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LIST = re.compile(r"(<!-- reports -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 TEXT = (ROOT / "README.md").read_text()
 REPORTS = sorted(RESULTS.glob("*/report.json"))
+VARIATIONS = sorted(RESULTS.glob("*/*/report.json"))  # told on the experiment's own page
 PAGES = [ROOT / "README.md", *(report.with_name("README.md") for report in REPORTS)]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.parent.name)
 
@@ -72,6 +73,15 @@ def test_a_report_page_names_its_command_and_shows_its_pictures(page: Path) -> N
     assert not files or any(f"({file})" in text for file in files)
 
 
+@pytest.mark.parametrize("path", VARIATIONS, ids=lambda p: p.parent.name)
+def test_a_variation_is_told_on_its_experiments_page(path: Path) -> None:
+    folder, report = path.parent, load_report(path)
+    assert report.experiment == folder.parent.name
+    text = (folder.parent / "README.md").read_text()
+    assert f"`{report.command}`" in text and f"({folder.name}/report.json)" in text
+    assert f"<!-- report: {report.experiment}/{folder.name} / " in text
+
+
 def test_the_two_commands_are_two_blocks_of_one_line() -> None:
     section = TEXT.split("## Two commands")[1].split("\n## ")[0]
     blocks = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
@@ -86,10 +96,10 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(-2000 < float(value) <= 0 for value in values)
 
 
-@pytest.mark.parametrize("report", REPORTS, ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("report", [*REPORTS, *VARIATIONS], ids=lambda p: p.parent.name)
 def test_committed_reports_are_whole(report: Path) -> None:
     loaded = load_report(report)  # recomputes every verdict
-    assert loaded.experiment == report.parent.name
+    assert loaded.experiment in (report.parent.name, report.parent.parent.name)
     assert loaded.claims
     assert loaded.command.startswith("jaxrl-rollouts run ")
     for claim in loaded.claims:
