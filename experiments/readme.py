@@ -17,7 +17,8 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiment import load_experiment
 from jaxrl_rollouts.report import Report, load_report, report_table_markdown
 
-MARK = re.compile(r"(<!-- report: ([\w/-]+) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+NAME = r"[\w-]+(?:/[\w-]+)?"  # EXPERIMENT or EXPERIMENT/VARIATION
+MARK = re.compile(rf"(<!-- report: ({NAME}) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LIST = re.compile(r"(<!-- reports -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 
-from .data import Transitions, episodes
+from .data import Episodes, Transitions, episodes
 
 LIMIT = 0.999  # actions beyond it have no finite atanh to speak of
 
@@ -37,13 +37,12 @@ class EpisodeWindows(NamedTuple):
     terminations: np.ndarray
 
 
-def window_starts(transitions: Transitions, length: int, stride: int) -> np.ndarray:
-    """First rows of the windows, ascending.
+def window_starts(parts: Episodes, length: int, stride: int) -> np.ndarray:
+    """First rows of the windows of `parts`, ascending.
 
     Every `stride`-th possible start and every start of an episode. In an episode that terminates
     every row is possible; in one that was cut off, those whose window fits into it.
     """
-    parts = episodes(transitions)
     last = np.where(parts.terminated, parts.ends - 1, parts.ends - (length - 1))
     fits = last >= parts.starts
     spans = zip(parts.starts[fits], last[fits], strict=True)
@@ -73,7 +72,8 @@ def cut_windows(
     largest = float(np.abs(t.actions).max()) if len(t.actions) else 0.0
     if largest > 1.0 + 1e-3:
         raise DataError(source, "actions", f"values up to {largest:g}", "values in [-1, 1]")
-    parts, starts = episodes(t), window_starts(t, length, stride)
+    parts = episodes(t)
+    starts = window_starts(parts, length, stride)
     if not len(starts):
         longest = int(parts.lengths.max(initial=0)) + 1
         raise DataError(

@@ -46,11 +46,6 @@ def make_report(
     )
 
 
-def returns_of(results: Results, share: float) -> dict[str, np.ndarray]:
-    """Returns `[seeds]` on each kind of data of a share."""
-    return {arm.kind: r.returns for arm, r in results.items() if arm.share == share}
-
-
 def _returns(
     config: Config, setting: Setting, results: Results, played: float
 ) -> list[dict[str, Any]]:
@@ -62,7 +57,7 @@ def _returns(
             row["score"] = summarize(score)
         row["over the behaviour"] = summarize(result.returns - played)
         if arm.kind != "rows":
-            row["gained"] = summarize(result.returns - returns_of(results, arm.share)["rows"])
+            row["gained"] = summarize(result.returns - results[Arm(arm.share, "rows")].returns)
         rows.append(row)
     return rows
 
@@ -76,24 +71,26 @@ def _quality(share: float, kind: str, found: list[Quality]) -> dict[str, Any]:
 
 
 def _return_claims(report: Report, config: Config, results: Results) -> None:
+    def returns(share: float, kind: str) -> np.ndarray:
+        return results[Arm(share, kind)].returns
+
     for share in config.shares[:-1]:
-        on = returns_of(results, share)
         for other, what in (
             ("rows", f"up-sampling {100 * share:g} % of the data helps"),
             ("rows with noise", f"samples of {100 * share:g} % do better than rows with noise"),
         ):
             report.claim(
                 Claim.at_least(
-                    what, source=SOURCE, threshold=0.0, values=on["samples"] - on[other],
-                    expected="a higher return, seed by seed",
+                    what, source=SOURCE, threshold=0.0, expected="a higher return, seed by seed",
+                    values=returns(share, "samples") - returns(share, other),
                 )
             )  # fmt: skip
-    on = returns_of(results, config.shares[-1])
-    scale = max(abs(float(on["rows"].mean())), 1e-6)
+    rows, samples = (returns(config.shares[-1], kind) for kind in ("rows", "samples"))
+    scale = max(abs(float(rows.mean())), 1e-6)
     report.claim(
         Claim.between(
             f"replacing {100 * config.shares[-1]:g} % of the data costs nothing", source=SOURCE,
-            values=(on["samples"] - on["rows"]) / scale, low=-0.1, high=0.1,
+            values=(samples - rows) / scale, low=-0.1, high=0.1,
             expected="return on samples minus that on rows, as a share of the latter",
         )
     )  # fmt: skip
@@ -139,12 +136,10 @@ def _draw_returns(report: Report, config: Config, results: Results, played: floa
     made, axes = figure(1, len(config.shares), sharey=True,
                         titles=[f"{100 * s:g} % of the data" for s in config.shares])  # fmt: skip
     for ax, share in zip(axes, config.shares, strict=True):
-        for arm, result in results.items():
-            if arm.share != share:
-                continue
-            at, values = result.trained.history.curve("return")
+        for kind, shade in SHADES.items():
+            at, values = results[Arm(share, kind)].trained.history.curve("return")
             steps = np.asarray(at) * config.per_iteration
-            curve_with_band(ax, steps, values.T, arm.kind, colour_name=SHADES[arm.kind])
+            curve_with_band(ax, steps, values.T, kind, colour_name=shade)
         ax.axhline(played, color="black", linestyle=":", linewidth=1.0, label="behaviour")
         ax.set_xlabel("gradient steps")
     axes[0].set_ylabel("return")

@@ -16,7 +16,7 @@ from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoise
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.networks import Network
-from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.data import Transitions, episodes, to_device
 from jaxrl_rollouts.offline.iql import IqlConfig
 from jaxrl_rollouts.offline.pgd import PgdConfig, PgdData, make_pgd, policy_target
 from jaxrl_rollouts.offline.sac import SacConfig
@@ -45,8 +45,10 @@ def test_starts_are_strided_and_those_of_episodes() -> None:
     # Windows of 6 states are 5 rows. Episode 0 was cut off and has starts 0..15, 1 is too short,
     # 2 (rows 23..34) terminates and every row may start a window.
     possible = [*range(0, 16), *range(23, 35)]
-    np.testing.assert_array_equal(window_starts(data, 6, 1), possible)
-    np.testing.assert_array_equal(window_starts(data, 6, 8), sorted({*possible[::8], 0, 23}))
+    np.testing.assert_array_equal(window_starts(episodes(data), 6, 1), possible)
+    np.testing.assert_array_equal(
+        window_starts(episodes(data), 6, 8), sorted({*possible[::8], 0, 23})
+    )
 
 
 def test_windows_stay_in_their_episode_and_end_in_a_state() -> None:
@@ -75,7 +77,7 @@ def test_rows_come_back_as_transitions_with_their_terminations() -> None:
     assert rows.shape[1:] == (6, S + A + 2) and layout.guided == (2, 3)
     back, valid = layout.unpack(rows)
     assert len(valid) == 5 * len(rows)
-    index = (window_starts(data, 6, 4)[:, None] + np.arange(5)).reshape(-1)
+    index = (window_starts(episodes(data), 6, 4)[:, None] + np.arange(5)).reshape(-1)
     inside = index < 32  # a window of the last episode goes on after its end
     np.testing.assert_array_equal(valid, inside)
     for name in ("observations", "actions", "rewards", "next_observations"):
@@ -95,7 +97,7 @@ def test_with_every_start_a_termination_is_as_frequent_as_its_row(
 ) -> None:
     """Away from its start, an episode that terminates has every row in `L - 1` windows."""
     data = logged(*lengths, ended=tuple(ended))
-    if not len(window_starts(data, length, 1)):
+    if not len(window_starts(episodes(data), length, 1)):
         return
     windows = cut_windows(data, length, 1)
     ends = windows.terminations[:, :-1]
