@@ -9,20 +9,28 @@ import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.offline.agents import AgentConfig, rows_for
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
+from jaxrl_rollouts.offline.agents.registry import AgentConfig, rows_for
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.rebrac import RebracConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.study.model_based import (
+    Outcome,
+    Setting,
+    StudyConfig,
+    behaviour,
+    environment_of,
+    finish,
+    slug,
+)
 from jaxrl_rollouts.offline.training import evaluator, train_model_free
-from jaxrl_rollouts.pictures import curve_with_band, figure, legend
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 
-from .study import Outcome, Setting, StudyConfig, behaviour, environment_of, finish, slug
-from .study_pictures import add_main_job
+from .kit.offline_pages import add_main_job
 
 MODEL_FREE = ("td3_bc", "iql", "rebrac")
 

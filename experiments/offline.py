@@ -11,25 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods import NAMES
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.report import Report
-
-from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
-from .neubay import neubay_study
-from .neubay.neubay_report import run_neubay
-from .neubay.neubay_study import NeubayStudyConfig, small_neubay
-from .study import (
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.study import neubay as neubay_study
+from jaxrl_rollouts.offline.study.model_based import (
     PENDULUM,
     StudyConfig,
     fit_and_look,
     load_dataset,
     train_and_look,
-)  # fmt: skip
-from .study_pictures import add_main_job, draw_training, draw_world, result_rows, world_row
+)
+from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from .kit.neubay_pages import run_neubay
+from .kit.offline_pages import add_main_job, draw_training, draw_world, result_rows, world_row
+from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from . import checkpoint, devices
+from . import devices
 from .errors import ConfigError, DivergenceError, Interrupted
-from .experiment import RunContext
-from .history import History
-from .metrics import Progress
+from .plugins import RunContext
+from .record import checkpoint
+from .record.history import History
+from .record.loggers import Progress
 
 PyTree = Any
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]

@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.plugins import RunContext
 
+from .agents.critic_view import start_values
+from .agents.model_free import ModelFree
 from .data import Transitions, to_device
-from .diagnostics import start_values
 from .environments import Environment
 from .evaluation import evaluate_seeds
-from .model_based import ModelBased
-from .model_free import ModelFree
-from .world_model import Targets, World, WorldModel, make_world_model
+from .methods.scheme import ModelBased
+from .worlds.fit import Targets, World, WorldModel, make_world_model
 
 PyTree = Any
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]

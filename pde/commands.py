@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Command
+from jaxrl_rollouts.plugins import Command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
     """
     import numpy as np
 
-    from jaxrl_rollouts.pictures import figure, save_png
+    from jaxrl_rollouts.reports.pictures import figure, save_png
 
     made, (left, middle, right) = figure(1, 3, title=found.path.name)
     lengths = np.where(np.isfinite(found.extent[0]), found.extent[0], found.shape[3:]).tolist()

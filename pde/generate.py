@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
-from jaxrl_rollouts.metrics import Progress
+from jaxrl_rollouts.record.loggers import Progress
 
 from .equations import equation, join_solver, sines, split_solver
 from .field import advance_field, roll_field

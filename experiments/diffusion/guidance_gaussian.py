@@ -21,10 +21,10 @@ from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guidance import GuideParams
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from .guidance_gaussian_report import (
+from .guidance_gaussian_page import (
     BEHAVIOUR,
     POLICY,
     SOURCE,

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.offline.agents.model_free import ModelFree
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.model_free import ModelFree
 from jaxrl_rollouts.offline.training import evaluator
+from jaxrl_rollouts.plugins import RunContext
 
 
 class Own(NamedTuple):

@@ -19,18 +19,18 @@ from jaxrl_rollouts.diffusion import (
     SamplerConfig,
     UnetConfig,
 )
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.offline.synther import SyntherConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.study.model_based import Setting, slug
+from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from ..study import Setting, slug
 from .budgets import denoiser_training
 from .pgd_agents_best import Grid
+from .pgd_agents_cells import Cell, train_cell
 from .pgd_agents_claims import SOURCE
 from .pgd_agents_config import Config
-from .pgd_agents_report import add_report
+from .pgd_agents_page import add_report
 from .pgd_agents_sources import make_sources
-from .pgd_agents_study import Cell, train_cell
 
 
 def run(config: Config, context: RunContext) -> Report:

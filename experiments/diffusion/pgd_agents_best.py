@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .pgd_agents_cells import Cell
 from .pgd_agents_config import Config
-from .pgd_agents_study import Cell
 
 Grid = Mapping[tuple[str, str, str], Cell]  # (agent, source, regulariser)
 

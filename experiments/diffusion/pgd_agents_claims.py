@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.study.model_based import slug
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
 
-from ..study import slug
 from .pgd_agents_best import Grid, best_by_others, sweep
 from .pgd_agents_config import Config
 

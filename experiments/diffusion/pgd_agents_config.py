@@ -14,11 +14,11 @@ from jaxrl_rollouts.diffusion import (
     UnetConfig,
 )
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents import AgentConfig
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.pgd import PgdConfig
-from jaxrl_rollouts.offline.synther import SyntherConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.registry import AgentConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig
+from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 
 from .budgets import denoiser_training
 

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxrl_rollouts.pictures import colour, curve_with_band, figure, intervals, legend
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
+from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, intervals, legend
+from jaxrl_rollouts.reports.report import Report
 
-from ..study import Setting, behaviour, slug
 from .pgd_agents_best import Grid, best_by_others, sweep
 from .pgd_agents_config import Config
 

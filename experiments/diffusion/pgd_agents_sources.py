@@ -22,13 +22,19 @@ from jaxrl_rollouts.diffusion import (
     sample,
     train_denoiser,
 )
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.offline.data import Transitions, take_rows, to_device
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.synther import fit_layout, generate, make_synther
-from jaxrl_rollouts.offline.windows import WindowLayout, cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.study.model_based import (
+    Setting,
+    StudyConfig,
+    environment_of,
+    load_dataset,
+    slug,
+)
+from jaxrl_rollouts.offline.synthetic.synther import fit_layout, generate, make_synther
+from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
+from jaxrl_rollouts.plugins import RunContext
 
-from ..study import Setting, StudyConfig, environment_of, load_dataset, slug
 from .pgd_agents_config import Config
 
 PyTree = Any

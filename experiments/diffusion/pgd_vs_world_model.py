@@ -17,16 +17,17 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, UnetConfig, make_guidance
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.path_quality import open_loop_error, policy_gap, step_error
-from jaxrl_rollouts.offline.pgd import policy_target
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.synthetic.paths import open_loop_error, policy_gap, step_error
+from jaxrl_rollouts.offline.synthetic.pgd import policy_target
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
 from .budgets import windows_training
-from .pgd_cases import (
+from .pgd_measured import Measured, Source
+from .pgd_vs_world_model_cases import (
     ENSEMBLE,
     Case,
     CaseConfig,
@@ -35,9 +36,8 @@ from .pgd_cases import (
     make_drawing,
     prepare,
 )
-from .pgd_measured import Measured, Source
 from .pgd_vs_world_model_claims import SOURCE
-from .pgd_vs_world_model_report import make_report
+from .pgd_vs_world_model_page import make_report
 
 RULES: Mapping[str, GuidanceConfig] = {
     "published": GuidanceConfig(),

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
 
 from .pgd_measured import Found, Source, coefficient_at, three
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxrl_rollouts.pictures import curve_with_band, figure, legend
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import iqm
+from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import iqm
 
 from .pgd_measured import LENGTHS, Found, Source, log_likelihood, three
 

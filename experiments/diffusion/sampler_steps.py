@@ -11,14 +11,19 @@ from __future__ import annotations
 import jax
 
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.study.model_based import (
+    PENDULUM,
+    StudyConfig,
+    environment_of,
+    load_dataset,
+)
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from ..study import PENDULUM, StudyConfig, environment_of, load_dataset
 from .budgets import denoiser_training
-from .sampler_steps_config import SOURCE, Config
-from .sampler_steps_report import Found, Look, Real, add_report
+from .sampler_steps_cells import SOURCE, Config
+from .sampler_steps_page import Found, Look, Real, add_report
 from .sampler_steps_study import (
     fit,
     floor,

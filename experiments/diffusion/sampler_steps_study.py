@@ -19,17 +19,17 @@ from jaxrl_rollouts.diffusion import (
     sample,
     train_denoiser,
 )
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.speed.timing import timed
+from jaxrl_rollouts.experiments.kit.timing import timed
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.synther import fit_layout
-from jaxrl_rollouts.offline.synthetic_quality import dynamics_error, sliced_wasserstein
-from jaxrl_rollouts.offline.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
+from jaxrl_rollouts.offline.synthetic.synther import fit_layout
+from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.plugins import RunContext
 
 from .own_data import stack, train_agents
-from .sampler_steps_config import Config
+from .sampler_steps_cells import Config
 
 NEAR = 1.25  # times the dynamics error of the most steps that are "enough"
 

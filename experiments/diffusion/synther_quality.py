@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.path_quality import step_error
-from jaxrl_rollouts.offline.synthetic_quality import (
+from jaxrl_rollouts.offline.synthetic.paths import step_error
+from jaxrl_rollouts.offline.synthetic.quality import (
     correlation_score,
     marginal_score,
     novelty,

@@ -13,23 +13,20 @@ from dataclasses import replace
 import jax
 
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, ResidualMlpConfig, SamplerConfig
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.offline.synther import SyntherConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.report import Report
-
-from ..study import Setting, StudyConfig, environment_of, load_dataset
-from .synther_quality import Quality, measure_quality
-from .synther_small_data_report import SOURCE, make_report
-from .synther_small_data_study import (
-    Arm,
-    Config,
-    Result,
-    own_rows,
-    train_arm,
-    upsample,
-    with_noise,
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.study.model_based import (
+    Setting,
+    StudyConfig,
+    environment_of,
+    load_dataset,
 )
+from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from .synther_quality import Quality, measure_quality
+from .synther_small_data_cells import Arm, Config, Result, own_rows, train_arm, upsample, with_noise
+from .synther_small_data_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:

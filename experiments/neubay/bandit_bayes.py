@@ -17,24 +17,24 @@ import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.bandit_agent import SMALL_AGENT, bandit_task, play
-from jaxrl_rollouts.offline.bandit_optimum import Beliefs, Optimum, play_optimum
-from jaxrl_rollouts.offline.bandit_rewards import (
+from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task, play
+from jaxrl_rollouts.offline.bandit.environment import PULLS, TEST_ARMS
+from jaxrl_rollouts.offline.bandit.optimum import Beliefs, Optimum, play_optimum
+from jaxrl_rollouts.offline.bandit.rewards import (
     REWARD_ENSEMBLE,
     FittedRewards,
     fit_rewards,
     logged_pulls,
     penalised,
 )
-from jaxrl_rollouts.offline.environments.bandit import PULLS, TEST_ARMS
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.recurrent_dqn import DqnConfig, make_recurrent_dqn, ring_bytes
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, make_recurrent_dqn, ring_bytes
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from .bandit_bayes_report import make_report
+from .bandit_bayes_page import make_report
 
 
 @dataclass(frozen=True)

@@ -14,23 +14,23 @@ import jax
 import numpy as np
 from jax.scipy.stats import rankdata
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.disagreement import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.collect import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, episodes, load, to_device
-from jaxrl_rollouts.offline.open_loop import OpenLoop, open_loop, windows
-from jaxrl_rollouts.offline.terminations import never
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.study.model_based import PENDULUM, StudyConfig, load_dataset, slug
 from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.trust import LEVELS, Trust, measure_trust, threshold
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, learned_dynamics
+from jaxrl_rollouts.offline.worlds.judge import OpenLoop, open_loop, windows
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trust, threshold
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 
-from ..study import PENDULUM, StudyConfig, load_dataset, slug
 from .compounding_pictures import draw_growth, draw_trust
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models"

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxrl_rollouts.offline.open_loop import OpenLoop
-from jaxrl_rollouts.offline.trust import Trust, threshold
-from jaxrl_rollouts.pictures import figure
-from jaxrl_rollouts.report import Report
-
-from ..study import slug
+from jaxrl_rollouts.offline.study.model_based import slug
+from jaxrl_rollouts.offline.worlds.judge import OpenLoop
+from jaxrl_rollouts.offline.worlds.trust import Trust, threshold
+from jaxrl_rollouts.reports.pictures import figure
+from jaxrl_rollouts.reports.report import Report
 
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
 HIGHEST = 1e6  # what lies above is drawn there

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
 from .horizon_plane import PlaneConfig, run_plane
 from .horizon_plane_report import SOURCE

@@ -15,21 +15,21 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.disagreement import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.collect import plane_random
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.methods import base
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds, train_agents
-from jaxrl_rollouts.offline.trust import Trust, measure_trusts, threshold
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, learned_dynamics
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, learned_dynamics
+from jaxrl_rollouts.offline.worlds.trust import Trust, measure_trusts, threshold
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from ..ravl.plane_study import measure_reach, plane_evaluator
+from ..ravl.plane import measure_reach, plane_evaluator
 from .horizon_plane_report import Arm, show
 
 

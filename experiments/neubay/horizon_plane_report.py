@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.pictures import figure, legend
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import figure, legend
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 
 if TYPE_CHECKING:
     from .horizon_plane import PlaneConfig

@@ -15,28 +15,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.runner import RUNNER
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.neubay import Neubay, NeubayState
-from jaxrl_rollouts.offline.neubay_config import NeubayConfig
-from jaxrl_rollouts.offline.neubay_training import neubay_evaluator, prepare, train_neubay
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.runner_data import runner_clumsy
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayState
+from jaxrl_rollouts.offline.neubay.prepare import neubay_evaluator, prepare, train_neubay
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.trust import LEVELS, measure_trusts
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.pictures import figure, intervals
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import figure, intervals
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 from jaxrl_rollouts.rollout import rollout
-from jaxrl_rollouts.statistics import summarize
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), ablations; our notes, section 9e"
 BEST = 283.0  # the most an episode can bring

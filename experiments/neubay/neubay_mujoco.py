@@ -12,17 +12,13 @@ from dataclasses import replace
 
 import jax
 
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods import MethodConfig
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig
-from jaxrl_rollouts.offline.neubay_config import NeubayConfig
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.report import Report
-
-from ..study import (
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
     Outcome,
     Setting,
@@ -32,9 +28,7 @@ from ..study import (
     load_dataset,
     train_and_look,
 )
-from .neubay_mujoco_config import PAPER, Config, Tuned
-from .neubay_mujoco_report import make_report
-from .neubay_study import (
+from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     Posterior,
     fit_posterior,
@@ -42,6 +36,12 @@ from .neubay_study import (
     small_neubay,
     train_neubay_and_look,
 )
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from .neubay_mujoco_cells import PAPER, Config, Tuned
+from .neubay_mujoco_page import make_report
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 

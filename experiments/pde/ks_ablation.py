@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from .ks_ablation_report import make_report
-from .ks_ablation_study import AblationConfig, run_setting, settings
-from .ks_presets import CPU, SMOKE, small_domain
+from .ks_ablation_cells import AblationConfig, run_setting, settings
+from .ks_ablation_page import make_report
 from .ks_refiner import SOURCE
+from .presets import CPU, SMOKE, small_domain
 
 
 def run(config: AblationConfig, context: RunContext) -> Report:

@@ -18,8 +18,7 @@ from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.evaluation import roll_emulator
-
-from .ks_study import KsData, StudyConfig, per_seed_keys
+from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, per_seed_keys
 
 PyTree = Any
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_time
 from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pictures import colour, figure
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
+from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import colour, figure
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 
-from .ks_pictures import draw_rollouts
-from .ks_presets import CPU, GPU, PAPER, SMOKE
+from .ks_page import draw_rollouts
 from .ks_refiner import SOURCE, KsConfig, train_and_roll
-from .ks_study import KsData, StudyConfig, prepare
+from .presets import CPU, GPU, PAPER, SMOKE
 
 METHODS = ("mse", "refiner")
 

@@ -13,20 +13,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.study.look import Evaluated, high_correlation_times, kept
+from jaxrl_rollouts.pde.study.train import KsData, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.pictures import colour, figure
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import colour, figure
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
 
-from .ks_arms import ARMS, CrossingConfig, Result, Trainer, mse_of
 from .ks_bottleneck import correlation_solved_from
-from .ks_evaluation import Evaluated, high_correlation_times, kept
-from .ks_pictures import draw_correlation
-from .ks_presets import CPU, SMOKE
-from .ks_study import KsData, prepare
+from .ks_crossing_cells import ARMS, CrossingConfig, Result, Trainer, mse_of
+from .ks_page import draw_correlation
+from .presets import CPU, SMOKE
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
 OURS = "the project's question"

@@ -11,18 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.statistics import summarize
-
-from .ks_evaluation import (
+from jaxrl_rollouts.pde.study.look import (
     Evaluated,
     Sampled,
     evaluate,
@@ -31,9 +25,21 @@ from .ks_evaluation import (
     sample,
     true_spectrum,
 )
-from .ks_pictures import draw_all
-from .ks_presets import CPU, GPU, PAPER, SMOKE, small_domain
-from .ks_study import KsData, StudyConfig, make_network, prepare, train_emulator
+from jaxrl_rollouts.pde.study.train import (
+    KsData,
+    StudyConfig,
+    make_network,
+    prepare,
+    train_emulator,
+)
+from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
+
+from .ks_page import draw_all
+from .presets import CPU, GPU, PAPER, SMOKE, small_domain
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
 METHODS = ("mse", "pushforward", "correction", "refiner")

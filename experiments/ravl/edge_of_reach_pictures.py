@@ -13,11 +13,11 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from jaxrl_rollouts.offline.environments.plane import GOAL, START, ValueGrid
-from jaxrl_rollouts.pictures import colour, curve_with_band, figure, legend
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.report import Report
 
-from .edge_of_reach_study import Cell, Config, Setting
-from .plane_study import Reach, value_map
+from .edge_of_reach_cells import Cell, Config, Setting
+from .plane import Reach, value_map
 
 HALF, POINTS = 18.0, 109
 IMPOSSIBLE = "#D55E00"

@@ -8,14 +8,14 @@ not, and RAVL does not. The same again with a learned model, where MOPO has an e
 
 from __future__ import annotations
 
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from .edge_of_reach_report import make_report
-from .edge_of_reach_study import RUNS, Config, prepare, train_cell
+from .edge_of_reach_cells import RUNS, Config, prepare, train_cell
+from .edge_of_reach_page import make_report
 
 
 def run(config: Config, context: RunContext) -> Report:

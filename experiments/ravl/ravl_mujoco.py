@@ -12,16 +12,12 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.report import Report
-
-from ..study import (
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
     Outcome,
     StudyConfig,
@@ -31,8 +27,12 @@ from ..study import (
     load_dataset,
     slug,
     train_and_look,
-)  # fmt: skip
-from ..study_pictures import (
+)
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
+
+from ..kit.offline_pages import (
     draw_comparison,
     draw_training,
     draw_world,

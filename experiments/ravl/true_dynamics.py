@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 import jax
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import Experiment, RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.report import Report
 
-from .dial_study import DialConfig, complete, open_domain, turn_dial
-from .true_dynamics_report import make_report
+from .true_dynamics_cells import DialConfig, complete, open_domain, turn_dial
+from .true_dynamics_page import make_report
 
 
 @dataclass(frozen=True)

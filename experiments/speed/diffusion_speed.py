@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
-from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.experiments.kit.peer import Peer, Timer, check_parameters, torch_timers
+from jaxrl_rollouts.experiments.kit.timing import SOURCE, matmul_peak, rounds, timed
 from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import AGENTS, agent_rows, draw_against
 from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     NETS,
@@ -32,15 +32,10 @@ from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     make_our_denoiser,
 )
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import write_weights
-from jaxrl_rollouts.experiments.speed.peer_process import (
-    Peer,
-    Timer,
-    check_parameters,
-    torch_timers,
-)
-from jaxrl_rollouts.experiments.speed.timing import SOURCE, matmul_peak, rounds, timed
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
 
 
 def run(config: Config, context: RunContext) -> Report:

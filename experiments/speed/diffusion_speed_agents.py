@@ -12,21 +12,21 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts import loop
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.offline.agents import AgentConfig
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import ModelFreeState, make_model_free
+from jaxrl_rollouts.offline.agents.registry import AgentConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import to_device
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.model_free import ModelFreeState, make_model_free
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.pictures import figure
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import figure
+from jaxrl_rollouts.reports.report import Report
 
+from ..kit.peer import Peer, check_parameters
+from ..kit.timing import SOURCE, rounds
 from .diffusion_speed_study import AgentSpeed, Config
-from .peer_process import Peer, check_parameters
-from .speed_study import ACTIONS, OBSERVATIONS, random_rows
-from .timing import SOURCE, rounds
+from .speed_cells import ACTIONS, OBSERVATIONS, random_rows
 
 AGENTS = ("td3_bc", "iql")
 GOAL = 5.0  # times d3rlpy

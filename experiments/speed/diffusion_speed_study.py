@@ -28,9 +28,9 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.diffusion.sampler import churn_factors
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.kit.peer import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import shaken
-from jaxrl_rollouts.experiments.speed.peer_process import Peer, check_interpreter, check_outputs
-from jaxrl_rollouts.experiments.speed.speed_study import ACTIONS, OBSERVATIONS
+from jaxrl_rollouts.experiments.speed.speed_cells import ACTIONS, OBSERVATIONS
 from jaxrl_rollouts.networks import Network
 
 NETS = ("mlp", "unet")

@@ -18,11 +18,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.pictures import figure
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import figure
+from jaxrl_rollouts.reports.report import Report
 
+from ..kit.timing import SOURCE, timed
 from .neubay_speed_learning import show_learning
 from .neubay_speed_study import (
     ACTIONS,
@@ -32,7 +33,6 @@ from .neubay_speed_study import (
     looping_collector,
     make_bench,
 )
-from .timing import SOURCE, timed
 
 
 def run(config: Config, context: RunContext) -> Report:

@@ -13,18 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.offline import tapes
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSac, make_recurrent_sac
-from jaxrl_rollouts.offline.tokens import Token
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSac, make_recurrent_sac
+from jaxrl_rollouts.offline.recurrent.tokens import Token
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
 
+from ..kit.peer import Peer, check_outputs, check_parameters, torch_timers
+from ..kit.timing import SOURCE, rounds, timed
 from .neubay_speed_study import ACTIONS, STATES, Config, agent_config
 from .pde_speed_nets import shake, write_weights
-from .peer_process import Peer, check_outputs, check_parameters, torch_timers
-from .timing import SOURCE, rounds, timed
 
 MEMORIES = ("lru", "gru")
 

@@ -13,16 +13,16 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.histories import draw, log_histories, remember, resume, warm
-from jaxrl_rollouts.offline.memory import MemoryConfig, make_memory
-from jaxrl_rollouts.offline.neubay import Neubay, NeubayData, make_neubay
-from jaxrl_rollouts.offline.neubay_config import NeubayConfig, Sizes
-from jaxrl_rollouts.offline.neubay_training import trusted_dynamics
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.terminations import never
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE, Dynamics, make_world_model
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
+from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay.prepare import trusted_dynamics
+from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, Dynamics, make_world_model
 
-from .peer_process import check_interpreter
+from ..kit.peer import check_interpreter
 
 STATES, ACTIONS = 11, 3  # hopper's sizes
 

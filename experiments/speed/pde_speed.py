@@ -22,8 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import Experiment, RunContext
+from jaxrl_rollouts.experiments.kit.peer import Peer, Timer, check_parameters, torch_timers
+from jaxrl_rollouts.experiments.kit.timing import (
+    SOURCE,
+    matmul_peak,
+    rounds,
+    seeds_side_by_side,
+    timed,
+)
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import write_weights
 from jaxrl_rollouts.experiments.speed.pde_speed_study import (
     Config,
@@ -32,22 +38,11 @@ from jaxrl_rollouts.experiments.speed.pde_speed_study import (
     make_ours,
     peer_settings,
 )
-from jaxrl_rollouts.experiments.speed.peer_process import (
-    Peer,
-    Timer,
-    check_parameters,
-    torch_timers,
-)
-from jaxrl_rollouts.experiments.speed.timing import (
-    SOURCE,
-    matmul_peak,
-    rounds,
-    seeds_side_by_side,
-    timed,
-)
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.pictures import figure
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.pictures import figure
+from jaxrl_rollouts.reports.report import Report
 
 NOT_A_RATE = ("% of peak", "ratio", "compile s", "second call compiles s")
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from jaxrl_rollouts import devices, loop
 from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.experiments.kit.peer import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import (
     CHANNELS,
     forward_operations,
     make_plain,
     shaken,
 )
-from jaxrl_rollouts.experiments.speed.peer_process import Peer, check_interpreter, check_outputs
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldNetwork
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields

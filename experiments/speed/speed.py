@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.claims import Claim
-from jaxrl_rollouts.experiment import Experiment, RunContext
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report
 
+from ..kit.timing import SOURCE, matmul_peak, rounds, seeds_side_by_side
+from .speed_cells import Config, peer_speed, sac_speed, update_operations
 from .speed_rollouts import time_environments, time_rollouts
-from .speed_study import Config, peer_speed, sac_speed, update_operations
-from .timing import SOURCE, matmul_peak, rounds, seeds_side_by_side
 
 
 def run(config: Config, context: RunContext) -> Report:

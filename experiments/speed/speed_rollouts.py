@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import MissingExtraError
+from jaxrl_rollouts.offline.agents.sac import Sac, SacConfig, make_sac
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.base import as_model
-from jaxrl_rollouts.offline.sac import Sac, SacConfig, make_sac
-from jaxrl_rollouts.offline.terminations import never
-from jaxrl_rollouts.offline.world_model import learned_dynamics, make_world_model
-from jaxrl_rollouts.report import Report
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.worlds.fit import learned_dynamics, make_world_model
+from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollout import Members, rollout
 
-from .speed_study import ACTIONS, OBSERVATIONS, Config, random_rows
-from .timing import timed
+from ..kit.timing import timed
+from .speed_cells import ACTIONS, OBSERVATIONS, Config, random_rows
 
 
 def time_rollouts(config: Config, report: Report) -> None:

@@ -14,8 +14,8 @@ import optax
 from ..averaged import AveragedTraining, check_schedule, make_averaged
 from ..configs import at_least_one
 from ..errors import ConfigError
-from ..experiment import RunContext
 from ..loop import Trained, train
+from ..plugins import RunContext
 from .edm import Denoiser
 
 PyTree = Any

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import never
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
+from .terminations import never
 
 # Lengths, masses and moments of inertia are one; centres of mass lie in the middle of a link.
 CENTRE, GRAVITY, INERTIA = 0.5, 9.8, 1.0

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import never
 from . import pendulum
 from .base import (
     Environment,
@@ -23,6 +22,7 @@ from .base import (
     row_keys,
     unknown_name,
 )  # fmt: skip
+from .terminations import never
 
 STEP_VALUES = 6  # (observation, state, reward, terminated, truncated, info) since gymnax 1.0
 

@@ -20,7 +20,6 @@ from jax.experimental import io_callback
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import FAMILIES, family
 from .base import (
     Environment,
     EnvironmentState,
@@ -31,6 +30,7 @@ from .base import (
     row_keys,
     unknown_name,
 )  # fmt: skip
+from .terminations import FAMILIES, family
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import never
 from .base import Environment, EnvironmentState, begin, disturbed, observe, proceed, uniform_start
+from .terminations import never
 
 MAX_SPEED, MAX_TORQUE, DT, GRAVITY = 8.0, 2.0, 0.05, 10.0  # mass and length are one
 MAX_EPISODE_STEPS = 200

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import never
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
+from .terminations import never
 
 GOAL = (7.0, 7.0)
 WIDTH = 3.0  # of the reward's bell

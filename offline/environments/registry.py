@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 
 from jaxrl_rollouts.errors import ConfigError
 
-from ..terminations import family
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
 from .pendulum import PENDULUM
 from .plane import PLANE
 from .runner import RUNNER
+from .terminations import family
 
 EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER)}
 

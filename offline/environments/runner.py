@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Outcome
 
-from ..terminations import runner as fallen
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
+from .terminations import runner as fallen
 
 CART, POLE, HALF_LENGTH, GRAVITY = 1.0, 0.1, 0.5, 9.8  # kg, kg, m, m/s^2
 FORCE, FRICTION, DT = 10.0, 1.0, 0.04

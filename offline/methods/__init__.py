@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from jaxrl_rollouts.errors import ConfigError
 
-from ..model_based import Method
-from ..sac import SacConfig
+from ..agents.sac import SacConfig
 from .base import base as base
 from .mobile import mobile as mobile
 from .mopo import mopo as mopo
 from .ravl import ravl as ravl
+from .scheme import Method
 
 NAMES = ("base", "mopo", "mobile", "ravl")
 

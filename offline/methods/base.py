@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..model_based import Method
-from ..sac import SacConfig
+from ..agents.sac import SacConfig
+from .scheme import Method
 
 
 def base(agent: SacConfig) -> Method:

@@ -14,11 +14,11 @@ import jax
 from jaxrl_rollouts.disagreement import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
+from ..agents.sac import Sac, SacConfig, SacState
 from ..data import Transitions
-from ..model_based import Method, TargetPenalty
-from ..sac import Sac, SacConfig, SacState
-from ..world_model import Dynamics
+from ..worlds.fit import Dynamics
 from .base import base
+from .scheme import Method, TargetPenalty
 
 
 @functools.lru_cache(maxsize=32)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from jaxrl_rollouts.disagreement import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
-from ..model_based import Method
-from ..sac import SacConfig
+from ..agents.sac import SacConfig
 from .base import base
+from .scheme import Method
 
 
 def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:

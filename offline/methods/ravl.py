@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..model_based import Method
-from ..sac import SacConfig
+from ..agents.sac import SacConfig
+from .scheme import Method
 
 
 def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Method:

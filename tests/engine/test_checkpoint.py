@@ -14,8 +14,8 @@ import numpy as np
 import optax
 import pytest
 
-from jaxrl_rollouts import checkpoint
 from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.record import checkpoint
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.cli.options import remaking_command
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.run_options import remaking_command
 
 
 def run_folder(root: Path) -> Path:
@@ -219,7 +219,7 @@ def test_remaking_command_drops_where_and_keeps_what() -> None:
 
 
 def test_experiment_presets_are_checked(plugin: Path) -> None:
-    from jaxrl_rollouts.experiment import Experiment, load_experiment
+    from jaxrl_rollouts.plugins import Experiment, load_experiment
 
     toy = load_experiment("toy")
     assert toy.default_preset == "cpu" and toy.preset("smoke").steps == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.history import History
+from jaxrl_rollouts.record.history import History
 
 
 def filled(path: Path | None, count: int = 3) -> History:

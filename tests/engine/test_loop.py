@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import checkpoint
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DivergenceError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record import checkpoint
+from jaxrl_rollouts.record.folder import RunFolder
 
 TRACES: list[int] = []
 DATA = {"x": jax.random.normal(jax.random.key(0), (16, 2)), "y": jnp.arange(16.0) / 16}

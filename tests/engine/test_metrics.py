@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.metrics import CsvLogger, JsonlLogger, make_loggers
-from jaxrl_rollouts.progress import Progress, brief
+from jaxrl_rollouts.record.loggers import CsvLogger, JsonlLogger, make_loggers
+from jaxrl_rollouts.record.progress import Progress, brief
 
 
 def test_jsonl_records(tmp_path: Path) -> None:

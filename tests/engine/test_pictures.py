@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts import pictures
-from jaxrl_rollouts.statistics import iqm, summarize
+from jaxrl_rollouts.reports import pictures
+from jaxrl_rollouts.reports.statistics import iqm, summarize
 
 
 def test_curve_is_the_iqm_with_gaps_and_a_band() -> None:

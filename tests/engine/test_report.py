@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from jaxrl_rollouts import pictures
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.errors import CheckpointError, DataError
-from jaxrl_rollouts.provenance import Clock, provenance
-from jaxrl_rollouts.report import Report, load_report, publish
-from jaxrl_rollouts.report_text import format_number, print_report, report_table_markdown
-from jaxrl_rollouts.statistics import iqm, summarize
+from jaxrl_rollouts.record.provenance import Clock, provenance
+from jaxrl_rollouts.reports import pictures
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report, load_report, publish
+from jaxrl_rollouts.reports.statistics import iqm, summarize
+from jaxrl_rollouts.reports.text import format_number, print_report, report_table_markdown
 
 TEXTS = {"source": "RAVL, table 1", "expected": "RAVL reaches the optimum"}
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import checkpoint
 from jaxrl_rollouts.errors import Interrupted
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.interrupts import StopFlag
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record import checkpoint
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.interrupts import StopFlag
 
 ITERATIONS, CHUNK = 60, 2
 SCRIPT = f"""

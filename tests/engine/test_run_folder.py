@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import run_folder
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
-from jaxrl_rollouts.interrupts import StopFlag
-from jaxrl_rollouts.run_folder import RunFolder, plain, write_json_atomically
+from jaxrl_rollouts.record import folder as run_folder
+from jaxrl_rollouts.record.folder import RunFolder, plain, write_json_atomically
+from jaxrl_rollouts.record.interrupts import StopFlag
 
 
 @dataclass(frozen=True)

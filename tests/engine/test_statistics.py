@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.statistics import aggregate, bootstrap_interval, iqm, summarize
+from jaxrl_rollouts.reports.statistics import aggregate, bootstrap_interval, iqm, summarize
 
 numbers = st.floats(-1e6, 1e6)
 

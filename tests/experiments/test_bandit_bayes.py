@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT, Config, reference
-from jaxrl_rollouts.experiments.neubay.bandit_bayes_report import _claims
-from jaxrl_rollouts.offline.bandit_optimum import Beliefs, play_optimum
-from jaxrl_rollouts.offline.bandit_rewards import FittedRewards
-from jaxrl_rollouts.offline.environments.bandit import TEST_ARMS, Arms
-from jaxrl_rollouts.report import load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.experiments.neubay.bandit_bayes_page import _claims
+from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS, Arms
+from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
+from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 
 
 def opinions(*spreads: float) -> FittedRewards:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.compounding_error import (
     EXPERIMENT,
@@ -18,10 +18,10 @@ from jaxrl_rollouts.experiments.neubay.compounding_error import (
     split_error,
     trust_row,
 )
-from jaxrl_rollouts.offline.open_loop import OpenLoop
-from jaxrl_rollouts.offline.trust import LEVELS, Trust
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE as NEUBAY
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE as NEUBAY
+from jaxrl_rollouts.offline.worlds.judge import OpenLoop
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 

@@ -13,7 +13,7 @@ import pytest
 
 from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiment import RunContext
+from jaxrl_rollouts.experiments.kit.peer import Peer
 from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import agent_rows, make_our_agents
 from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
@@ -23,9 +23,9 @@ from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
     denoiser_peer_settings,
     make_our_denoiser,
 )
-from jaxrl_rollouts.experiments.speed.peer_process import Peer
-from jaxrl_rollouts.report import Report, load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 # Says that it has as many parameters as told by its name, takes 10 ms per update on one thread and

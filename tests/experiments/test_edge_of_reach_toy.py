@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.ravl.edge_of_reach_study import RUNS, Config
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_cells import RUNS, Config
 from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import EXPERIMENT
-from jaxrl_rollouts.experiments.ravl.plane_study import (
+from jaxrl_rollouts.experiments.ravl.plane import (
     Reach,
     measure_reach,
     patch,
@@ -21,7 +20,7 @@ from jaxrl_rollouts.experiments.ravl.plane_study import (
     sample_region,
     value_map,
 )
-from jaxrl_rollouts.offline.blend import true_dynamics
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.collect import plane_random, random_policy
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
@@ -32,11 +31,12 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_value,
 )
 from jaxrl_rollouts.offline.methods import base
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 from jaxrl_rollouts.rollout import rollout
-from jaxrl_rollouts.run_folder import RunFolder
 
 AGENT = SacConfig(critics=2, diversity=0.0, hidden=(8,))
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import EXPERIMENT, Config, measure
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_report import (
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_page import (
     BEHAVIOUR,
     POLICY,
     closed_form,
     closed_form_given_state,
     errors,
 )
-from jaxrl_rollouts.report import load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 
 
 @pytest.mark.parametrize("coefficient", [0.3, 2.0])

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT
 from jaxrl_rollouts.experiments.neubay.horizon_plane import Arm
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT
-from jaxrl_rollouts.experiments.pde.ks_ablation_study import settings, step_scale
-from jaxrl_rollouts.experiments.pde.ks_study import KsData
+from jaxrl_rollouts.experiments.pde.ks_ablation_cells import settings, step_scale
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.report import Report, load_report
+from jaxrl_rollouts.pde.study.train import KsData
+from jaxrl_rollouts.reports.report import Report, load_report
 
 pytest.importorskip("exponax")
 SMOKE = EXPERIMENT.preset("smoke")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_conditional import EXPERIMENT
 from jaxrl_rollouts.pde.files import read_pdearena
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.reports.report import load_report
 
 pytest.importorskip("exponax")
 SMOKE = EXPERIMENT.preset("smoke")

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_evaluation import high_correlation_times
 from jaxrl_rollouts.experiments.pde.ks_refiner import (
     EXPERIMENT,
     KsConfig,
@@ -18,8 +17,9 @@ from jaxrl_rollouts.experiments.pde.ks_refiner import (
     bands,
     where_first_off,
 )
-from jaxrl_rollouts.experiments.pde.ks_study import StudyConfig
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.pde.study.look import high_correlation_times
+from jaxrl_rollouts.pde.study.train import StudyConfig
+from jaxrl_rollouts.reports.report import load_report
 
 pytest.importorskip("exponax")
 SMOKE = ["--preset", "smoke", "--no-progress"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.neubay_mujoco import EXPERIMENT
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.reports.report import load_report
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SMOKE = EXPERIMENT.preset("smoke")

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.neubay.neubay_study import (
+from jaxrl_rollouts.experiments.offline import EXPERIMENT
+from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.study.model_based import load_dataset
+from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     fit_posterior,
     markov,
     small_neubay,
 )
-from jaxrl_rollouts.experiments.offline import EXPERIMENT
-from jaxrl_rollouts.experiments.study import load_dataset
-from jaxrl_rollouts.offline.policies import load_policy
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
 

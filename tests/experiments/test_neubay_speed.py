@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.experiments.kit.peer import PEERS
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.speed.neubay_speed_learning import compared
 from jaxrl_rollouts.experiments.speed.neubay_speed_study import (
@@ -22,9 +23,8 @@ from jaxrl_rollouts.experiments.speed.neubay_speed_study import (
     looping_collector,
     make_bench,
 )
-from jaxrl_rollouts.experiments.speed.peer_process import PEERS
-from jaxrl_rollouts.offline.recurrent_sac import make_recurrent_sac
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.offline.recurrent.sac import make_recurrent_sac
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 

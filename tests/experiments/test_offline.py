@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load_d4rl
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.policies import load_policy
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
 

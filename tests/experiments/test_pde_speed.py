@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.experiments.kit.peer import Peer
 from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import (
     forward_operations,
@@ -20,10 +21,9 @@ from jaxrl_rollouts.experiments.speed.pde_speed_nets import (
     write_weights,
 )
 from jaxrl_rollouts.experiments.speed.pde_speed_study import Config, check_same, make_ours
-from jaxrl_rollouts.experiments.speed.peer_process import Peer
 from jaxrl_rollouts.networks import parameter_count as count
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
 # A peer that answers `apply` with the zero fields of the right shape, and dies when told to.

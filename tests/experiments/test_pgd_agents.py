@@ -12,27 +12,27 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.pgd_agents import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_best import Grid, best_by_others
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_report import add_report
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_study import (
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_cells import (
     LOOK,
     Cell,
     action_gap,
     dynamics_of,
     some_rows,
 )
-from jaxrl_rollouts.experiments.study import Setting
-from jaxrl_rollouts.offline.acrobot_data import BEHAVIOUR, pump_policy
-from jaxrl_rollouts.offline.agents import make_agent
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_page import add_report
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
+from jaxrl_rollouts.offline.agents.registry import make_agent
+from jaxrl_rollouts.offline.behaviours.acrobot import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.collect import collect
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
-from jaxrl_rollouts.report import Report, load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 ROWS = collect(ACROBOT, pump_policy, BEHAVIOUR, jax.random.key(0), steps=400)

@@ -11,17 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.claims import Claim
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, UserError
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.diffusion.pgd_cases import (
-    CaseConfig,
-    data_paths,
-    ensemble_paths,
-    load_rows,
-    prepare,
-)
 from jaxrl_rollouts.experiments.diffusion.pgd_measured import (
     Measured,
     Source,
@@ -30,6 +21,13 @@ from jaxrl_rollouts.experiments.diffusion.pgd_measured import (
     log_likelihood,
 )
 from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cases import (
+    CaseConfig,
+    data_paths,
+    ensemble_paths,
+    load_rows,
+    prepare,
+)
 from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_claims import (
     broad_claims,
     common_claims,
@@ -38,9 +36,11 @@ from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_claims import (
 from jaxrl_rollouts.offline.collect import pendulum_mixed, write_rows
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.path_quality import policy_gap, step_error
-from jaxrl_rollouts.report import Report, load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.offline.synthetic.paths import policy_gap, step_error
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 
@@ -181,7 +181,9 @@ def test_data_no_case_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="at most 201 states"):
         prepare(replace(SMOKE.broad, rows=200), 300, 1, jax.random.key(0), None)
     ending = ACROBOT._replace(termination=lambda *_: jnp.zeros(1, bool))
-    monkeypatch.setattr("jaxrl_rollouts.experiments.diffusion.pgd_cases.ACROBOT", ending)
+    monkeypatch.setattr(
+        "jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cases.ACROBOT", ending
+    )
     with pytest.raises(ConfigError, match="never terminate"):
         prepare(SMOKE.broad, 8, 1, jax.random.key(0), None)
 

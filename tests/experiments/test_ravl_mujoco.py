@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.reports.report import load_report
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SMOKE = ["--preset", "smoke", "--no-progress"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.experiments.readme import MARK, renewed, reports_markdown, results_of
-from jaxrl_rollouts.report import load_report
+from jaxrl_rollouts.experiments.kit.pages import MARK, renewed, reports_markdown, results_of
+from jaxrl_rollouts.reports.report import load_report
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -24,7 +24,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.parent.name)
 def test_tables_are_those_of_the_committed_reports(page: Path) -> None:
     text = page.read_text()
     assert MARK.search(text), "the page quotes no report"
-    assert renewed(text, results_of(page)) == text, "python -m jaxrl_rollouts.experiments.readme"
+    assert renewed(text, results_of(page)) == text, "python -m jaxrl_rollouts.experiments.kit.pages"
 
 
 def test_the_list_of_reports_has_each_with_its_verdicts() -> None:

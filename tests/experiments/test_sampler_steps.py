@@ -12,9 +12,8 @@ import pytest
 
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, make_denoiser
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.sampler_steps import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.sampler_steps_config import Config
+from jaxrl_rollouts.experiments.diffusion.sampler_steps_cells import Config
 from jaxrl_rollouts.experiments.diffusion.sampler_steps_study import (
     Subject,
     enough_steps,
@@ -28,9 +27,10 @@ from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.synther import fit_layout
-from jaxrl_rollouts.report import load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.offline.synthetic.synther import fit_layout
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 DATA = collect(PENDULUM, random_policy(1), None, jax.random.key(0), steps=400)

@@ -9,20 +9,20 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxrl_rollouts import cli
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.speed.speed_study import (
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.experiments.kit.timing import matmul_peak, rounds
+from jaxrl_rollouts.experiments.speed.speed_cells import (
     ACTIONS,
     OBSERVATIONS,
     Config,
     random_rows,
     update_operations,
 )
-from jaxrl_rollouts.experiments.speed.timing import matmul_peak, rounds
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import take_rows, to_device
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
-from jaxrl_rollouts.report import load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
 

@@ -12,11 +12,10 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.experiments.diffusion.own_data import Own, on_own, stack
 from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.synther_small_data_study import (
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     Arm,
     Config,
     own_rows,
@@ -27,8 +26,9 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.collect import pendulum_mixed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.report import load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
 
 SMOKE, KEY = EXPERIMENT.preset("smoke"), jax.random.key(0)
 

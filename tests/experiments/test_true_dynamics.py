@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.experiments.ravl.dial_study import (
+from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.ravl.true_dynamics_cells import (
     Dial,
     DialConfig,
     best_below_one,
     complete,
     open_domain,
 )
-from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
-from jaxrl_rollouts.experiments.ravl.true_dynamics_report import make_report
-from jaxrl_rollouts.report import Report, load_report
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.experiments.ravl.true_dynamics_page import make_report
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import Report, load_report
 
 
 def dial(truths: tuple[float, ...], scores: list[list[float]], value: float = 50.0) -> Dial:

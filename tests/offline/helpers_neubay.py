@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.histories import log_histories
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.neubay import Neubay, NeubayData, make_neubay
-from jaxrl_rollouts.offline.neubay_config import NeubayConfig, Sizes
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.world_model import Dynamics, World
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
+from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayData, make_neubay
+from jaxrl_rollouts.offline.recurrent.histories import log_histories
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.worlds.fit import Dynamics, World
 from jaxrl_rollouts.rollout import Model, outcome
 from jaxrl_rollouts.scaler import identity_scaler
 

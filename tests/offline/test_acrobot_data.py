@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.acrobot_data import (
+from jaxrl_rollouts.offline.behaviours.acrobot import (
     BEHAVIOUR,
     EXPERT,
     MEDIUM,

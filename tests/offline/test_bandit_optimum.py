@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.bandit_optimum import (
-    Beliefs,
-    Optimum,
-    play_optimum,
-    stopping_boundary,
-)
-from jaxrl_rollouts.offline.environments.bandit import TEST_ARMS
+from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS
+from jaxrl_rollouts.offline.bandit.optimum import Beliefs, Optimum, play_optimum, stopping_boundary
 
 # Measured once by an independent program with 4000 sampled episodes per cell.
 TABLE = {

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.fitting import make_fitter
-from jaxrl_rollouts.offline.bandit_rewards import (
-    REWARD_ENSEMBLE,
-    FittedRewards,
-    fit_rewards,
-    logged_pulls,
-    penalised,
-)
-from jaxrl_rollouts.offline.environments.bandit import (
+from jaxrl_rollouts.offline.bandit.environment import (
     IMAGINED_BANDITS,
     PULLS,
     TRUE_BANDITS,
     Arms,
     reset,
+)
+from jaxrl_rollouts.offline.bandit.rewards import (
+    REWARD_ENSEMBLE,
+    FittedRewards,
+    fit_rewards,
+    logged_pulls,
+    penalised,
 )
 from jaxrl_rollouts.rollout import Members, rollout
 

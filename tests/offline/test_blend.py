@@ -13,19 +13,14 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods import base, mobile, mopo
-from jaxrl_rollouts.offline.model_based import Method, ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
-from jaxrl_rollouts.offline.world_model import (
-    Dynamics,
-    Imagined,
-    learned_dynamics,
-    make_world_model,
-)
+from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
+from jaxrl_rollouts.offline.worlds.fit import Dynamics, Imagined, learned_dynamics, make_world_model
 from jaxrl_rollouts.rollout import Model, outcome
 
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])

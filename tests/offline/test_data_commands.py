@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import episode_returns, load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.policies import save_policy
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.saved_policies import save_policy
 
 
 def collect(path: Path, *options: str) -> None:

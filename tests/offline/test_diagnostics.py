@@ -11,10 +11,10 @@ import pytest
 
 from jaxrl_rollouts.ensemble import Ensemble
 from jaxrl_rollouts.fitting import Fitter
-from jaxrl_rollouts.offline import diagnostics
+from jaxrl_rollouts.offline.agents import critic_view as diagnostics
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
-from jaxrl_rollouts.offline.world_model import World
+from jaxrl_rollouts.offline.worlds.fit import World
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make, true_model
 from jaxrl_rollouts.offline.environments.runner import MAX_EPISODE_STEPS, RUNNER, advance
+from jaxrl_rollouts.offline.environments.terminations import termination_function
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.runner_data import runner_clumsy
-from jaxrl_rollouts.offline.terminations import termination_function
 
 
 def test_equals_gymnasium_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.histories import draw, log_histories, remember, resume, warm
-from jaxrl_rollouts.offline.memory import MemoryConfig, make_memory
-from jaxrl_rollouts.offline.tokens import from_trajectory, join
+from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
+from jaxrl_rollouts.offline.recurrent.tokens import from_trajectory, join
 from jaxrl_rollouts.rollout import Model, outcome, rollout
 
 S, A = 2, 1

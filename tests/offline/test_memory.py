@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.linear_recurrence import Form, linear_scan, use_associative
-from jaxrl_rollouts.offline.memory import Memory, MemoryConfig, forget, make_memory
+from jaxrl_rollouts.offline.recurrent.linear_recurrence import Form, linear_scan, use_associative
+from jaxrl_rollouts.offline.recurrent.memory import Memory, MemoryConfig, forget, make_memory
 
 D, L = 3, 24
 FORMS: tuple[Form, ...] = ("associative", "sequential")

@@ -11,12 +11,12 @@ import pytest
 
 from jaxrl_rollouts.disagreement import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
-from jaxrl_rollouts.offline.model_based import Method, ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.world_model import Dynamics, Imagined
+from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.worlds.fit import Dynamics, Imagined
 from jaxrl_rollouts.rollout import Model, outcome
 
 SAC = SacConfig(critics=2, diversity=0.0, hidden=(8,))

@@ -12,12 +12,12 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods import make_method
-from jaxrl_rollouts.offline.model_based import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.sac import SacConfig
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.training import train_agents
-from jaxrl_rollouts.offline.world_model import Dynamics, Imagined
+from jaxrl_rollouts.offline.worlds.fit import Dynamics, Imagined
 from jaxrl_rollouts.rollout import Model, outcome
 
 S, A = 2, 1

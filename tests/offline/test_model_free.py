@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agent import observation_scaler
-from jaxrl_rollouts.offline.agents import CONFIGS, agent_name, make_agent, rows_for
+from jaxrl_rollouts.offline.agents.agent import observation_scaler
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, make_rebrac, with_next_actions
+from jaxrl_rollouts.offline.agents.registry import CONFIGS, agent_name, make_agent, rows_for
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.rebrac import RebracConfig, make_rebrac, with_next_actions
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig, make_td3_bc
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)

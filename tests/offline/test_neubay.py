@@ -14,12 +14,12 @@ from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, made, states
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
-from jaxrl_rollouts.experiment import RunContext
-from jaxrl_rollouts.interrupts import StopFlag
-from jaxrl_rollouts.offline import tapes
-from jaxrl_rollouts.offline.neubay import make_neubay
-from jaxrl_rollouts.offline.neubay_config import ring_bytes, ring_entries
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
+from jaxrl_rollouts.offline.neubay.neubay import make_neubay
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.interrupts import StopFlag
 
 
 def leaves(state: Any) -> list[np.ndarray]:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from helpers_neubay import CONFIG, LENGTHS, LIMIT, MEMBERS, K, S, data, made
 
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.neubay import Collected
+from jaxrl_rollouts.offline.neubay.neubay import Collected
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 
 compiled = functools.cache(jax.jit)
 

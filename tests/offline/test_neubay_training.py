@@ -12,17 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.collect import collect, pendulum_mixed, random_policy
 from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.histories import log_histories, remembering
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.neubay_config import NeubayConfig
-from jaxrl_rollouts.offline.neubay_training import (
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.prepare import (
     Prepared,
     neubay_evaluator,
     prepare,
@@ -31,12 +30,13 @@ from jaxrl_rollouts.offline.neubay_training import (
     train_neubay,
     trusted_dynamics,
 )
-from jaxrl_rollouts.offline.policies import load_policy, save_policy
-from jaxrl_rollouts.offline.recurrent_sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.terminations import never
+from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.saved_policies import load_policy, save_policy
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.trust import measure_trusts, threshold
-from jaxrl_rollouts.offline.world_model import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
 
 CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(

@@ -11,8 +11,8 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.open_loop import OpenLoop, open_loop, windows
-from jaxrl_rollouts.offline.world_model import Dynamics, World
+from jaxrl_rollouts.offline.worlds.fit import Dynamics, World
+from jaxrl_rollouts.offline.worlds.judge import OpenLoop, open_loop, windows
 from jaxrl_rollouts.rollout import Model, outcome
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.acrobot_data import EXPERT, pump, pump_gaussian, pump_policy
+from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump, pump_gaussian, pump_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import as_model, make
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
-from jaxrl_rollouts.offline.path_quality import (
+from jaxrl_rollouts.offline.synthetic.paths import (
     LOST,
     open_loop_error,
     paths_of_rollout,
@@ -22,7 +22,7 @@ from jaxrl_rollouts.offline.path_quality import (
     policy_gap,
     step_error,
 )
-from jaxrl_rollouts.offline.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
 from jaxrl_rollouts.rollout import rollout
 
 KEY, B, T = jax.random.key(0), 6, 12
@@ -118,7 +118,7 @@ def test_windows_become_paths(true_paths: Transitions) -> None:
 def test_mujoco_rows_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mujoco")
     env = make("halfcheetah")
-    monkeypatch.setattr("jaxrl_rollouts.offline.path_quality.HOST_ROWS", 4)
+    monkeypatch.setattr("jaxrl_rollouts.offline.synthetic.paths.HOST_ROWS", 4)
 
     def policy(params: None, key: jax.Array, observation: jax.Array, memory: Any) -> tuple:
         return jnp.tanh(observation[:, :6]), memory

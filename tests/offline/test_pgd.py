@@ -16,12 +16,12 @@ from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoise
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, episodes, to_device
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.pgd import PgdConfig, PgdData, make_pgd, policy_target
-from jaxrl_rollouts.offline.sac import SacConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.windows import cut_windows, fit_window_layout, window_starts
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd, policy_target
+from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout, window_starts
 
 S, A, KEY = 2, 1, jax.random.key(0)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions, sample_batch
-from jaxrl_rollouts.offline.sac import SacConfig, make_sac
 
 ROWS, GAMMA = 64, 0.5
 AGENT = make_sac(

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.agents import CONFIGS, agent_name, rows_for
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
+from jaxrl_rollouts.offline.agents.registry import CONFIGS, agent_name, rows_for
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.iql import IqlConfig
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.rebrac import RebracConfig
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 
 ROWS, GAMMA = 64, 0.5
 FAST: dict[str, Any] = {

@@ -13,19 +13,19 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.bandit_agent import SMALL_AGENT, bandit_task, play
-from jaxrl_rollouts.offline.environments.bandit import Arms
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.recurrent_dqn import (
+from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task, play
+from jaxrl_rollouts.offline.bandit.environment import Arms
+from jaxrl_rollouts.offline.recurrent.dqn import (
     DqnConfig,
     DqnState,
     make_recurrent_dqn,
     ring_bytes,
     ring_size,
 )
-from jaxrl_rollouts.offline.recurrent_q import dueling, make_recurrent_q
-from jaxrl_rollouts.offline.tapes import Tape
-from jaxrl_rollouts.offline.tokens import Token
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.q import dueling, make_recurrent_q
+from jaxrl_rollouts.offline.recurrent.tapes import Tape
+from jaxrl_rollouts.offline.recurrent.tokens import Token
 
 L, TASK = 12, bandit_task(2)
 CONFIG = DqnConfig(

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline import tapes
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.recurrent_sac import (
+from jaxrl_rollouts.offline.agents.tanh_gaussian import sample_and_log_prob
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import (
     RecurrentSacConfig,
     RecurrentSacState,
     make_recurrent_sac,
 )
-from jaxrl_rollouts.offline.tanh_gaussian import sample_and_log_prob
-from jaxrl_rollouts.offline.tapes import Tape
-from jaxrl_rollouts.offline.tokens import Token, token_of
+from jaxrl_rollouts.offline.recurrent.tapes import Tape
+from jaxrl_rollouts.offline.recurrent.tokens import Token, token_of
 
 L, D, A, N = 10, 4, 2, 4
 KEY = jax.random.key(5)

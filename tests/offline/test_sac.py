@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.sac import (
+    LOG_STD_RANGE,
+    SacConfig,
+    SacState,
+    diversity_loss,
+    make_sac,
+)
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.sac import LOG_STD_RANGE, SacConfig, SacState, diversity_loss, make_sac
 
 S, A, B, N = 3, 2, 4, 3
 # Rates so large that it shows which of the old and the new parameters a loss has used.

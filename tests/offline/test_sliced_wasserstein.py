@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from jaxrl_rollouts.offline.synthetic_quality import sliced_wasserstein
+from jaxrl_rollouts.offline.synthetic.quality import sliced_wasserstein
 
 ROWS = np.random.default_rng(0).normal(size=(400, 3))
 

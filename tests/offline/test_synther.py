@@ -20,11 +20,19 @@ from jaxrl_rollouts.diffusion import (
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.collect import plane_random
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.model_free import make_model_free
-from jaxrl_rollouts.offline.synther import (
+from jaxrl_rollouts.offline.synthetic.quality import (
+    correlation_score,
+    dynamics_error,
+    marginal_score,
+    novelty,
+    table,
+)
+from jaxrl_rollouts.offline.synthetic.synther import (
     MixedData,
     SyntherConfig,
     fit_layout,
@@ -32,14 +40,6 @@ from jaxrl_rollouts.offline.synther import (
     make_synther,
     mixing,
 )
-from jaxrl_rollouts.offline.synthetic_quality import (
-    correlation_score,
-    dynamics_error,
-    marginal_score,
-    novelty,
-    table,
-)
-from jaxrl_rollouts.offline.td3_bc import Td3BcConfig
 
 S, A, KEY = 3, 2, jax.random.key(0)
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.environments.t_maze import MazeConfig, MazeState, make_t_maze
-from jaxrl_rollouts.offline.memory import MemoryConfig
-from jaxrl_rollouts.offline.memory_rewriting import (
+from jaxrl_rollouts.experiments.neubay.memory_rewriting import (
     RewritingConfig,
     expert_walks,
     make_rewriting,
     success,
 )
+from jaxrl_rollouts.experiments.neubay.t_maze import MazeConfig, MazeState, make_t_maze
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 
 SMALL = MazeConfig(corridors=2, length=3, delay=0.01)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxrl_rollouts.offline import tanh_gaussian
+from jaxrl_rollouts.offline.agents import tanh_gaussian
 
 KEY = jax.random.key(3)
 

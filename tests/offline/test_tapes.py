@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline import tapes
-from jaxrl_rollouts.offline.tapes import Tape, Tapes, weighted_mean
-from jaxrl_rollouts.offline.tokens import Token, from_trajectory, join, token_of, with_last
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.tapes import Tape, Tapes, weighted_mean
+from jaxrl_rollouts.offline.recurrent.tokens import (
+    Token,
+    from_trajectory,
+    join,
+    token_of,
+    with_last,
+)
 from jaxrl_rollouts.rollout import Model, outcome, rollout
 
 CAPACITY, EPISODES, N, T = 23, 5, 3, 6

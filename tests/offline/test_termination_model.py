@@ -10,9 +10,9 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.termination_model import TerminationConfig, ended, fit_endings
 from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.world_model import learned_dynamics
+from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings
+from jaxrl_rollouts.offline.worlds.fit import learned_dynamics
 
 CONFIG = TerminationConfig(hidden=(32, 32), updates=3000, updates_per_iteration=1000)
 

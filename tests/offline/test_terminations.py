@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.terminations import (
+from jaxrl_rollouts.offline.environments.terminations import (
     ant,
     family,
     hopper,

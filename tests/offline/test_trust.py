@@ -17,16 +17,16 @@ from jaxrl_rollouts.disagreement import max_pairwise, spread_of_means
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
-from jaxrl_rollouts.offline.saved_worlds import FILE, load_worlds, save_worlds
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.trust import (
+from jaxrl_rollouts.offline.worlds.fit import World, predict
+from jaxrl_rollouts.offline.worlds.saved import FILE, load_worlds, save_worlds
+from jaxrl_rollouts.offline.worlds.trust import (
     Trust,
     measure_trust,
     measure_trusts,
     threshold,
     uncertainties,
 )
-from jaxrl_rollouts.offline.world_model import World, predict
 
 CONFIG = EnsembleConfig(
     members=5, elites=4, hidden=(8,), layer_norm=True, learned_bounds=False, bootstrap=False,

@@ -14,9 +14,9 @@ from jaxrl_rollouts.disagreement import max_aleatoric, spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.terminations import never
+from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.world_model import (
+from jaxrl_rollouts.offline.worlds.fit import (
     Targets,
     World,
     learned_dynamics,

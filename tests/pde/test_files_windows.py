@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts import cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import commands
 from jaxrl_rollouts.pde.fieldset import condition_table

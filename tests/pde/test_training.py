@@ -13,7 +13,6 @@ import optax
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiment import RunContext
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.emulator import FieldNetwork
@@ -23,7 +22,8 @@ from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.training import TrainingConfig, make_training
-from jaxrl_rollouts.run_folder import RunFolder
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
 
 N = 16
 SMALL = TrainingConfig(updates=40, batch=8, warmup=5, per_iteration=10, average=0.9)

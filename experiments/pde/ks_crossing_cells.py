@@ -1,0 +1,238 @@
+"""Ways to spend one training budget on Kuramoto-Sivashinsky; `ks_crossing` compares them.
+
+Every arm takes the same number of gradient steps in all; a first model counts with what it was
+trained for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import Emulator
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.study.look import Evaluated, evaluate
+from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, make_network, train_emulator
+from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.plugins import RunContext
+
+PyTree = Any
+
+
+class Arm(NamedTuple):
+    """One way to spend the budget.
+
+    Attributes:
+        what: for the table.
+        changes: of the paper's refiner; None for plain MSE training.
+        levels: refinements, with noise chosen from the first model's error; None for the paper's.
+        first: `shared` (one network, trained at once), `warm` (one network, trained by MSE
+            before) or `own` (a network trained by MSE, and another one that only refines).
+        over: finest chosen noise variance, in first models' mean square errors; None for the
+            configuration's.
+        before: share of the budget that goes to the first model, if there is one.
+    """
+
+    what: str
+    changes: dict[str, Any] | None = None
+    levels: int | None = None
+    first: str = "shared"
+    over: float | None = None
+    before: float = 0.5
+
+
+ZEROS = {"first": "zeros"}
+HALF = ZEROS | {"first_share": 0.5}
+ARMS = {
+    "mse": Arm("one-step MSE"),
+    "refiner": Arm("the paper's: noise at the first call, equal shares", {}),
+    "zeros": Arm("zeros at the first call", ZEROS),
+    "share": Arm("and half the samples at the first call", HALF),
+    "weight": Arm("zeros, and 10 times the loss at the first call", ZEROS | {"first_weight": 10.0}),
+    "floor": Arm("half the samples, one noise chosen from the error", HALF, 1),
+    "warm": Arm("the same, warm start from MSE", HALF, 1, "warm"),
+    "own_1": Arm("own network for the first call, one noise from the error", ZEROS, 1, "own"),
+    "own_2": Arm("own network for the first call, two noises from the error", ZEROS, 2, "own"),
+    "tail": Arm(
+        "own network for the first call with 90 % of the budget, one noise far below its error",
+        ZEROS, 1, "own", 0.1, 0.9,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CrossingConfig:
+    """What every arm shares; `study.training.updates` is the budget.
+
+    Attributes:
+        arms: names out of `ARMS`; mse must be among them.
+        refiner: the paper's.
+        over_error: finest chosen noise variance, in first models' mean square errors (in units of
+            the scaled residual, on training windows).
+        between: ratio of two chosen noise variances.
+        budgets: smaller shares of the budget at which MSE training and the refiner are compared.
+        solved_from: wavenumbers from which on the true solver steps in place of the emulator.
+    """
+
+    arms: tuple[str, ...] = tuple(ARMS)
+    study: StudyConfig = field(default_factory=StudyConfig)
+    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+    over_error: float = 3.0
+    between: float = 10.0
+    budgets: tuple[float, ...] = (0.25, 0.5)
+    solved_from: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 10)
+
+    def validate(self) -> None:
+        if "mse" not in self.arms or set(self.arms) - set(ARMS):
+            raise ConfigError("arms", self.arms, f"mse and names out of {', '.join(ARMS)}")
+        if self.over_error <= 0:
+            raise ConfigError("over_error", self.over_error, "above 0")
+        if self.between <= 1:
+            raise ConfigError("between", self.between, "above 1")
+        if any(not 0 < share < 1 for share in self.budgets):
+            raise ConfigError("budgets", self.budgets, "shares between 0 and 1")
+        at_least_one(self.study.training, "updates")
+        for share in self.parts():
+            part(self.study.training, share)
+        if self.solved_from and (min(self.solved_from) < 0 or not self._one_domain()):
+            raise ConfigError(
+                "solved_from", self.solved_from, "wavenumbers, and one domain, step and viscosity",
+                "leave it empty where trajectories differ, or emulators see several frames",
+            )  # fmt: skip
+
+    def _one_domain(self) -> bool:
+        t = self.study.test
+        same = all(low == high for low, high in (t.extent, t.dt, t.parameter))
+        return same and self.study.history == 1
+
+    def parts(self) -> Iterator[float]:
+        """Every share of the budget that some training takes."""
+        yield from self.budgets
+        for arm in (ARMS[name] for name in self.arms):
+            if arm.levels is not None:
+                yield from (arm.before, 1.0 - arm.before)
+
+
+def part(training: TrainingConfig, share: float) -> TrainingConfig:
+    """The same schedule in a share of the updates.
+
+    Raises:
+        ConfigError: that is no whole number of the loop's iterations.
+    """
+    updates = round(training.updates * share)
+    if updates < 1 or updates % training.per_iteration:
+        raise ConfigError(
+            "study.training.updates", training.updates,
+            f"{share:g} of it a multiple of {training.per_iteration}",
+        )  # fmt: skip
+    return replace(training, updates=updates, warmup=int(training.warmup * share))
+
+
+def mse_of(study: StudyConfig) -> Emulator:
+    """The emulator of plain MSE training."""
+    return make_one_step(make_network(study), OneStepConfig(residual_scale=study.residual_scale))
+
+
+class First(NamedTuple):
+    """MSE training for a share of the budget, `[seeds, ...]`, and its error on training windows."""
+
+    emulator: Emulator
+    params: PyTree
+    error: float
+
+
+class Result(NamedTuple):
+    """What was trained and rolled; `refiner` is None for plain MSE training."""
+
+    found: Evaluated
+    params: PyTree
+    refiner: RefinerConfig | None
+    updates: int
+    seconds: float
+
+
+class Trainer:
+    """Trains arms; a first model that several of them use is trained once."""
+
+    def __init__(self, config: CrossingConfig, data: KsData, context: RunContext) -> None:
+        self.config, self.data, self.context = config, data, context
+        self._firsts: dict[float, First] = {}
+
+    def first(self, share: float) -> First:
+        """MSE training for a share of the budget."""
+        if share not in self._firsts:
+            study = self.config.study
+            emulator, training = mse_of(study), part(study.training, share)
+            trained = train_emulator(
+                f"mse_{share:g}", emulator, training, study, self.data.train, self.context
+            )
+            # Training's own loss at its end: no test trajectory is looked at to choose a noise.
+            losses = trained.history.curve("loss")[1]
+            error = float(losses[-max(1, len(losses) // 20) :].mean())
+            self._firsts[share] = First(emulator, trained.state.average, error)
+        return self._firsts[share]
+
+    def at_budget(self, method: str, share: float) -> Evaluated:
+        """MSE training or the paper's refiner with a share of the budget."""
+        study, name = self.config.study, f"{method}_{share:g}"
+        if method == "mse":
+            first = self.first(share)
+            stages, params = [first.emulator], first.params
+        else:
+            settings = refiner_of(self.config, ARMS[method], None)
+            stages = self._stages(settings, None)
+            trained = train_emulator(
+                name, stages[-1], part(study.training, share), study, self.data.train, self.context
+            )
+            params = trained.state.average
+        return evaluate(name, stages, params, study, self.data, self.context)
+
+    def run(self, name: str) -> Result:
+        """Train and roll one arm."""
+        arm, study = ARMS[name], self.config.study
+        training, settings, start = study.training, None, None
+        first = None if arm.levels is None else self.first(arm.before)
+        if arm.changes is None:
+            stages = [mse_of(study)]
+        else:
+            settings = refiner_of(self.config, arm, first)
+            stages = self._stages(
+                settings, first.emulator if first and arm.first == "own" else None
+            )
+        if first is not None and arm.first != "shared":
+            training, start = part(training, 1.0 - arm.before), first.params
+        if first is not None and arm.first == "own":
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 7), study.seeds)
+            start = (first.params, jax.vmap(make_network(study).init)(keys))
+        trained = train_emulator(
+            name, stages[-1], training, study, self.data.train, self.context, start=start
+        )
+        params = trained.state.average
+        found = evaluate(name, stages, params, study, self.data, self.context)
+        return Result(found, params, settings, training.updates, trained.run_seconds)
+
+    def _stages(self, settings: RefinerConfig, after: Emulator | None) -> list[Emulator]:
+        """The refiner with 0, 1, ... refinements applied."""
+        net = make_network(self.config.study)
+        return [
+            make_refiner(net, replace(settings, applied=n), after=after)
+            for n in range(settings.steps + 1)
+        ]
+
+
+def refiner_of(config: CrossingConfig, arm: Arm, first: First | None) -> RefinerConfig:
+    """Settings of an arm; noise levels from the first model's error where it asks for that."""
+    changes = dict(arm.changes or {}) | {"residual_scale": config.study.residual_scale}
+    if arm.levels is not None:
+        assert first is not None
+        lowest = min((arm.over or config.over_error) * first.error, 0.5)
+        highest = min(lowest * config.between ** (arm.levels - 1), 0.9)
+        changes |= {"steps": arm.levels, "min_noise_variance": lowest}
+        changes |= {"max_noise_variance": highest if arm.levels > 1 else None}
+    return replace(config.refiner, **changes)

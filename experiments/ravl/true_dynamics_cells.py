@@ -1,0 +1,219 @@
+"""Methods trained between a learned model and the truth, on one environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.collect import collect, plane_random, random_policy
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.environments import Environment, make
+from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
+from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.training import evaluator, fit_worlds, train_agents
+from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
+from jaxrl_rollouts.offline.worlds.fit import learned_dynamics
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.reports.statistics import iqm
+
+
+@dataclass(frozen=True)
+class DialConfig:
+    """One environment: data, cadence, strength of the penalties.
+
+    Attributes:
+        environment: `plane`, `pendulum` or `gymnax/Pendulum-v1`.
+        rows: transitions; on the plane of a random policy, on the pendulum of a swing-up policy
+            spoilt by `noise` (standard deviation) and by a share `random` of random actions.
+        mopo_penalties: lambdas to sweep.
+        epochs: iterations of rollouts and updates.
+        episodes: per evaluation and seed.
+    """
+
+    environment: Literal["plane", "pendulum", "gymnax/Pendulum-v1"] = "plane"
+    rows: int = 20_000
+    noise: float = 0.5
+    random: float = 0.2
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
+    rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
+    mopo_penalties: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0)
+    mobile_penalty: float = 1.0
+    mobile_samples: int = 10
+    epochs: int = 100
+    evaluations: int = 10
+    episodes: int = 32
+
+    def validate(self) -> None:
+        at_least_one(self, "rows", "epochs", "evaluations", "episodes")
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+        if not self.mopo_penalties or min(self.mopo_penalties) <= 0:
+            raise ConfigError("mopo_penalties", self.mopo_penalties, "at least one, all positive")
+
+
+class Dial(NamedTuple):
+    """One method over model quality; arrays are `[W, seeds]` or `[points, W, seeds]`.
+
+    Attributes:
+        truths: `[W]` weights of the true step.
+        curves: metric -> `(updates [points], values [points, W, seeds])`.
+    """
+
+    truths: tuple[float, ...]
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+    def last(self, metric: str) -> np.ndarray:
+        """Final values, `[W, seeds]`."""
+        return self.curves[metric][1][-1]
+
+
+class Domain(NamedTuple):
+    """An environment ready to be studied.
+
+    Attributes:
+        zero, hundred: returns that count as scores 0 and 100.
+        scale: what those are, in words.
+        value_limit: the most a policy can be worth anywhere.
+    """
+
+    env: Environment
+    config: DialConfig
+    data: Transitions
+    zero: float
+    hundred: float
+    scale: str
+    value_limit: float
+
+    def score(self, returns: np.ndarray) -> np.ndarray:
+        """Returns on the scale of this environment, in %."""
+        return 100.0 * (returns - self.zero) / (self.hundred - self.zero)
+
+
+def open_domain(config: DialConfig, key: jax.Array) -> Domain:
+    """Collect the data and find the ends of the score."""
+    data_key, zero_key, hundred_key = jax.random.split(key, 3)
+    env = make(config.environment)
+    if env is PLANE:
+        best = optimal_return(env.observe(env.reset(hundred_key, 20_000)))
+        data = plane_random(data_key, config.rows)
+        return Domain(
+            env, config, data, 0.0, float(best.mean()), "% of the optimal return over "
+            f"{MAX_EPISODE_STEPS} steps", 1.0 / (1.0 - config.agent.discount),
+        )  # fmt: skip
+    spoilt = SwingUp(noise=config.noise, random=config.random)
+    data = collect(env, swing_up_policy, spoilt, data_key, steps=config.rows)
+    zero = evaluate(env, random_policy(1), None, zero_key, 256).returns.mean()
+    hundred = evaluate(env, swing_up_policy, SwingUp(), hundred_key, 256).returns.mean()
+    scale = "%: 0 is a random policy, 100 the swing-up policy without noise"
+    return Domain(env, config, data, float(zero), float(hundred), scale, 0.0)
+
+
+def turn_dial(
+    domain: Domain,
+    truths: Mapping[str, tuple[float, ...]],
+    seeds: int,
+    key: jax.Array,
+    context: RunContext | None,
+) -> dict[str, Dial]:
+    """Fit world models, then train every method at its model qualities, all vmapped.
+
+    Args:
+        domain: where.
+        truths: method -> weights of the true step.
+        seeds: world models and agents per weight.
+        key: consumed.
+        context: as for `loop.train`.
+
+    Returns:
+        label -> `Dial` ("mopo 2.5" is MOPO with that lambda).
+    """
+    c, env, slug = domain.config, domain.env, domain.env.name.replace("/", "-")
+    fit_key, train_key, look_key = jax.random.split(key, 3)
+    fitted = fit_worlds(
+        c.ensemble, domain.data, fit_key, seeds=seeds, targets="change",
+        stage=f"{slug}-world", context=context,
+    )  # fmt: skip
+    settings = {"base": MethodConfig(), "ravl": MethodConfig()}
+    settings["mobile"] = MethodConfig(
+        mobile_penalty=c.mobile_penalty, mobile_samples=c.mobile_samples
+    )
+    settings |= {f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in c.mopo_penalties}
+    dials = {}
+    for label in sorted(settings, key=lambda label: NAMES.index(label.split()[0])):
+        name = label.split()[0]
+        if not truths[name]:
+            continue
+        method = make_method(name, c.agent, settings[label])
+        learned = learned_dynamics(
+            fitted.model.fitter, fitted.model.elites, termination=env.termination,
+            reward=env.reward, disagreement=method.disagreement,
+        )  # fmt: skip
+        agent = make_model_based(
+            c.rollouts, method, blended_dynamics(learned, env), env.observation_size,
+            env.action_size,
+        )  # fmt: skip
+        trained = train_agents(
+            agent, blend_worlds(fitted.worlds, truths[name]), domain.data, train_key,
+            epochs=c.epochs, updates_per_epoch=c.rollouts.updates_per_epoch,
+            evaluate=evaluator(agent, env, look_key, c.episodes, discount=c.agent.discount),
+            evaluate_every=c.epochs // c.evaluations,
+            stage=f"{slug}-{label.replace(' ', '-')}", context=context,
+        )  # fmt: skip
+        dials[label] = _read(trained, truths[name], domain)
+    return dials
+
+
+def _read(trained: Trained, truths: tuple[float, ...], domain: Domain) -> Dial:
+    curves: dict[str, Any] = {}
+    for metric in ("return", "discounted_return", "estimated_value", "imagined_uncertainty"):
+        iterations, values = trained.history.curve(metric)
+        updates = iterations * domain.config.rollouts.updates_per_epoch
+        curves[metric] = updates, values.reshape(len(values), len(truths), -1)
+    updates, returns = curves["return"]
+    curves["score"] = updates, domain.score(returns)
+    return Dial(truths, curves)
+
+
+def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, Dial]:
+    """Give the penalised methods base's runs at truth 1, where their penalty is zero.
+
+    There they are base: same program, same numbers (tested). Training them again would only
+    draw other seeds.
+    """
+    base = dials["base"]
+    at_one = base.truths.index(1.0)
+    made = {}
+    for label, dial in dials.items():
+        missing = 1.0 not in dial.truths and label != "ravl"
+        curves = {
+            metric: (x, np.concatenate([y, base.curves[metric][1][:, at_one : at_one + 1]], 1))
+            for metric, (x, y) in dial.curves.items()
+            if missing and base.curves[metric][1].shape[0] == y.shape[0]
+        }
+        made[label] = dial._replace(truths=(*dial.truths, 1.0), curves=curves) if missing else dial
+    return made
+
+
+def best_below_one(dials: Mapping[str, Dial], name: str) -> tuple[str, float, np.ndarray]:
+    """The label, weight and final scores `[seeds]` of a method's best cell with truth below 1."""
+    cells: list[tuple[float, str, float, np.ndarray]] = []
+    for label, dial in dials.items():
+        if label.split()[0] == name:
+            for truth, scores in zip(dial.truths, dial.last("score"), strict=True):
+                if truth < 1.0:
+                    cells.append((float(iqm(scores)), label, truth, scores))
+    _, label, truth, scores = max(cells, key=lambda cell: cell[0])
+    return label, truth, scores

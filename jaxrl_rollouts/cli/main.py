@@ -1,0 +1,217 @@
+"""The command line `jaxrl-rollouts`.
+
+Only what a command needs is imported: help and mistyped names answer without loading jax.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from .. import plugins as plugins
+from ..configs import check, did_you_mean
+from ..errors import ConfigError, Interrupted, UserError
+from ..plugins import Experiment, RunContext
+from ..record.folder import RunFolder, current_versions
+from ..record.interrupts import StopFlag
+from .options import PROG, parse_run, remaking_command
+
+if TYPE_CHECKING:
+    from ..reports.report import Report
+
+DESCRIPTION = (
+    "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "
+    f"Start with `{PROG} list`, then `{PROG} run offline --preset smoke`; "
+    f"`{PROG} run offline --help` shows every setting, and "
+    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 when all is well, else the error's `exit_code`."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        dispatch(arguments)
+    except UserError as error:
+        word = "stopped" if isinstance(error, Interrupted) else "error"
+        print(f"{word}: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("stopped: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def dispatch(arguments: list[str]) -> None:
+    """Find and run the subcommand; raises `UserError` for anything a user can put right."""
+    first = arguments[0] if arguments else "--help"
+    own: dict[str, Callable[..., None]] = {"resume": resume, "report": report, "list": list_}
+    others = plugins.names(plugins.COMMANDS)
+    if first == "run":
+        _run_command(arguments[1:])
+    elif first in others:
+        plugins.load_command(first).main(arguments[1:], f"{PROG} {first}")
+    elif first in own:
+        tyro.cli(own[first], args=arguments[1:], prog=f"{PROG} {first}")
+    elif first == "--version":
+        print(current_versions()["jaxrl-rollouts"])
+    elif first.startswith("-"):
+        placeholders = {name: _placeholder(name) for name in others}
+        commands: dict[str, Callable[..., Any]] = {"run": _run_placeholder, **own, **placeholders}
+        tyro.extras.subcommand_cli_from_dict(
+            commands, prog=PROG, description=DESCRIPTION, args=arguments or ["--help"]
+        )
+    else:
+        names = ["run", *own, *others]
+        raise ConfigError(
+            "command", first, "one of " + ", ".join(names), did_you_mean(first, names)
+        )
+
+
+def _run_placeholder() -> None:
+    """Run an experiment: train, evaluate, report. `run --help` lists them."""
+
+
+def _placeholder(name: str) -> Callable[[], None]:
+    def command() -> None: ...
+
+    command.__doc__ = f"See `{PROG} {name} --help`."
+    return command
+
+
+def _run_command(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {PROG} run EXPERIMENT [--preset NAME] [options] [settings]\n")
+        print("Trains, evaluates and writes a report with pictures into a folder under runs/.")
+        print(f"`{PROG} run EXPERIMENT --help` shows all settings of one. Experiments:\n")
+        list_()
+        return
+    if arguments[0].startswith("-"):
+        raise ConfigError("run", arguments[0], "the name of an experiment before any option")
+    experiment = plugins.load_experiment(arguments[0])
+    options, config = parse_run(experiment, arguments[1:])
+    check(config)
+    loggers = _loggers(options.logger)
+    command = remaking_command(experiment.name, arguments[1:])
+    folder = RunFolder.create(options.out, experiment.name, options.preset, config, command)
+    execute(experiment, config, folder, loggers, options.progress, options.publish)
+
+
+def _loggers(text: str) -> list[str]:
+    from ..record.loggers import check_loggers
+
+    return check_loggers(name.strip() for name in text.split(",") if name.strip())
+
+
+def execute(
+    experiment: Experiment,
+    config: Any,
+    folder: RunFolder,
+    loggers: Sequence[str] = ("jsonl",),
+    progress: bool = True,
+    publish_to: Path | None = None,
+) -> Report:
+    """Run an experiment in a folder, save its report there and print it.
+
+    Called again on the same folder it goes on: each finished stage finds its own checkpoint.
+    """
+    from ..devices import use_cores
+    from ..record.loggers import make_loggers
+    from ..record.provenance import Clock
+    from ..reports.report import publish
+
+    use_cores()
+    opened = make_loggers(loggers, folder.path)
+    print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
+    clock, spent = Clock(), {}
+    try:
+        with StopFlag() as stop, clock:
+            context = RunContext(folder, progress, opened, folder.command, stop)
+            result = experiment.run(config, context)
+    except UserError:
+        folder.discard_if_unused()
+        raise
+    finally:
+        for logger in opened:
+            logger.close()
+        if folder.path.is_dir():
+            spent = folder.spend(
+                wall_seconds=clock.wall_seconds, compile_seconds=clock.compile_seconds
+            )
+    result.wall_seconds = spent["wall_seconds"]
+    result.compile_seconds = spent["compile_seconds"]
+    result.save(folder.path)
+    _show(result, folder.path)
+    if publish_to is not None:
+        print(f"published: {publish(folder.path, publish_to)}")
+    return result
+
+
+def resume(
+    run: tyro.conf.Positional[Path],
+    publish: Path | None = None,
+    logger: str = "jsonl",
+    progress: bool = True,
+) -> None:
+    """Go on with an interrupted run from its newest checkpoints.
+
+    On CPU and with the same versions the result is bitwise that of the uninterrupted run.
+
+    Args:
+        run: the run folder.
+        publish: also copy report and pictures to this folder.
+        logger: where metrics go: jsonl, csv, tensorboard, wandb.
+        progress: show progress.
+    """
+    folder = RunFolder.open(run)
+    experiment = plugins.load_experiment(folder.experiment)
+    config = folder.config_as(experiment.config_type)
+    changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
+    for name, version in changed.items():
+        before = folder.versions.get(name)
+        print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
+    execute(experiment, config, folder, _loggers(logger), progress, publish)
+
+
+def report(run: tyro.conf.Positional[Path], publish: Path | None = None) -> None:
+    """Print the report of a finished run.
+
+    Args:
+        run: the run folder, or a folder with a report.json.
+        publish: also copy report and pictures to this folder, under the experiment's name.
+    """
+    from ..reports import report as reports
+
+    _show(reports.load_report(run), run if run.is_dir() else run.parent)
+    if publish is not None:
+        print(f"published: {reports.publish(run if run.is_dir() else run.parent, publish)}")
+
+
+def _show(result: Report, folder: Path) -> None:
+    from ..reports.text import print_report
+
+    print_report(result)
+    for picture in result.pictures.values():
+        print(f"picture: {folder / picture.file}  {picture.caption}")
+    print(f"report:  {folder / 'report.json'}")
+
+
+def list_() -> None:
+    """List the experiments with their presets."""
+    names = plugins.names(plugins.EXPERIMENTS)
+    width = max(map(len, names), default=0)
+    for name in names:
+        try:
+            found = plugins.load_experiment(name)
+        except (ImportError, AttributeError, UserError) as error:
+            print(f"{name:{width}}  cannot be loaded: {' '.join(str(error).split())}")
+            continue
+        print(f"{name:{width}}  {found.summary}")
+        source = f"{found.source}; " if found.source else ""
+        print(f"{'':{width}}  {source}presets: {', '.join(found.presets)}")

@@ -1,0 +1,68 @@
+"""What a number was measured with: versions, machine, device, and how long compiling took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from .folder import package_version
+
+_PACKAGES = ("jaxrl-rollouts", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+def provenance() -> dict[str, str | int]:
+    """Versions of Python and the packages that matter, operating system, CPU and device."""
+    import jax
+
+    devices = jax.devices()
+    return {
+        "python": platform.python_version(),
+        **{name: package_version(name) for name in _PACKAGES},
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cpu_cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+        "device": devices[0].device_kind,
+        "platform": devices[0].platform,
+        "device_count": len(devices),
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the operating system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+class Clock:
+    """Context manager: `wall_seconds`, and `compile_seconds` that XLA spent compiling meanwhile."""
+
+    def __init__(self) -> None:
+        self.wall_seconds = 0.0
+        self.compile_seconds = 0.0
+        self._begin = 0.0
+        self._running = False
+
+    def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if self._running and event == _COMPILE_EVENT:
+            self.compile_seconds += duration_secs
+
+    def __enter__(self) -> Clock:
+        import jax.monitoring
+
+        # jax 0.7 cannot take a listener away again, so a stopped clock stops counting instead.
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        self._begin, self._running = time.perf_counter(), True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_seconds, self._running = time.perf_counter() - self._begin, False

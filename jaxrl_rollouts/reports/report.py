@@ -1,0 +1,204 @@
+"""A report: what an experiment measured, what it claims, and the pictures to look at.
+
+`report.json` and its PNG files lie side by side in a folder. Rich tables and Markdown are in
+`report_text`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from ..errors import CheckpointError, DataError
+from ..record.folder import read_json, write_json_atomically
+from ..record.provenance import provenance
+from .claims import Claim, numbers
+from .statistics import Summary, summarize
+from .text import print_report as print_report
+from .text import report_table_markdown as report_table_markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..plugins import RunContext
+
+FORMAT = 1
+_TEXTS = ("experiment", "preset", "command")
+_KEYS = (*_TEXTS, "config", "versions", "seeds", "wall_seconds", "compile_seconds", "notes")
+
+
+@dataclass
+class Picture:
+    """A drawing; `file` is relative to the report, `figure` is None once loaded from disk."""
+
+    file: str
+    caption: str
+    figure: Figure | None = None
+
+
+@dataclass
+class Report:
+    """A report being built. See `Report.of` for the usual start.
+
+    Attributes:
+        experiment, preset, config, command: what was run.
+        versions: of the packages, the machine and the device (`provenance`).
+        seeds: how many.
+        wall_seconds, compile_seconds: of all sessions of the run.
+        numbers: name -> `Summary`.
+        tables: name -> rows; a row maps column -> number, text or `Summary`.
+        claims, pictures, notes: as added.
+    """
+
+    experiment: str
+    preset: str
+    config: dict[str, Any]
+    command: str
+    seeds: int
+    versions: dict[str, Any] = field(default_factory=provenance)
+    wall_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    numbers: dict[str, Summary] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, context: RunContext, seeds: int) -> Report:
+        """An empty report on the run of `context`."""
+        folder = context.folder
+        command = context.command or folder.command
+        return cls(folder.experiment, folder.preset, folder.config, command, seeds)
+
+    def number(self, name: str, values: ArrayLike, unit: str = "") -> Summary:
+        """Add a number from its `[seeds]` or `[seeds, tasks]` values, or a scalar."""
+        self.numbers[name] = summarize(values, unit)
+        return self.numbers[name]
+
+    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add a table; cells are numbers, text, None or `Summary`."""
+        self.tables[name] = [dict(row) for row in rows]
+
+    def claim(self, claim: Claim) -> Claim:
+        """Add a claim, also one that fails; a second one of the same name is a `ValueError`."""
+        if any(claim.name == other.name for other in self.claims):
+            raise ValueError(f"claim {claim.name}: found it twice, expected unique names")
+        claim = claim if claim.command else replace(claim, command=self.command)
+        self.claims.append(claim)
+        return claim
+
+    def picture(self, name: str, figure: Figure, caption: str) -> None:
+        """Add a figure; it is drawn to `<name>.png` when the report is saved."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ValueError(f"picture: found {name!r}, expected letters, digits, - and _")
+        self.pictures[name] = Picture(f"{name}.png", caption, figure)
+
+    def note(self, text: str) -> None:
+        """Add a sentence that a reader of the numbers should know."""
+        self.notes.append(text)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the pictures and then `report.json` (atomically); returns its path."""
+        from .pictures import save_png
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in self.pictures.values():
+            if picture.figure is not None:
+                save_png(picture.figure, folder / picture.file)
+        write_json_atomically(folder / "report.json", self.to_json())
+        return folder / "report.json"
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `report.json`."""
+        return {
+            "format": FORMAT,
+            **{key: getattr(self, key) for key in _KEYS},
+            "claims": [claim.to_json() for claim in self.claims],
+            "numbers": {name: _cell(summary) for name, summary in self.numbers.items()},
+            "tables": {
+                name: [{column: _cell(value) for column, value in row.items()} for row in rows]
+                for name, rows in self.tables.items()
+            },
+            "pictures": {
+                name: {"file": p.file, "caption": p.caption} for name, p in self.pictures.items()
+            },
+        }
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, Summary):
+        return value
+    keys = ("iqm", "interval", "mean", "seeds", "values", "unit")
+    return {key: getattr(value, key) for key in keys}
+
+
+def _read_cell(value: Any) -> Any:
+    if isinstance(value, Mapping) and "values" in value:
+        return Summary(numbers(value["values"]), unit=value.get("unit", ""))
+    return value
+
+
+def load_report(path: str | Path) -> Report:
+    """Read `report.json` (or the folder it is in); results of claims are computed again.
+
+    Raises:
+        CheckpointError: there is none, it is no JSON or of another format.
+        DataError: something in it is missing or contradicts the numbers it rests on.
+    """
+    path = Path(path)
+    path = path / "report.json" if path.is_dir() else path
+    data = read_json(path, "a folder with a finished run")
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise CheckpointError(f"{path}: format: found {found!r}, expected {FORMAT}")
+    for key in (*_KEYS, "claims", "numbers", "tables", "pictures"):
+        if key not in data:
+            raise DataError(path, key, "nothing", "an entry")
+    try:
+        return Report(
+            **{key: data[key] for key in _KEYS},
+            claims=[Claim.from_json(claim, str(path)) for claim in data["claims"]],
+            numbers={name: _read_cell(value) for name, value in data["numbers"].items()},
+            tables={
+                name: [{column: _read_cell(cell) for column, cell in row.items()} for row in rows]
+                for name, rows in data["tables"].items()
+            },
+            pictures={n: Picture(p["file"], p["caption"]) for n, p in data["pictures"].items()},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(path, "content", f"{type(error).__name__} {error}", "a report") from None
+
+
+def publish(folder: str | Path, results: str | Path) -> Path:
+    """Copy a finished report and its pictures to `results/<experiment>/`; returns that folder.
+
+    Pictures of a report that lay there before are removed, other files stay.
+
+    Raises:
+        CheckpointError: no finished report in `folder`, or a picture of it is missing.
+    """
+    folder = Path(folder)
+    report = load_report(folder)
+    target = Path(results) / report.experiment
+    files = [picture.file for picture in report.pictures.values()]
+    for file in files:
+        if not (folder / file).is_file():
+            raise CheckpointError(f"{folder / file}: found no such file, expected a picture")
+    target.mkdir(parents=True, exist_ok=True)
+    if (target / "report.json").exists():
+        for picture in load_report(target).pictures.values():
+            (target / picture.file).unlink(missing_ok=True)
+    for file in [*files, "report.json"]:
+        temporary = target / f".{file}.tmp"
+        shutil.copyfile(folder / file, temporary)
+        os.replace(temporary, target / file)
+    return target

@@ -1,0 +1,60 @@
+"""Where a model and its critics can be trusted: calibration, values at the edge."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.fitting import Fitter
+
+from ..data import Transitions
+from ..worlds.fit import World, predict
+from .sac import Sac, SacState
+
+PyTree = Any
+
+
+class CriticView(NamedTuple):
+    """What critics say about a set of states under the policy's mean action; scalars.
+
+    Attributes:
+        mean: mean over critics and states.
+        spread: standard deviation over critics, mean over states.
+        pessimism: how far the minimum over critics lies below their mean, mean over states.
+    """
+
+    mean: jax.Array
+    spread: jax.Array
+    pessimism: jax.Array
+
+
+def critic_view(agent: Sac, state: SacState, observations: jax.Array) -> CriticView:
+    """Critics' mean, spread and pessimism on `[B, S]` states (one seed; vmap over seeds)."""
+    actions, _ = agent.greedy(state.actor, jax.random.key(0), observations, ())
+    q = agent.q(state.critic, observations, actions)
+    return CriticView(q.mean(), q.std(0).mean(), (q.mean(0) - q.min(0)).mean())
+
+
+@partial(jax.jit, static_argnames="agent")
+def start_values(agent: Sac, states: SacState, observations: jax.Array) -> jax.Array:
+    """Value the critics promise from `[B, S]` states, per seed of `states`: `[seeds]`."""
+    return jax.vmap(lambda s: critic_view(agent, s, observations).mean)(states)
+
+
+@partial(jax.jit, static_argnames=("fitter", "levels"))
+def calibration(
+    fitter: Fitter, world: World, transitions: Transitions, levels: tuple[float, ...]
+) -> jax.Array:
+    """Share of outcomes inside the central interval of each level: `[levels]`.
+
+    Counted over elites, rows and outputs (change and reward). A calibrated model gives the
+    levels back; less means overconfident.
+    """
+    said = predict(fitter, world, transitions.observations, transitions.actions)
+    change = transitions.next_observations - transitions.observations
+    target = jnp.concatenate([change, transitions.rewards[:, None]], -1)
+    inside = jax.scipy.special.erf(jnp.abs(target - said.mean) / said.std / jnp.sqrt(2.0))
+    return jnp.stack([(inside <= level).mean() for level in levels])

@@ -1,0 +1,89 @@
+"""Offline RL without a model: SAC-N and EDAC, TD3+BC, IQL or ReBRAC straight on the dataset."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxrl_rollouts.errors import ConfigError
+
+from ..data import Transitions, sample_batch
+from .agent import learn, observation_scaler
+from .registry import AgentConfig, make_agent
+
+
+class ModelFreeState(NamedTuple):
+    """State of one seed."""
+
+    agent: Any
+    key: jax.Array
+
+
+class ModelFree(NamedTuple):
+    """Functions of one configuration; see `make_model_free`.
+
+    Attributes:
+        agent: the actor-critic's functions.
+        init: `(key, dataset=None) -> ModelFreeState`; agents that normalise need the dataset.
+        update: one iteration, `(state, dataset) -> (state, metrics)`.
+    """
+
+    agent: Any
+    init: Callable[..., ModelFreeState]
+    update: Callable[[ModelFreeState, Transitions], tuple[ModelFreeState, dict[str, jax.Array]]]
+
+
+@functools.lru_cache(maxsize=32)
+def make_model_free(
+    config: AgentConfig, observation_size: int, action_size: int, *, batch_size: int = 256,
+    updates_per_iteration: int = 1000,
+    draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
+) -> ModelFree:  # fmt: skip
+    """Build the functions. Equal arguments give the same functions.
+
+    Args:
+        config: of the agent. A `SacConfig` with `critics=2, diversity=0` is SAC, with more
+            critics SAC-N, with a diversity above 0 EDAC.
+        observation_size, action_size: of the environment.
+        batch_size: rows per gradient step.
+        updates_per_iteration: gradient steps in one `update`; a multiple of the agent's period.
+        draw: `(dataset, key, rows) -> batch`; `synther.mixing` makes others.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    if batch_size < 1 or updates_per_iteration < 1:
+        found = (batch_size, updates_per_iteration)
+        raise ConfigError("batch_size, updates_per_iteration", found, "both at least 1")
+    agent = make_agent(config, observation_size, action_size)
+    period = getattr(agent, "period", 1)
+    if updates_per_iteration % period:
+        expected = f"a multiple of {period}, the actor's delay"
+        raise ConfigError("updates_per_iteration", updates_per_iteration, expected)
+    normalise = getattr(config, "normalise", False)
+
+    def init(key: jax.Array, dataset: Any = None) -> ModelFreeState:
+        agent_key, key = jax.random.split(key)
+        if not normalise:
+            return ModelFreeState(agent.init(agent_key), key)
+        if dataset is None:
+            raise ConfigError(
+                "normalise", True, "False without a dataset", "hand the dataset to init"
+            )
+        return ModelFreeState(agent.init(agent_key, observation_scaler(dataset.observations)), key)
+
+    def update(
+        state: ModelFreeState, dataset: Transitions
+    ) -> tuple[ModelFreeState, dict[str, jax.Array]]:
+        learn_key, key = jax.random.split(state.key)
+
+        def batch(key: jax.Array) -> Any:
+            return draw(dataset, key, batch_size)
+
+        agent_state, metrics = learn(agent, state.agent, learn_key, batch, updates_per_iteration)
+        return ModelFreeState(agent_state, key), metrics
+
+    return ModelFree(agent, init, update)

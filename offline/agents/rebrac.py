@@ -1,0 +1,106 @@
+"""ReBRAC (Tarasov et al. 2023, arXiv:2305.09836): TD3+BC revisited.
+
+Penalties of actor and critic are separate numbers, critics have layer normalisation, networks are
+deeper and batches larger. The critic's penalty compares the target policy's next action with the
+one in the data, so batches need it: `with_next_actions`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+
+from ..data import Transitions
+from .agent import Agent
+from .td3 import Td3Config, make_td3
+
+
+@dataclass(frozen=True)
+class RebracConfig(Td3Config):
+    """TD3's with ReBRAC's defaults, and the two penalties.
+
+    Attributes:
+        actor_penalty: of the squared distance to the data's action, summed over dimensions
+            (beta_1; tuned per dataset in the paper, 0.001 to 1).
+        critic_penalty: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
+    """
+
+    hidden: tuple[int, ...] = (256, 256, 256)
+    critic_norm: bool = True
+    careful_init: bool = True
+    normalise: bool = False
+    actor_rate: float = 1e-3
+    critic_rate: float = 1e-3
+    actor_penalty: float = 0.01
+    critic_penalty: float = 0.01
+
+    def validate(self) -> None:
+        super().validate()
+        if self.actor_penalty < 0 or self.critic_penalty < 0:
+            found = (self.actor_penalty, self.critic_penalty)
+            raise ConfigError("actor_penalty, critic_penalty", found, "both at least 0")
+
+
+class NextActionTransitions(NamedTuple):
+    """`Transitions` and the action that followed; `next_known` (`[N]` bool) where there is one."""
+
+    observations: Any
+    actions: Any
+    rewards: Any
+    next_observations: Any
+    terminations: Any
+    truncations: Any
+    next_actions: Any
+    next_known: Any
+
+
+def with_next_actions(transitions: Transitions) -> NextActionTransitions:
+    """Rows with the following row's action, which is unknown on the last row of an episode."""
+    actions = np.asarray(transitions.actions)
+    ended = np.asarray(transitions.terminations) | np.asarray(transitions.truncations)
+    known = ~ended
+    known[-1:] = False
+    following = np.where(known[:, None], np.roll(actions, -1, axis=0), 0.0).astype(actions.dtype)
+    return NextActionTransitions(*transitions, following, known)
+
+
+@functools.lru_cache(maxsize=32)
+def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -> Agent:
+    """Build the agent's functions. Equal arguments give the same functions.
+
+    The actor minimises `mean (beta_1 |pi(s) - a|^2 - min Q(s, pi(s)) / mean |min Q|)`; targets are
+    `r + gamma (min Q'(s', a') - beta_2 |a' - a'_data|^2)`.
+
+    Raises:
+        ConfigError: a setting is out of range; or, when it first sees a batch, that has no next
+            actions although they are penalised.
+    """
+
+    def actor_loss(
+        values: jax.Array, actions: jax.Array, batch: Any
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        lowest = values.min(0)
+        weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
+        imitation = jnp.square(actions - batch.actions).sum(-1).mean()
+        loss = config.actor_penalty * imitation - weight * lowest.mean()
+        return loss, {"imitation": imitation}
+
+    def target_penalty(following: jax.Array, batch: Any) -> jax.Array | float:
+        if config.critic_penalty == 0:
+            return 0.0
+        if not hasattr(batch, "next_actions"):
+            raise ConfigError(
+                "critic_penalty", config.critic_penalty, "0 for data without next actions",
+                "pass the dataset through with_next_actions",
+            )  # fmt: skip
+        distance = jnp.square(following - batch.next_actions).sum(-1)
+        return config.critic_penalty * jnp.where(batch.next_known, distance, 0.0)
+
+    return make_td3(config, observation_size, action_size, actor_loss, target_penalty)

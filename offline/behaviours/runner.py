@@ -1,0 +1,51 @@
+"""Clumsy balancing of the runner: data that show what falling is and little of running."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..collect import collect
+from ..data.transitions import Transitions
+from ..environments.runner import RUNNER
+from ..evaluation import check_count
+
+
+class Balance(NamedTuple):
+    """Knobs of `balance_policy`; scalars, or `[B]` each for a quality per row.
+
+    Attributes:
+        gain: of the controller that catches the pole.
+        forward: action per m/s of the cart, which drives it on and makes it fall in the end.
+        noise: standard deviation of Gaussian noise on the action.
+    """
+
+    gain: jax.Array | float = 0.5
+    forward: jax.Array | float = 0.25
+    noise: jax.Array | float = 1.0
+
+
+def balance_policy(
+    params: Balance, key: jax.Array, observation: jax.Array, memory: tuple
+) -> tuple[jax.Array, tuple]:
+    """`gain (8 angle + 1.2 turning) + forward v` plus noise, clipped to [-1, 1]."""
+    speed, angle, turning = observation.T
+    action = params.gain * (8.0 * angle + 1.2 * turning) + params.forward * speed
+    action = action + params.noise * jax.random.normal(key, action.shape)
+    return jnp.clip(action, -1.0, 1.0)[:, None], memory
+
+
+def runner_clumsy(key: jax.Array, episodes: int = 12) -> Transitions:
+    """Whole episodes, each of a controller with a gain of its own in [0.3, 0.7].
+
+    Some 70 transitions each; mean returns of about 30 where 280 are possible.
+
+    Raises:
+        ConfigError: `episodes` is not a positive whole number.
+    """
+    check_count("episodes", episodes)
+    gain_key, key = jax.random.split(key)
+    gain = 0.5 * jax.random.uniform(gain_key, (episodes,), minval=0.6, maxval=1.4)
+    return collect(RUNNER, balance_policy, Balance(gain=gain), key, episodes=episodes)

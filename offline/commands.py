@@ -1,0 +1,186 @@
+"""`jaxrl-rollouts data inspect` and `data collect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from jaxrl_rollouts.errors import ConfigError, UserError
+from jaxrl_rollouts.plugins import Command
+
+if TYPE_CHECKING:
+    from .data.transitions import Transitions
+    from .environments import Environment
+    from .evaluation import Policy
+
+SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
+OF_ENVIRONMENT = {
+    "pendulum": ("random", "scripted", "mixed"),
+    "acrobot": ("random", "scripted", "broad", "narrow"),
+}
+
+
+def inspect(
+    file: tyro.conf.Positional[str],
+    out: Path | None = None,
+    action_limit: float = 1.0,
+) -> None:
+    """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
+    endings, suspicious rows.
+
+    A file that could not be trained on is described as far as it can be read; the exit code is
+    then 2.
+
+    Args:
+        file: an HDF5, npz or Minari dataset, or a name such as hopper-medium-v2.
+        out: also draw returns and lengths into this PNG file.
+        action_limit: actions beyond it are reported.
+    """
+    from .data.inspection import inspect_file
+    from .data.views import draw_inspection, print_inspection
+
+    found = inspect_file(file, action_limit=action_limit)
+    print_inspection(found)
+    if out is not None:
+        draw_inspection(found, out)
+        print(f"picture: {out}")
+    if found.problems:
+        raise UserError(found.problems[0])
+
+
+def collect(
+    out: Path,
+    env: str = "",
+    policy: str = "random",
+    steps: int = 20_000,
+    seed: Annotated[int, tyro.conf.arg(metavar="INT>=0")] = 0,
+    training_seed: int = 0,
+    sample: bool = False,
+) -> None:
+    """Make a file in D4RL's HDF5 layout by playing a policy in an environment.
+
+    Args:
+        out: the HDF5 file to write; replaced only once the new one is complete.
+        env: pendulum, plane, acrobot, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>. Left
+            empty: what a trained policy was meant for, and else pendulum.
+        policy: random (uniform actions); scripted (a swing-up; pendulum and acrobot); mixed
+            (episodes of mixed quality, pendulum only); broad or narrow (acrobot only); or the
+            folder of a run, or of one of the policies that it trained.
+        steps: transitions to keep.
+        seed: the same seed makes the same transitions.
+        training_seed: which seed of a run, from 0.
+        sample: a trained policy draws its actions, where it else takes the mean one.
+    """
+    # These load jax, which `data --help` should not wait for.
+    import jax
+    import numpy as np
+
+    from .behaviours.acrobot import acrobot_broad, acrobot_narrow
+    from .collect import collect_to_file, pendulum_mixed, write_rows
+
+    _check(out, steps, seed)
+    key, start = jax.random.key(seed), None
+    if policy in SCRIPTED:
+        environment, acting, params = _scripted(policy, env)
+        facts = {"policy": policy, "seed": seed}
+    else:
+        environment, acting, params, facts, start = _trained(policy, env, training_seed, sample)
+        facts |= {"seed": seed}
+    ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
+    if policy in ready:
+        rows = ready[policy](key, steps)
+        write_rows(out, environment, rows, facts)
+    elif start is not None:
+        rows = _with_memory(environment, acting, params, start, key, steps)
+        write_rows(out, environment, rows, facts)
+    else:
+        rows = collect_to_file(out, environment, acting, params, key, steps=steps, attributes=facts)
+    ends = int(np.logical_or(rows.terminations, rows.truncations).sum())
+    print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")
+    print(f"look at it with: jaxrl-rollouts data inspect {out}")
+
+
+def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
+    from .behaviours.acrobot import EXPERT, pump_policy
+    from .collect import random_policy
+    from .environments import make
+    from .environments.pendulum import SwingUp, swing_up_policy
+
+    environment = make(env or "pendulum")
+    known = OF_ENVIRONMENT.get(environment.name, ("random",))
+    if policy not in known:
+        places = [name for name, policies in OF_ENVIRONMENT.items() if policy in policies]
+        expected = f"{', '.join(known)} in {environment.name}"
+        raise ConfigError("--policy", policy, expected, f"try --env {' or '.join(places)}")
+    if policy == "random":
+        return environment, random_policy(environment.action_size), None
+    if environment.name == "acrobot":
+        return environment, pump_policy, EXPERT
+    return environment, swing_up_policy, SwingUp()
+
+
+def _trained(
+    policy: str, env: str, training_seed: int, sample: bool
+) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
+    """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
+    from .environments import make
+    from .saved_policies import load_policy
+
+    if not Path(policy).exists():
+        raise ConfigError("--policy", policy, f"{', '.join(SCRIPTED)}, or the folder of a run")
+    trained = load_policy(policy)
+    environment = make(env or trained.environment)
+    for name in ("observation_size", "action_size"):
+        found, expected = getattr(trained.sees(environment), name), trained.facts[name]
+        if found != expected:
+            where = f"an environment with {name} {expected}"
+            raise ConfigError("--env", f"{environment.name} ({name} {found})", where)
+    acting = trained.agent.policy if sample else trained.agent.greedy
+    facts = {
+        "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
+        "training_seed": training_seed, "sampled": sample,
+    }  # fmt: skip
+    start = trained.start if trained.remembers else None
+    return environment, acting, trained.actor(training_seed), facts, start
+
+
+def _with_memory(
+    env: Environment, acting: Policy, params: Any, start: Callable[[int], Any], key: Any, steps: int
+) -> Transitions:
+    """Rows of a policy that is shown its last action and reward, without those."""
+    from .collect import MAX_BATCH, collect
+    from .recurrent.histories import remembering
+
+    batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
+    rows = collect(remembering(env), acting, params, key, steps=steps, memory=start(batch))
+    size = env.observation_size
+    return rows._replace(
+        observations=rows.observations[:, :size], next_observations=rows.next_observations[:, :size]
+    )
+
+
+def _check(out: Path, steps: int, seed: int) -> None:
+    if out.suffix not in (".hdf5", ".h5"):
+        raise ConfigError("--out", str(out), "a file name that ends in .hdf5")
+    if not out.parent.is_dir():
+        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+    if steps < 1:
+        raise ConfigError("--steps", steps, "at least 1")
+    if not 0 <= seed < 2**32:
+        raise ConfigError("--seed", seed, "a whole number from 0 to 4294967295")
+
+
+def main(arguments: Sequence[str], prog: str) -> None:
+    """Run `data ...`; raises `UserError` for bad input."""
+    tyro.extras.subcommand_cli_from_dict(
+        {"inspect": inspect, "collect": collect},
+        prog=prog,
+        description="Look at offline datasets, and make them.",
+        args=list(arguments) or ["--help"],
+    )
+
+
+COMMAND = Command("data", "Look at offline datasets, and make them.", main)

@@ -1,0 +1,119 @@
+"""NEUBAY's settings, and the sizes that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+
+from ..recurrent import tapes
+from ..recurrent.sac import RecurrentSacConfig
+from ..recurrent.tokens import Token, token_of
+
+
+@dataclass(frozen=True)
+class NeubayConfig:
+    """Agent, rollouts and cadence; defaults are the paper's for D4RL locomotion.
+
+    Attributes:
+        agent: `agent.steps` is the number of gradient steps in all. Without a memory
+            (`MemoryConfig(kind="none")`, the Markov ablation) it is shown the state only.
+        rollouts: episodes continued per collection, `K`; row `i` in member `i % N`.
+        level: quantile of the members' spread over the dataset beyond which a rollout is cut;
+            1.0 its largest value there, negative no threshold.
+        penalty: taken from imagined rewards, in units of the mean spread over the dataset (the
+            conservative ablation; section 3.5).
+        horizon: most imagined steps; None leaves only the environment's time limit.
+        updates_per_token: gradient steps for each new token, real ones included.
+        updates_per_iteration: of the training loop; the remainder is carried.
+        tape, capacity: tokens of a tape and of the ring.
+        weighting: which episodes a tape is made of; see `tapes.sample`.
+        early_exit: look every so many steps whether all rollouts have ended; None never looks.
+    """
+
+    agent: RecurrentSacConfig = field(default_factory=RecurrentSacConfig)
+    rollouts: int = 100
+    level: float = 1.0
+    penalty: float = 0.0
+    horizon: int | None = None
+    updates_per_token: float = 0.05
+    updates_per_iteration: int = 250
+    tape: int = 2048
+    capacity: int = 40_000_000
+    weighting: Literal["episode", "token"] = "episode"
+    early_exit: int | None = 32
+
+    def validate(self) -> None:
+        at_least_one(self, "rollouts", "updates_per_iteration", "tape", "capacity")
+        for name in ("horizon", "early_exit"):
+            if getattr(self, name) is not None:
+                at_least_one(self, name)
+        if self.level > 1:
+            raise ConfigError("level", self.level, "at most 1, or negative for no threshold")
+        if self.penalty < 0:
+            raise ConfigError("penalty", self.penalty, "at least 0")
+        if not 0 < self.updates_per_token <= 1:
+            raise ConfigError("updates_per_token", self.updates_per_token, "in (0, 1]")
+        if self.tape < 2:
+            raise ConfigError("tape", self.tape, "at least 2 tokens, which are one transition")
+        if self.capacity < self.tape:
+            raise ConfigError("capacity", self.capacity, f"at least one tape of {self.tape} tokens")
+        if self.agent.steps % self.updates_per_iteration:
+            expected = f"a divisor of the agent's {self.agent.steps} steps"
+            raise ConfigError("updates_per_iteration", self.updates_per_iteration, expected)
+
+    @property
+    def markov(self) -> bool:
+        return self.agent.memory.kind == "none"
+
+    @property
+    def iterations(self) -> int:
+        """Of the training loop."""
+        return self.agent.steps // self.updates_per_iteration
+
+
+class Sizes(NamedTuple):
+    """What is static about a dataset and its environment.
+
+    Attributes:
+        state, action: `S`, `A`.
+        limit: the environment's time limit `T`.
+        longest: most transitions before a moment (`LoggedHistories.longest`), at most `T`.
+    """
+
+    state: int
+    action: int
+    limit: int
+    longest: int
+
+
+def token_size(config: NeubayConfig, sizes: Sizes) -> int:
+    """Numbers an agent is shown: state, last action and last reward, or the state only."""
+    return sizes.state if config.markov else sizes.state + sizes.action + 1
+
+
+def episode_room(config: NeubayConfig, sizes: Sizes) -> int:
+    """Most tokens of a stored episode, its last look included."""
+    imagined = min(config.horizon or sizes.limit, sizes.limit)
+    return min(sizes.longest + imagined, sizes.limit) + 1
+
+
+def token(config: NeubayConfig, sizes: Sizes) -> Token:
+    """The shapes of one token of the ring."""
+    action = jax.ShapeDtypeStruct((sizes.action,), jnp.float32)
+    return token_of(token_size(config, sizes), action)
+
+
+def ring_entries(config: NeubayConfig) -> int:
+    """Episodes the ring has room for; they cost eight bytes each."""
+    return max(config.rollouts, config.capacity // 16)
+
+
+def ring_bytes(config: NeubayConfig, sizes: Sizes) -> int:
+    """Bytes the token ring of one seed takes."""
+    return tapes.bytes_of(token(config, sizes), config.capacity, ring_entries(config))

@@ -1,0 +1,257 @@
+"""What `offline` and `ravl_mujoco` do with one dataset: fit, look, train, look, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.plugins import RunContext
+
+from ..agents.critic_view import calibration
+from ..agents.registry import AgentConfig
+from ..agents.sac import SacConfig
+from ..behaviours.acrobot import acrobot_broad, acrobot_narrow
+from ..collect import pendulum_mixed
+from ..data import (
+    Dataset,
+    Transitions,
+    episode_returns,
+    episodes,
+    load,
+    to_device,
+)
+from ..environments import Environment, make
+from ..environments.terminations import termination_function
+from ..methods import MethodConfig, make_method
+from ..methods.scheme import ModelBasedConfig, make_model_based
+from ..recurrent.sac import RecurrentSacConfig
+from ..saved_policies import save_policy
+from ..training import FittedWorlds, evaluator, fit_worlds, train_agents
+from ..worlds.endings import TerminationConfig, fit_endings
+from ..worlds.fit import Targets, learned_dynamics
+from ..worlds.judge import open_loop, windows
+
+PENDULUM = "pendulum-mixed"
+# Datasets made on the spot: their environment, and how.
+MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
+    PENDULUM: ("pendulum", pendulum_mixed),
+    "acrobot-broad": ("acrobot", acrobot_broad),
+    "acrobot-narrow": ("acrobot", acrobot_narrow),
+}
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """World model, agent and evaluation; the same for every method of a comparison.
+
+    `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
+    own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
+    where no rule is known. `evaluations` are spread evenly over the `epochs`.
+    """
+
+    seeds: int = 3
+    seed: int = 0
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    targets: Targets = "change"
+    shared_world: bool = False
+    termination: Literal["known", "learned"] = "known"
+    ending: TerminationConfig = field(default_factory=TerminationConfig)
+    agent: SacConfig = field(default_factory=SacConfig)
+    rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
+    methods: MethodConfig = field(default_factory=MethodConfig)
+    epochs: int = 100
+    evaluations: int = 5
+    episodes: int = 10
+    error_horizon: int = 50
+
+    def validate(self) -> None:
+        at_least_one(self, "seeds", "epochs", "evaluations", "episodes", "error_horizon")
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+
+
+# What MuJoCo studies take to show that they run.
+SMOKE_MUJOCO = StudyConfig(
+    seeds=2,
+    ensemble=EnsembleConfig(hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1),
+    shared_world=True,
+    agent=SacConfig(hidden=(32, 32)),
+    rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
+    epochs=2,
+    evaluations=1,
+    episodes=1,
+    error_horizon=20,
+)
+
+
+class World(NamedTuple):
+    """A dataset with the world models fitted to it.
+
+    Attributes:
+        dataset: where the rows come from.
+        env: the true environment.
+        fitted: world models; one per seed, or one for all.
+        errors: `[T, B]` open-loop error in dataset standard deviations, first world.
+        inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+    """
+
+    dataset: Dataset
+    env: Environment
+    fitted: FittedWorlds
+    errors: np.ndarray
+    inside: np.ndarray
+
+
+class Setting(NamedTuple):
+    """A dataset and the environment it is from, where no model is fitted."""
+
+    dataset: Dataset
+    env: Environment
+
+
+class Outcome(NamedTuple):
+    """A trained method: one number per seed, `[seeds]`, and its training history."""
+
+    returns: np.ndarray
+    true_value: np.ndarray
+    estimated_value: np.ndarray
+    trained: Trained
+
+
+def load_dataset(name: str, config: StudyConfig) -> Dataset:
+    """A dataset by name or path; those in `MADE` are made on the spot."""
+    if name not in MADE:
+        return load(name)
+    environment, make_rows = MADE[name]
+    rows = make_rows(jax.random.key(config.seed))
+    return Dataset(name, rows, environment, Path("(made on the spot)"), "")
+
+
+def environment_of(dataset: Dataset) -> Environment:
+    """The environment a dataset was collected in.
+
+    Raises:
+        ConfigError: neither the file nor its name says which.
+    """
+    return make(dataset.environment or dataset.name)
+
+
+def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> World:
+    """Fit world models and measure how far they can be trusted."""
+    env = environment_of(dataset)
+    fit_key, look_key = jax.random.split(jax.random.key(config.seed))
+    seeds = 1 if config.shared_world else config.seeds
+    fitted = fit_worlds(
+        config.ensemble, dataset.transitions, fit_key, seeds=seeds,
+        targets=config.targets, stage=f"{slug(dataset.name)}-world", context=context,
+    )  # fmt: skip
+    if config.termination == "learned":
+        endings, _ = fit_endings(
+            config.ending, dataset.transitions, jax.random.fold_in(fit_key, 1), seeds=seeds,
+            stage=f"{slug(dataset.name)}-termination", context=context,
+        )  # fmt: skip
+        fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
+    first = jax.tree.map(lambda x: x[0], fitted.worlds)
+    dynamics = learned_dynamics(
+        fitted.model.fitter, config.ensemble.elites,
+        termination=termination_of(dataset, env, config),
+    )  # fmt: skip
+    logged = windows(dataset.transitions, config.error_horizon, 200)
+    errors = open_loop(dynamics, first, logged, look_key).error
+    rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
+    inside = calibration(fitted.model.fitter, first, rows, LEVELS)
+    return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+
+
+def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
+    """A learned rule's configuration, or the known one: the environment's, or its family's."""
+    if config.termination == "learned":
+        return config.ending
+    return env.termination or termination_function(dataset.environment or dataset.name)
+
+
+def train_and_look(
+    name: str, world: World, config: StudyConfig, context: RunContext | None
+) -> Outcome:
+    """Train one method in the world models and play its policy in the true environment."""
+    method = make_method(name, config.agent, config.methods)
+    dynamics = learned_dynamics(
+        world.fitted.model.fitter, config.ensemble.elites,
+        termination=termination_of(world.dataset, world.env, config),
+        disagreement=method.disagreement,
+    )  # fmt: skip
+    sizes = world.env.observation_size, world.env.action_size
+    agent = make_model_based(config.rollouts, method, dynamics, *sizes)
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    worlds = world.fitted.worlds
+    if config.shared_world:
+        worlds = jax.tree.map(lambda x: jnp.repeat(x, config.seeds, 0), worlds)
+    stage = f"{slug(world.dataset.name)}-{name}"
+    trained = train_agents(
+        agent, worlds, world.dataset.transitions, train_key, epochs=config.epochs,
+        updates_per_epoch=config.rollouts.updates_per_epoch,
+        evaluate=evaluator(
+            agent, world.env, play_key, config.episodes, discount=config.agent.discount
+        ),
+        evaluate_every=config.epochs // config.evaluations, stage=stage, context=context,
+    )  # fmt: skip
+    return finish(
+        trained, method.agent, name, world.dataset, world.env, stage=stage, context=context
+    )
+
+
+def finish(
+    trained: Trained, agent: AgentConfig | RecurrentSacConfig, name: str, dataset: Dataset,
+    env: Environment, *, stage: str, context: RunContext | None,
+) -> Outcome:  # fmt: skip
+    """Save what was trained, where there is a run, and take its last evaluation.
+
+    Args:
+        trained: its state has an `agent.actor`.
+        agent: configuration of that.
+        name: of the method.
+        dataset: it learned from.
+        env: the environment as the agent sees it.
+        stage: of the training; the policy goes into its folder.
+        context: None saves nothing.
+    """
+    last = trained.history.last
+    if context:
+        save_policy(
+            context.folder.stage(stage) / "policy", agent, trained.state.agent.actor, env,
+            dataset=dataset.name, method=name, returns=last("return"),
+        )  # fmt: skip
+    return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
+
+
+def behaviour(world: World | Setting) -> np.ndarray:
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
+    rows = world.dataset.transitions
+    parts = episodes(rows)
+    whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
+    # A set without one whole episode (a short prefix) has only cut ones to compare with.
+    return episode_returns(rows)[whole if whole.any() else slice(None)]
+
+
+def slug(name: str) -> str:
+    """A dataset name as part of a folder or picture name."""
+    return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
+
+
+def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+    """Gradient steps `[points]` and curves `[seeds, points]` of the evaluated metrics."""
+    names = ("return", "discounted_return", "estimated_value")
+    curves = {name: outcome.trained.history.curve(name) for name in names}
+    steps = curves["return"][0] * config.rollouts.updates_per_epoch
+    return steps, {name: values.T for name, (_, values) in curves.items()}

@@ -1,0 +1,187 @@
+"""What `offline` and `neubay_mujoco` do with NEUBAY: fit a posterior, measure it, train, play."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import jax
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.plugins import RunContext
+
+from ..data import Dataset, to_device
+from ..environments import Environment
+from ..neubay.config import NeubayConfig, Sizes
+from ..neubay.prepare import neubay_evaluator, prepare, ring_text, train_neubay
+from ..recurrent.histories import remembering
+from ..recurrent.memory import MemoryConfig
+from ..recurrent.sac import RecurrentSacConfig
+from ..training import fit_worlds
+from ..worlds.endings import fit_endings
+from ..worlds.fit import NEUBAY_ENSEMBLE, World, WorldModel
+from ..worlds.saved import load_worlds, save_worlds
+from ..worlds.trust import LEVELS, Trust, measure_trusts
+from .model_based import Outcome, StudyConfig, environment_of, finish, slug, termination_of
+
+NAMES = ("neubay", "neubay_markov")
+
+
+@dataclass(frozen=True)
+class NeubayStudyConfig:
+    """NEUBAY's own part of a study; seeds, looks and episodes are the `StudyConfig`'s.
+
+    Attributes:
+        ensemble: its world models.
+        worlds: how many ensembles to fit; seed `k` is trained in number `k % worlds`.
+        folder: of worlds that were saved by a run (`.../worlds`), to be used instead of fitting.
+        agent: rollouts, ring and recurrent SAC.
+    """
+
+    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
+    worlds: int = 1
+    folder: str = ""
+    agent: NeubayConfig = field(default_factory=NeubayConfig)
+
+    def validate(self) -> None:
+        at_least_one(self, "worlds")
+
+    def check_looks(self, evaluations: int) -> None:
+        """Looks at the agents lie between iterations.
+
+        Raises:
+            ConfigError: there are more of them.
+        """
+        if evaluations > self.agent.iterations:
+            expected = f"at most NEUBAY's {self.agent.iterations} iterations"
+            raise ConfigError("evaluations", evaluations, expected)
+
+
+class Posterior(NamedTuple):
+    """A dataset with what its ensembles think and how far they can be trusted.
+
+    Attributes:
+        dataset, env: where the rows come from.
+        model: architecture and scalers.
+        worlds, trust: leaves `[W, ...]`.
+        trained: history of the fit; None where the worlds were read from a folder.
+    """
+
+    dataset: Dataset
+    env: Environment
+    model: WorldModel
+    worlds: World
+    trust: Trust
+    trained: Trained | None
+
+
+def markov(config: NeubayConfig) -> NeubayConfig:
+    """The ablation without a memory: the same loop, ring and tapes, and one learning rate.
+
+    The published one is a feed-forward SAC on a buffer of transitions. Here memory is the only
+    difference, so that nothing else can explain one.
+    """
+    memory = MemoryConfig("none", width=config.agent.memory.width)
+    agent = replace(config.agent, memory=memory, memory_rate=config.agent.head_rate)
+    return replace(config, agent=agent)
+
+
+def fit_posterior(
+    dataset: Dataset, study: StudyConfig, config: NeubayStudyConfig, context: RunContext | None,
+    levels: tuple[float, ...] = (),
+) -> Posterior:  # fmt: skip
+    """Fit ensembles (or read them) and measure their disagreement on the dataset.
+
+    Args:
+        dataset: the rows.
+        study: for the seed.
+        config: ensembles; the level of its agent is measured.
+        context: with one, the worlds are also saved in the stage's folder, for other runs.
+        levels: quantiles to measure besides.
+    """
+    env, name = environment_of(dataset), slug(dataset.name)
+    asked = {*LEVELS, *levels, config.agent.level}
+    measured = tuple(sorted(level for level in asked if level >= 0))
+    rows = to_device(dataset.transitions)
+
+    def trust_of(model: WorldModel, worlds: World) -> Trust:
+        return measure_trusts(model.fitter, worlds, rows, measured)
+
+    if config.folder:
+        saved = load_worlds(config.folder, dataset)
+        model, worlds, trained = saved.model, saved.worlds, None
+        trust = trust_of(model, worlds)
+    else:
+        key = jax.random.fold_in(jax.random.key(study.seed), 2)
+        fitted = fit_worlds(
+            config.ensemble, dataset.transitions, key, seeds=config.worlds,
+            targets="observations", stage=f"{name}-posterior", context=context,
+        )  # fmt: skip
+        model, worlds, trained = fitted
+        trust = trust_of(model, worlds)
+        if context:
+            folder = context.folder.stage(f"{name}-posterior") / "worlds"
+            save_worlds(folder, fitted, trust, dataset, config.ensemble, "observations")
+    if study.termination == "learned":
+        endings, _ = fit_endings(
+            study.ending, dataset.transitions, jax.random.fold_in(jax.random.key(study.seed), 3),
+            seeds=trust.mean.shape[0], stage=f"{name}-posterior-termination", context=context,
+        )  # fmt: skip
+        worlds = worlds._replace(ending=endings)
+    return Posterior(dataset, env, model, worlds, trust, trained)
+
+
+def train_neubay_and_look(
+    name: str, posterior: Posterior, study: StudyConfig, config: NeubayConfig,
+    context: RunContext | None,
+) -> Outcome:  # fmt: skip
+    """Train one arm in the posterior and play its policy in the true environment."""
+    dataset, env = posterior.dataset, posterior.env
+    rule = termination_of(dataset, env, study)
+    prepared = prepare(
+        config, dataset.transitions, posterior.model.fitter, posterior.worlds, posterior.trust,
+        env, rule, source=dataset.name,
+    )  # fmt: skip
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
+    stage = f"{slug(dataset.name)}-{slug(name.replace(' ', '-'))}"
+    trained = train_neubay(
+        prepared, train_key, seeds=study.seeds,
+        evaluate=neubay_evaluator(prepared.neubay, env, play_key, study.episodes),
+        evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
+    )  # fmt: skip
+    seen = env if config.markov else remembering(env)
+    return finish(trained, config.agent, name, dataset, seen, stage=stage, context=context)
+
+
+def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:
+    """What the token rings of a study take."""
+    env = posterior.env
+    sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, 1)
+    return ring_text(config, sizes, study.seeds)
+
+
+def small_neubay(
+    *, members: int = 14, hidden: tuple[int, ...] = (64,) * 3, epochs: int = 15, width: int = 64,
+    steps: int = 7500, per_iteration: int = 50, rollouts: int = 20, tape: int = 512,
+    capacity: int = 200_000,
+) -> NeubayStudyConfig:  # fmt: skip
+    """Small networks that learn ten times as fast (the memory more than that), for a CPU."""
+    ensemble = replace(
+        NEUBAY_ENSEMBLE, members=members, elites=max(members - 2, 1), hidden=hidden,
+        max_epochs=epochs,
+    )  # fmt: skip
+    agent = RecurrentSacConfig(
+        memory=MemoryConfig("lru", width=width, state=width // 2, layers=1), head=(width,) * 2,
+        critics=4, memory_rate=3e-4, head_rate=1e-3, temperature_rate=1e-3, polyak=0.01,
+        steps=steps, real_weight=0.5,
+    )  # fmt: skip
+    return NeubayStudyConfig(
+        ensemble=ensemble,
+        agent=NeubayConfig(
+            agent=agent, rollouts=rollouts, updates_per_iteration=per_iteration, tape=tape,
+            capacity=capacity, early_exit=25,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""How good imagined trajectories are: near a policy, and near the true dynamics, step by step.
+
+Whatever imagined them (a diffusion model, an autoregressive ensemble, the simulator itself), paths
+are `Transitions` of `[B, T, ...]`, B side by side, T steps each. Errors are squared, in standard
+deviations of a dataset and averaged over observation entries; a row that is further than
+`LOST` deviations off, or not finite, counts as exactly that far, so that means exist.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.rollout import Trajectory, rollout
+
+from ..data import Transitions
+from ..environments import Environment, true_model
+from .quality import truth
+from .windows import WindowLayout
+
+PyTree = Any
+LOST = 100.0  # standard deviations
+HOST_ROWS = 256  # simulators that exist at once where each row needs one of its own
+
+
+def paths_of_windows(layout: WindowLayout, windows: jax.Array) -> Transitions:
+    """Generated windows `[B, L, C]` as paths of `L - 1` steps; after a termination they stay."""
+    flat, _ = layout.unpack(windows)
+    shape = windows.shape[0], windows.shape[1] - 1
+    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), flat)
+
+
+def paths_of_rollout(played: Trajectory) -> Transitions:
+    """A recorded rollout `[T, B, ...]` (whole `Step`s) as paths."""
+    s = played.steps
+    steps = Transitions(
+        s.observations, s.actions, s.rewards, s.next_observations, s.terminations, s.truncations
+    )
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
+
+
+def policy_gap(
+    gaussian: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]],
+    params: PyTree,
+    paths: Transitions,
+) -> jax.Array:
+    """`[...]`: squared distance to the policy's mean action, averaged over action entries.
+
+    Under unit variance the log-likelihood of a path's actions is minus half of it, and a constant.
+
+    Args:
+        gaussian: of an `Agent`, `(params, observations) -> (mean, std)`.
+        params: its parameters.
+        paths: rows of any shape, `[B, T, ...]` say.
+    """
+    mean, _ = gaussian(params, paths.observations)
+    return jnp.square(paths.actions - mean).mean(-1)
+
+
+def _units(scale: Transitions) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation `[S]` of a dataset's observations; 1 where they never vary."""
+    rows = np.asarray(scale.next_observations, np.float64)
+    spread = rows.std(0)
+    return rows.mean(0), np.where(spread > 0, spread, 1.0)
+
+
+def _squared(apart: np.ndarray) -> np.ndarray:
+    """Mean squares over the last axis, at most `LOST` squared."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.square(apart).mean(-1)
+    return np.where(np.isfinite(error), np.minimum(error, LOST**2), LOST**2)
+
+
+def _piecewise(
+    env: Environment, states: np.ndarray, centre: np.ndarray, unit: np.ndarray, key: jax.Array,
+    error: Callable[[jax.Array, np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Errors `[N]` or `[N, T]` of rows that begin at `states` `[N, S]`, some rows at a time.
+
+    `error(key, states[rows], rows)` asks the simulator. It is not asked about states that are
+    lost already.
+    """
+    lost = np.logical_not((np.abs((states - centre) / unit) <= LOST).all(1))
+    states = np.where(lost[:, None], centre, states).astype(np.float32)
+    chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
+    found = []
+    for index, begin in enumerate(range(0, len(states), chunk)):
+        # The last piece is as long as the others, so that nothing compiles anew.
+        rows = np.arange(begin, begin + chunk).clip(max=len(states) - 1)
+        found.append(error(jax.random.fold_in(key, index), states[rows], rows))
+    errors = np.concatenate(found)[: len(states)]
+    errors[lost] = LOST**2
+    return errors
+
+
+def step_error(
+    env: Environment, paths: Transitions, scale: Transitions, key: jax.Array
+) -> np.ndarray:
+    """`[B, T]`: how far every step alone is from what the simulator does from the same state.
+
+    Args:
+        env: one whose observation determines its state.
+        paths: `[B, T, ...]`.
+        scale: the dataset whose deviations are the units.
+        key: consumed by the simulator.
+
+    Raises:
+        ConfigError: the environment's observation does not determine its state.
+    """
+    true_step, (centre, unit) = truth(env), _units(scale)
+    shape = np.asarray(paths.rewards).shape
+    states, actions, said = (
+        np.asarray(x).reshape(-1, x.shape[-1])
+        for x in (paths.observations, paths.actions, paths.next_observations)
+    )
+
+    def error(key: jax.Array, states: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        following = np.asarray(true_step(key, states, actions[rows])[0])
+        return _squared((said[rows] - following) / unit)
+
+    return _piecewise(env, states, centre, unit, key, error).reshape(shape)
+
+
+@functools.lru_cache(maxsize=16)
+def _replayed(env: Environment) -> Callable[..., jax.Array]:
+    """`(start [B, S], actions [T, B, A], key) -> [T, B, S]`, the true path, compiled once."""
+    model = true_model(env)
+
+    def replay(
+        actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return actions[time[0]], time + 1
+
+    @jax.jit
+    def run(start: jax.Array, actions: jax.Array, key: jax.Array) -> jax.Array:
+        return rollout(
+            model, None, start, key, horizon=actions.shape[0], policy=replay,
+            policy_params=actions, memory=jnp.zeros(start.shape[:1], jnp.int32),
+            stop_at_termination=False, record=lambda step: step.next_observations,
+        ).steps  # fmt: skip
+
+    return run
+
+
+def open_loop_error(
+    env: Environment, paths: Transitions, scale: Transitions, key: jax.Array
+) -> np.ndarray:
+    """`[B, T]`: how far a path is from where its own first state and actions truly lead.
+
+    Arguments and errors as for `step_error`. The first step's are the same.
+    """
+    run, (centre, unit) = _replayed(env), _units(scale)
+    states, actions, said = (
+        np.asarray(x) for x in (paths.observations, paths.actions, paths.next_observations)
+    )
+
+    def error(key: jax.Array, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        true = np.asarray(run(start, np.swapaxes(actions[rows], 0, 1), key))
+        return _squared((said[rows] - np.swapaxes(true, 0, 1)) / unit)
+
+    return _piecewise(env, states[:, 0], centre, unit, key, error)

@@ -1,0 +1,217 @@
+"""SynthER (Lu et al. 2023, arXiv:2303.06614): transitions out of a diffusion model.
+
+A row of the model is observation, action, reward, next observation and, where the dataset has any,
+termination. Three differences from the public code: actions are clipped to [-1, 1] on the way out,
+the terminal column exists only where there is something to learn, and a column that never varies
+comes back as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.averaged import AveragedTraining
+from jaxrl_rollouts.diffusion import (
+    Denoiser,
+    DenoiserTrainingConfig,
+    EdmConfig,
+    ResidualMlpConfig,
+    SamplerConfig,
+    check_finite,
+    make_denoiser,
+    make_denoiser_training,
+    make_residual_mlp,
+    sample,
+)
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.scaler import Scaler, fit_scaler
+
+from ..data import Transitions, sample_batch
+
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class SyntherConfig:
+    """Network, optimisation and sampler; defaults are those of the paper's offline setting."""
+
+    network: ResidualMlpConfig = field(default_factory=ResidualMlpConfig)
+    training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    edm: EdmConfig = field(default_factory=EdmConfig)
+
+
+class RowLayout(NamedTuple):
+    """How transitions become rows `[N, F]` of unit variance and back; see `fit_layout`.
+
+    Attributes:
+        scaler: of all columns; the terminal one stays 0 or 1.
+        observation_size, action_size: S and A.
+        terminals: whether there is a terminal column, the last.
+    """
+
+    scaler: Scaler
+    observation_size: int
+    action_size: int
+    terminals: bool
+
+    @property
+    def features(self) -> int:
+        """`F`: 2 S + A + 1, and one with terminals."""
+        return 2 * self.observation_size + self.action_size + 1 + self.terminals
+
+    def pack(self, transitions: Transitions) -> jax.Array:
+        """Standardised rows, `[N, F]` float32."""
+        return self.scaler.normalise(_columns(transitions, self.terminals))
+
+    def unpack(self, rows: jax.Array) -> Transitions:
+        """Transitions in data units; actions clipped, terminal above one half, none truncated."""
+        rows = self.scaler.denormalise(rows)
+        s, a = self.observation_size, self.action_size
+        ended = rows[:, -1] > 0.5 if self.terminals else jnp.zeros(rows.shape[:1], bool)
+        return Transitions(
+            rows[:, :s], jnp.clip(rows[:, s : s + a], -1.0, 1.0), rows[:, s + a],
+            rows[:, s + a + 1 : 2 * s + a + 1], ended, jnp.zeros_like(ended),
+        )  # fmt: skip
+
+
+def _columns(transitions: Transitions, terminals: bool) -> jax.Array:
+    t = transitions
+    parts = [t.observations, t.actions, jnp.asarray(t.rewards)[:, None], t.next_observations]
+    parts += [jnp.asarray(t.terminations)[:, None]] if terminals else []
+    return jnp.concatenate([jnp.asarray(part, jnp.float32) for part in parts], 1)
+
+
+def fit_layout(transitions: Transitions) -> RowLayout:
+    """The layout of a dataset. Without a single termination there is no terminal column."""
+    terminals = bool(np.asarray(transitions.terminations).any())
+    scaler = fit_scaler(_columns(transitions, terminals))
+    if terminals:  # rare ends would stand tens of deviations away
+        scaler = Scaler(scaler.mean.at[-1].set(0.0), scaler.std.at[-1].set(1.0))
+    sizes = transitions.observations.shape[1], transitions.actions.shape[1]
+    return RowLayout(scaler, *sizes, terminals)
+
+
+class Synther(NamedTuple):
+    """Functions of one configuration; hand `training` and the packed rows to `loop.train`."""
+
+    denoiser: Denoiser
+    training: AveragedTraining
+
+
+@functools.lru_cache(maxsize=32)
+def make_synther(config: SyntherConfig, features: int) -> Synther:
+    """Build the denoiser of rows and its training. Equal arguments give the same functions.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    config.sampler.validate()
+    denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
+    return Synther(denoiser, make_denoiser_training(denoiser, config.training))
+
+
+def generate(
+    denoiser: Denoiser,
+    params: PyTree,
+    key: jax.Array,
+    layout: RowLayout,
+    count: int,
+    *,
+    config: SamplerConfig | None = None,
+    batch: int = 10_000,
+) -> Transitions:
+    """Draw `count` transitions, `batch` at a time, as one program.
+
+    Args:
+        denoiser: its functions.
+        params: the averaged weights.
+        key: consumed.
+        layout: of the data it was fitted to.
+        count: how many; drawn in whole batches and cut.
+        config: of the sampler.
+        batch: rows side by side; bounds the memory.
+
+    Returns:
+        `[count, ...]` rows on the device.
+
+    Raises:
+        ConfigError: no rows are asked for.
+        DivergenceError: a row is not finite.
+    """
+    if count < 1 or batch < 1:
+        raise ConfigError("count, batch", (count, batch), "both at least 1")
+    batch = min(batch, count)
+    shape = -(-count // batch), batch, layout.features
+    rows = draw_rows(denoiser, params, key, shape, config or SamplerConfig())[:count]
+    return unpack_finite(layout, rows)
+
+
+def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
+    """`layout.unpack` of generated rows `[N, F]`.
+
+    Raises:
+        DivergenceError: a row is not finite.
+    """
+    return layout.unpack(check_finite(rows, "generated rows"))
+
+
+@partial(jax.jit, static_argnames=("denoiser", "shape", "config"))
+def draw_rows(
+    denoiser: Denoiser, params: PyTree, key: jax.Array, shape: tuple[int, int, int],
+    config: SamplerConfig,
+) -> jax.Array:  # fmt: skip
+    """Standardised rows `[n B, F]`, drawn B at a time; `shape` is `(n, B, F)`."""
+
+    def once(key: jax.Array) -> jax.Array:
+        return sample(denoiser.denoise, params, key, shape[1:], config=config, edm=denoiser.config)
+
+    rows = jax.lax.map(once, jax.random.split(key, shape[0]))
+    return rows.reshape(-1, shape[2])
+
+
+class MixedData(NamedTuple):
+    """Real and synthetic transitions; hand it to `make_model_free(..., draw=mixing(share))`."""
+
+    real: Transitions
+    synthetic: Transitions
+
+    @property
+    def observations(self) -> Any:
+        """The real ones: agents normalise by their statistics."""
+        return self.real.observations
+
+
+@functools.lru_cache(maxsize=32)
+def mixing(real_share: float) -> Callable[[MixedData, jax.Array, int], Transitions]:
+    """A batch sampler `(data, key, rows) -> batch` with a fixed number of real rows.
+
+    Args:
+        real_share: 0 trains on synthetic rows only, 1 on real ones, 0.5 is the paper's online
+            setting, 1 / 16 policy-guided diffusion's. Rounded to whole rows; real ones first.
+
+    Raises:
+        ConfigError: outside [0, 1].
+    """
+    if not 0 <= real_share <= 1:
+        raise ConfigError("real_share", real_share, "in [0, 1]")
+
+    def draw(data: MixedData, key: jax.Array, rows: int) -> Transitions:
+        real_key, synthetic_key = jax.random.split(key)
+        real = round(rows * real_share)
+        parts = []
+        if real:
+            parts.append(sample_batch(data.real, real_key, real))
+        if real < rows:
+            parts.append(sample_batch(data.synthetic, synthetic_key, rows - real))
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+    return draw

@@ -1,0 +1,166 @@
+"""A learned termination: the logit that a transition ends its episode.
+
+For environments whose rule nobody wrote down. Terminations are rare, so half of every batch is
+drawn from the terminating rows, and the logit is shifted back to the dataset's share of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.networks import MLP, from_linen
+from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.scaler import Scaler, fit_scaler
+
+from ..data import Transitions
+
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class TerminationConfig:
+    """A small classifier of `[observation, action, next_observation]`."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    learning_rate: float = 1e-3
+    batch_size: int = 256
+    updates: int = 3000
+    updates_per_iteration: int = 500
+
+    def validate(self) -> None:
+        at_least_one(self, "batch_size", "updates", "updates_per_iteration")
+
+
+class Ending(NamedTuple):
+    """A fitted classifier: part of a `World`.
+
+    Attributes:
+        params: of the network.
+        inputs: scaler of `[observation, action, next_observation]`.
+        shift: log-odds of a termination in the dataset; minus infinity where none was seen.
+    """
+
+    params: PyTree
+    inputs: Scaler
+    shift: jax.Array
+
+
+class EndingData(NamedTuple):
+    """Scaled rows `[n, 2 S + A]` and the indices of those that terminate, `[m]`."""
+
+    inputs: jax.Array
+    terminating: jax.Array
+
+
+class EndingState(NamedTuple):
+    params: PyTree
+    opt_state: Any
+    key: jax.Array
+
+
+@functools.lru_cache(maxsize=32)
+def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callable, Callable]:
+    """`init(key)`, `update(state, data)` and `logit(params, rows)`."""
+    config.validate()
+    network = from_linen(MLP(config.hidden, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32))
+    optimiser = optax.adam(config.learning_rate)
+
+    def logit(params: PyTree, rows: jax.Array) -> jax.Array:
+        return network.apply(params, rows)[..., 0]
+
+    def init(key: jax.Array) -> EndingState:
+        init_key, key = jax.random.split(key)
+        params = network.init(init_key)
+        return EndingState(params, optimiser.init(params), key)
+
+    def update(state: EndingState, data: EndingData) -> tuple[EndingState, dict[str, jax.Array]]:
+        learn_key, key = jax.random.split(state.key)
+        half = max(config.batch_size // 2, 1)
+        ends = jnp.zeros(data.inputs.shape[0]).at[data.terminating].set(1.0)
+
+        def learn(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
+            any_key, end_key = jax.random.split(key)
+            any_row = jax.random.randint(any_key, (half,), 0, data.inputs.shape[0])
+            end_row = jax.random.choice(end_key, data.terminating, (half,))
+            # Rows that happen to end among the first half would count twice.
+            rows = jnp.concatenate([any_row, end_row])
+            weight = jnp.concatenate([1.0 - ends[any_row], jnp.ones(half)])
+
+            def loss(params: PyTree) -> jax.Array:
+                each = optax.sigmoid_binary_cross_entropy(
+                    logit(params, data.inputs[rows]), ends[rows]
+                )
+                return (weight * each).sum() / weight.sum()
+
+            value, gradient = jax.value_and_grad(loss)(carry[0])
+            step, opt_state = optimiser.update(gradient, carry[1], carry[0])
+            return (optax.apply_updates(carry[0], step), opt_state), value
+
+        keys = jax.random.split(learn_key, config.updates_per_iteration)
+        carry, losses = jax.lax.scan(learn, (state.params, state.opt_state), keys)
+        return EndingState(*carry, key), {"loss": losses.mean()}
+
+    return init, update, logit
+
+
+def ended(
+    config: TerminationConfig, ending: Ending, observations: jax.Array, actions: jax.Array,
+    next_observations: jax.Array,
+) -> jax.Array:  # fmt: skip
+    """Whether the classifier finds termination more likely than not: `[...]` bool."""
+    rows = _rows(observations, actions, next_observations)
+    _, _, logit = _functions(config, rows.shape[-1])
+    return logit(ending.params, ending.inputs.normalise(rows)) + ending.shift > 0
+
+
+def fit_endings(
+    config: TerminationConfig,
+    transitions: Transitions,
+    key: jax.Array,
+    *,
+    seeds: int = 1,
+    stage: str = "termination",
+    context: RunContext | None = None,
+) -> tuple[Ending, Trained | None]:
+    """Fit `seeds` classifiers to one dataset, side by side.
+
+    Returns:
+        An `Ending` with a leading seed axis, and the training (None for a dataset without any
+        termination, whose classifier never ends an episode).
+    """
+    columns = (transitions.observations, transitions.actions, transitions.next_observations)
+    rows = _rows(*(jnp.asarray(column) for column in columns))
+    scaler = fit_scaler(rows)
+    terminating = np.flatnonzero(np.asarray(transitions.terminations))
+    count, total = len(terminating), len(rows)
+    init, update, _ = _functions(config, rows.shape[-1])
+    state = jax.jit(jax.vmap(init))(jax.random.split(key, seeds))
+    trained = None
+    if count:
+        data = EndingData(scaler.normalise(rows), jnp.asarray(terminating, jnp.int32))
+        trained = train(
+            update, state, data, iterations=-(-config.updates // config.updates_per_iteration),
+            units_per_iteration=config.updates_per_iteration, stage=stage, context=context,
+        )  # fmt: skip
+        state = trained.state
+    shift = np.log(count / (total - count)) if 0 < count < total else (-np.inf, np.inf)[count > 0]
+
+    def repeat(leaf: Any) -> jax.Array:
+        leaf = jnp.asarray(leaf, jnp.float32)
+        return jnp.broadcast_to(leaf, (seeds, *leaf.shape))
+
+    return Ending(state.params, jax.tree.map(repeat, scaler), repeat(shift)), trained
+
+
+def _rows(*columns: jax.Array) -> jax.Array:
+    return jnp.concatenate(columns, -1)

@@ -1,0 +1,102 @@
+"""Compounding error: a model rolled along logged actions, beside what really happened.
+
+NEUBAY's protocol (its appendix on compounding errors): the true first state, logged actions, one
+member per trajectory, noise sampled, terminations ignored.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.rollout import Members, rollout
+
+from ..data import Transitions, episodes
+from .fit import Dynamics, World
+
+
+class Windows(NamedTuple):
+    """Stretches of logged episodes, time-major: `[T + 1, B, S]`, `[T, B, A]` and `[T, B]`."""
+
+    observations: jax.Array
+    actions: jax.Array
+    rewards: jax.Array
+
+
+class OpenLoop(NamedTuple):
+    """A model along logged actions; every field is `[T, B]`.
+
+    A trajectory that became infinite or NaN stays infinite from there on.
+
+    Attributes:
+        error: root mean square over observation entries, in standard deviations of the dataset.
+        raw_error: the same in the observation's own units.
+        norm: root mean square of the predicted observation, own units.
+        reward_bias: predicted minus true reward.
+        uncertainty: as the dynamics measure it.
+    """
+
+    error: jax.Array
+    raw_error: jax.Array
+    norm: jax.Array
+    reward_bias: jax.Array
+    uncertainty: jax.Array
+
+
+def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0) -> Windows:
+    """Draw `count` stretches of `length` steps that stay inside an episode.
+
+    Raises:
+        ConfigError: every episode is shorter than `length`.
+    """
+    parts = episodes(transitions)
+    starts = np.concatenate(
+        [np.arange(a, b - length + 1) for a, b in zip(parts.starts, parts.ends, strict=True)]
+    ).astype(np.int64)
+    if not len(starts):
+        longest = int(parts.lengths.max(initial=0))
+        raise ConfigError("length", length, f"at most the longest episode, {longest} steps")
+    chosen = np.random.default_rng(seed).choice(starts, count)
+    rows = chosen + np.arange(length)[:, None]
+    t = transitions
+    observations, following, actions, rewards = (
+        np.asarray(x)[rows] for x in (t.observations, t.next_observations, t.actions, t.rewards)
+    )
+    path = np.concatenate([observations[:1], following])
+    return Windows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
+
+
+@partial(jax.jit, static_argnames="dynamics")
+def open_loop(dynamics: Dynamics, world: World, logged: Windows, key: jax.Array) -> OpenLoop:
+    """Roll a world model along logged actions (one seed; vmap over seeds)."""
+
+    def replay(
+        actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return actions[time[0]], time + 1
+
+    horizon, batch = logged.actions.shape[:2]
+    steps = rollout(
+        dynamics.model, world, logged.observations[0], key, horizon=horizon, policy=replay,
+        policy_params=logged.actions, memory=jnp.zeros((batch,), jnp.int32),
+        members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per="trajectory"),
+        stop_at_termination=False,
+        record=lambda s: (s.next_observations, s.rewards, s.uncertainties),
+    ).steps  # fmt: skip
+    said, rewards, uncertainty = steps
+    gap = said - logged.observations[1:]
+    scale = world.inputs.std[: gap.shape[-1]]
+
+    def size(x: jax.Array) -> jax.Array:
+        return jnp.sqrt(jnp.square(x).mean(-1))
+
+    found = OpenLoop(
+        size(gap / scale), size(gap), size(said), rewards - logged.rewards, uncertainty
+    )
+    lost = jax.lax.cummax((~jnp.isfinite(found.raw_error)).astype(jnp.int32), axis=0) > 0
+    return OpenLoop(*(jnp.where(lost, jnp.inf, x) for x in found))

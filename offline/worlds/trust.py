@@ -1,0 +1,105 @@
+"""How far a posterior over world models can be trusted, measured on the data it was fitted to.
+
+NEUBAY section 4 (spec 2.5): the spread of the members' means at every row of the dataset; rollouts
+stop where the spread exceeds a quantile of that, the maximum in the paper's main setting.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.disagreement import spread_of_means
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import Fitter
+
+from ..data import Transitions
+from .fit import Disagreement, World, predict
+
+
+class Trust(NamedTuple):
+    """What the spread is on the dataset.
+
+    Attributes:
+        levels: `[L]` quantile levels, ascending.
+        quantiles: `[L]` of the spread over the rows.
+        mean: over the rows; a reward penalty's unit (NEUBAY section 3.5).
+    """
+
+    levels: jax.Array
+    quantiles: jax.Array
+    mean: jax.Array
+
+
+LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
+
+
+@partial(jax.jit, static_argnames=("fitter", "disagreement", "chunk"))
+def uncertainties(
+    fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array,
+    disagreement: Disagreement = spread_of_means, chunk: int = 1024,
+) -> jax.Array:  # fmt: skip
+    """The members' disagreement in the units of the targets on `[n, S]`, `[n, A]` rows: `[n]`.
+
+    `chunk` rows at a time, so that memory does not grow with the dataset.
+    """
+    rows = observations.shape[0]
+    chunk = min(chunk, rows)
+    count = -(-rows // chunk)
+    index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
+
+    def of_rows(chosen: jax.Array) -> jax.Array:
+        said = predict(fitter, world, observations[chosen], actions[chosen])
+        return disagreement(said.mean / world.targets.std, said.std / world.targets.std)
+
+    return jax.lax.map(of_rows, index).reshape(-1)[:rows]
+
+
+def measure_trust(
+    fitter: Fitter, world: World, transitions: Transitions,
+    levels: tuple[float, ...] = LEVELS, disagreement: Disagreement = spread_of_means,
+) -> Trust:  # fmt: skip
+    """Disagreement over every row of a dataset (one seed; `measure_trusts` for several).
+
+    Raises:
+        ConfigError: a level outside [0, 1], or no rows.
+    """
+    if any(not 0 <= level <= 1 for level in levels):
+        raise ConfigError("levels", levels, "each from 0 to 1")
+    if not len(transitions.rewards):
+        raise ConfigError("transitions", "no rows", "at least one")
+    found = uncertainties(
+        fitter, world, transitions.observations, transitions.actions, disagreement
+    )
+    at = jnp.asarray(sorted(levels), jnp.float32)
+    return Trust(at, jnp.quantile(found, at), found.mean())
+
+
+def measure_trusts(
+    fitter: Fitter, worlds: World, transitions: Transitions, levels: tuple[float, ...] = LEVELS
+) -> Trust:
+    """`measure_trust` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
+    return jax.vmap(lambda world: measure_trust(fitter, world, transitions, levels))(worlds)
+
+
+def threshold(trust: Trust, level: float) -> jax.Array:
+    """The spread at which a rollout stops: a quantile over the dataset, 1.0 its maximum.
+
+    A negative level means no threshold at all (infinity), as in the published code. The last axis
+    of `trust` is the levels'; a leading seed axis stays.
+
+    Raises:
+        ConfigError: the level was not measured.
+    """
+    if level < 0:
+        return jnp.full(trust.quantiles.shape[:-1], jnp.inf)
+    known = np.asarray(trust.levels).reshape(-1, trust.levels.shape[-1])[0]
+    at = np.flatnonzero(np.isclose(known, level, atol=1e-6))
+    if not len(at):
+        expected = "one of " + ", ".join(f"{x:g}" for x in known) + ", or negative for none"
+        raise ConfigError("quantile", level, expected, "measure_trust(..., levels=...) adds others")
+    return trust.quantiles[..., int(at[0])]
