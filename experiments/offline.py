@@ -13,23 +13,26 @@ from dataclasses import dataclass, field
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import neubay as neubay_study
-from jaxrl_rollouts.offline.study.model_based import (
-    PENDULUM,
-    StudyConfig,
-    fit_and_look,
-    load_dataset,
-    train_and_look,
-)
+from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_and_look, train_and_look
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig, small_agents
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .kit.neubay_pages import run_neubay
-from .kit.offline_pages import add_main_job, draw_training, draw_world, result_rows, world_row
-from .model_free_study import MODEL_FREE, ModelFreeStudyConfig, run_model_free, small_agents
+from .kit.offline_pages import (
+    add_main_job,
+    draw_training,
+    draw_world,
+    result_rows,
+    run_model_free,
+    world_row,
+)
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,13 @@ def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
     study = config.study
     if config.method in MODEL_FREE:
-        dataset = load_dataset(config.dataset, study)
+        dataset = load_dataset(config.dataset, study.seed)
         return run_model_free(config.method, dataset, study, config.model_free, context)
     if config.method in neubay_study.NAMES:
-        dataset = load_dataset(config.dataset, study)
+        dataset = load_dataset(config.dataset, study.seed)
         return run_neubay(config.method, dataset, study, config.neubay, context)
     report = Report.of(context, study.seeds)
-    world = fit_and_look(load_dataset(config.dataset, study), study, context)
+    world = fit_and_look(load_dataset(config.dataset, study.seed), study, context)
     outcome = train_and_look(config.method, world, study, context)
     outcomes = {config.method: outcome}
     report.table("result", result_rows(world, outcomes))

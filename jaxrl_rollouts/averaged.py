@@ -15,8 +15,7 @@ import optax
 
 from .configs import at_least_one
 from .errors import ConfigError
-
-PyTree = Any
+from .trees import PyTree
 
 
 class AveragedState(NamedTuple):

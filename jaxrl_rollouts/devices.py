@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .errors import ConfigError
+from .trees import PyTree
 
-PyTree = Any
 AXIS = "seed"
 
 

@@ -23,8 +23,8 @@ from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
 from .gaussian import gaussian_nll, soft_clamp
 from .networks import MLP, Network, from_linen, normal_fan_in, uniform_fan_in
+from .trees import PyTree
 
-PyTree = Any
 ACTIVATIONS: Mapping[str, Callable] = {
     "swish": nn.swish, "relu": nn.relu, "leaky_relu": nn.leaky_relu, "gelu": nn.gelu,
 }  # fmt: skip

@@ -20,12 +20,12 @@ from jax.sharding import Mesh
 
 from . import devices
 from .errors import ConfigError, DivergenceError, Interrupted
-from .plugins import RunContext
 from .record import checkpoint
+from .record.context import RunContext
 from .record.history import History
 from .record.loggers import Progress
+from .trees import PyTree
 
-PyTree = Any
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
 
 

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from . import draws
+from .trees import PyTree
 
-PyTree = Any
 Initializer = Callable[..., Any]
 
 

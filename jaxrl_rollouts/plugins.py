@@ -13,34 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from .configs import did_you_mean
 from .errors import ConfigError
-from .record.folder import RunFolder
-from .record.interrupts import StopFlag
+from .record.context import RunContext
 
 if TYPE_CHECKING:
-    from .record.loggers import Logger
     from .reports.report import Report
 
 EXPERIMENTS = "jaxrl_rollouts.experiments"
 COMMANDS = "jaxrl_rollouts.commands"
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What a run is given besides its configuration.
-
-    Attributes:
-        folder: where it writes; stages that find their own checkpoint there go on from it.
-        progress: whether to show progress.
-        loggers: where metrics go.
-        command: the command line that remakes the run, for its report.
-        stop: polled between chunks; None when nobody can ask.
-    """
-
-    folder: RunFolder
-    progress: bool = True
-    loggers: tuple[Logger, ...] = ()
-    command: str = ""
-    stop: StopFlag | None = None
 
 
 @dataclass(frozen=True)

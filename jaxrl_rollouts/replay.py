@@ -6,12 +6,12 @@ room for five overwrites the oldest. Only rows that were written are ever sample
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-PyTree = Any
+from .trees import PyTree
 
 
 class Replay(NamedTuple):

@@ -24,7 +24,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-PyTree = Any
+from .trees import PyTree
 
 
 class Outcome(NamedTuple):

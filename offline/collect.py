@@ -18,15 +18,13 @@ import numpy as np
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Step, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from .data.d4rl import write_d4rl
 from .data.transitions import Transitions, episode_returns, take_rows
 from .environments.base import Environment, as_model
-from .environments.pendulum import PENDULUM, SwingUp, swing_up_policy
-from .environments.plane import PLANE
 from .evaluation import Policy, check_count, early_exit
 
-PyTree = Any
 MAX_BATCH = 256  # episodes side by side when a number of steps is asked for
 
 
@@ -157,39 +155,6 @@ def mixture(env: Environment, parts: Sequence[Part], key: jax.Array) -> Transiti
             for part, part_key in zip(parts, keys, strict=True)
         ]
     )
-
-
-def pendulum_mixed(key: jax.Array, steps: int = 20_000) -> Transitions:
-    """Pendulum episodes of every quality: a quarter random, the others swing-ups spoilt by noise.
-
-    Each episode draws its own gain (log-uniform in [0.1, 1]), noise (up to 0.5) and share of
-    random actions (up to one half). Mean return about -800; the best episodes are near optimal.
-    """
-    check_count("steps", steps)
-    draw_key, key = jax.random.split(key)
-    parts: list[Transitions] = []
-    left = steps
-    while left > 0:
-        rows = min(left, MAX_BATCH * PENDULUM.max_episode_steps)
-        batch = -(-rows // PENDULUM.max_episode_steps)
-        gain_key, noise_key, share_key, coin_key = jax.random.split(
-            jax.random.fold_in(draw_key, len(parts)), 4
-        )
-        share = 0.5 * jax.random.uniform(share_key, (batch,))
-        quality = SwingUp(
-            gain=10.0 ** -jax.random.uniform(gain_key, (batch,)),
-            noise=0.5 * jax.random.uniform(noise_key, (batch,)),
-            random=jnp.where(jax.random.uniform(coin_key, (batch,)) < 0.25, 1.0, share),
-        )
-        part_key = jax.random.fold_in(key, len(parts))
-        parts.append(collect(PENDULUM, swing_up_policy, quality, part_key, steps=rows))
-        left -= rows
-    return concatenate(parts)
-
-
-def plane_random(key: jax.Array, steps: int = 20_000) -> Transitions:
-    """Uniformly random actions on the plane: data that stay around the origin."""
-    return collect(PLANE, random_policy(PLANE.action_size), None, key, steps=steps)
 
 
 def collect_to_file(

@@ -79,7 +79,8 @@ def collect(
     import numpy as np
 
     from .behaviours.acrobot import acrobot_broad, acrobot_narrow
-    from .collect import collect_to_file, pendulum_mixed, write_rows
+    from .behaviours.mixed import pendulum_mixed
+    from .collect import collect_to_file, write_rows
 
     _check(out, steps, seed)
     key, start = jax.random.key(seed), None

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.trees import PyTree
 
 from .environments.base import Environment, EnvironmentState, as_model
 
-PyTree = Any
 Policy = Callable[[PyTree, jax.Array, jax.Array, PyTree], tuple[jax.Array, PyTree]]
 
 EARLY_EXIT = 50  # steps between looks whether all episodes have ended

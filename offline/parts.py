@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import optax
 
-PyTree = Any
+from jaxrl_rollouts.trees import PyTree
+
 Rate = float | optax.Schedule
 
 

@@ -16,13 +16,13 @@ from jaxrl_rollouts.configs import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.folder import read_json, write_json_atomically
+from jaxrl_rollouts.trees import PyTree
 
 from .agents.registry import CONFIGS, AgentConfig, agent_name, make_agent
 from .environments import Environment
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 
-PyTree = Any
 FORMAT = 1
 FILE = "policy.json"
 RECURRENT = "recurrent_sac"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from .agents.critic_view import start_values
 from .agents.model_free import ModelFree
@@ -19,54 +19,8 @@ from .data import Transitions, to_device
 from .environments import Environment
 from .evaluation import evaluate_seeds
 from .methods.scheme import ModelBased
-from .worlds.fit import Targets, World, WorldModel, make_world_model
 
-PyTree = Any
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
-
-
-class FittedWorlds(NamedTuple):
-    """World models of several seeds.
-
-    Attributes:
-        model: architecture, data and scalers.
-        worlds: a `World` with a leading seed axis.
-        trained: history and times of the fit.
-    """
-
-    model: WorldModel
-    worlds: World
-    trained: Trained
-
-
-def fit_worlds(
-    config: EnsembleConfig,
-    transitions: Transitions,
-    key: jax.Array,
-    *,
-    seeds: int = 1,
-    targets: Targets = "raw",
-    stage: str = "world_model",
-    context: RunContext | None = None,
-) -> FittedWorlds:
-    """Fit `seeds` independent ensembles to one dataset, side by side.
-
-    Args:
-        config: architecture and optimisation; one epoch is one iteration of the loop.
-        transitions: the dataset, on the host.
-        key: consumed; seed `i` uses `split(key, seeds)[i]`.
-        seeds: how many ensembles.
-        targets: units the members learn in, as for `make_world_model`.
-        stage, context: as for `loop.train`.
-    """
-    model = make_world_model(config, transitions, targets=targets)
-    fitter = model.fitter
-    trained = train(
-        fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), model.data,
-        iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
-        context=context,
-    )  # fmt: skip
-    return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)
 
 
 def train_agents(

@@ -3,116 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
+from .inspection import inspect
+
 if TYPE_CHECKING:
-    import numpy as np
-
-    from .fieldset import FieldSet
-
-# What `inspect` reads at most, whatever the size of a trajectory.
-BYTES = 2**28
-
-
-def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int = 64) -> None:
-    """Print what a file of trajectories holds and whether it can be trained on.
-
-    Args:
-        file: a file in the layout of PDEArena, The Well, PDEBench or APEBench.
-        out: also draw a trajectory and the increments into this PNG file.
-        rows: trajectories to look at; fewer of large ones.
-    """
-    import numpy as np
-
-    from .files import read_fields
-    from .generate import quality
-
-    if rows < 1:
-        raise ConfigError("--rows", rows, "at least 1")
-    found = read_fields(file)
-    count, frames, channels, *space = found.shape
-    each = 8 * int(np.prod(found.shape[2:]))
-    looked = min(frames, max(2, BYTES // each))
-    values = found.read(slice(0, min(rows, max(1, BYTES // (each * looked)))), slice(0, looked))
-    print(f"{file}: {found.layout}, {count:,} trajectories of {frames} frames")
-    print(f"field        {channels} channel(s) on {' x '.join(map(str, space))} points")
-    ranges = {"frame time": found.dt, "extent": found.extent, **found.parameters}
-    for name, numbers in ranges.items():
-        said = f"{np.min(numbers):.4g} to {np.max(numbers):.4g}"
-        print(f"{name:<12} {said if np.isfinite(numbers).all() else 'not in the file'}")
-    if any(found.boundaries):
-        print(f"boundaries   {', '.join(kind or 'not in the file' for kind in found.boundaries)}")
-    if channels > 1:
-        for i, name in enumerate(found.channels):
-            one = np.asarray(values[:, :, i], np.float64)
-            step = np.diff(one, axis=1).std() if frames > 1 else 0.0
-            print(f"{name:<12} spread {one.std():.4g}, change {step:.4g}")
-    if frames > 1:
-        lines = values.reshape(*values.shape[:2], -1, space[-1])
-        seen = quality(lines)
-        read = f"{len(values)} trajectories" + f", {looked} frames" * (looked < frames)
-        print(f"spread       {seen.std:.4g} (of {read})")
-        print(f"change       {np.median(seen.increment):.4g} from frame to frame (median)")
-        print(f"nearly still {100 * seen.steady:.1f} % of the trajectories")
-        print(f"tail         {seen.tail:.1e} of the highest amplitude at the last wavenumbers")
-    if out is not None:
-        draw(found, values, out)
-        print(f"picture: {out}")
-
-
-def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
-    """One trajectory and the change from frame to frame.
-
-    Of one dimension: the first channel in space and time, and its mean spectrum. Of more: its
-    first and last frame, halfway along what axes there are beyond two.
-
-    Args:
-        found: what was looked into.
-        values: `[rows, frames, C, *space]` of it.
-        out: a PNG file.
-    """
-    import numpy as np
-
-    from jaxrl_rollouts.reports.pictures import figure, save_png
-
-    made, (left, middle, right) = figure(1, 3, title=found.path.name)
-    lengths = np.where(np.isfinite(found.extent[0]), found.extent[0], found.shape[3:]).tolist()
-    name = found.channels[0] if found.channels else ""
-    if len(lengths) == 1:
-        dt = float(found.dt[0]) if np.isfinite(found.dt[0]) else 1.0
-        panels = [(left, values[0, :, 0].T, (dt * values.shape[1], lengths[0]), ("time", "x"))]
-        amplitude = np.abs(np.fft.rfft(np.asarray(values, np.float64)[:, -1, 0])).mean(0)
-        middle.semilogy(amplitude)
-        middle.set_xlabel("wavenumber")
-        middle.set_ylabel("mean |rfft| of the last frame")
-    else:
-        cut = (slice(None), slice(None), *(size // 2 for size in values.shape[5:]))
-        span, labels = (lengths[0], lengths[1]), ("x", "y")
-        panels = [
-            (ax, values[0, frame, 0][cut].T, span, labels)
-            for ax, frame in ((left, 0), (middle, -1))
-        ]
-        left.set_title(f"{name}, first frame")
-        middle.set_title(f"{name}, frame {values.shape[1] - 1}")
-    for ax, shown, (width, height), (xlabel, ylabel) in panels:
-        image = ax.imshow(
-            shown, aspect="auto", origin="lower", extent=(0.0, width, 0.0, height), cmap="RdBu_r"
-        )
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(ylabel)
-        ax.grid(visible=False)
-        made.colorbar(image, ax=ax)
-    if values.shape[1] > 1:
-        right.hist(np.diff(values, axis=1).std(tuple(range(1, values.ndim))), bins=30)
-    right.set_xlabel("change from frame to frame (std)")
-    right.set_ylabel("trajectories")
-    save_png(made, out)
+    pass
 
 
 def _generate() -> None:

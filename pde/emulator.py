@@ -7,12 +7,13 @@ then have about unit variance. Networks share one signature, so that objectives 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
-PyTree = Any
+from jaxrl_rollouts.trees import PyTree
+
 Metrics = dict[str, jax.Array]
 # What a network sees at a first prediction; index t of K refinements is t / K of it.
 FIRST_INDEX = 1000.0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.trees import PyTree
+
 from . import metrics
 from .emulator import Emulator
 from .field import roll_field
-
-PyTree = Any
 
 
 def roll_emulator(

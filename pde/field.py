@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from jaxrl_rollouts.rollout import Model, Outcome, outcome, rollout
+from jaxrl_rollouts.trees import PyTree
 
-PyTree = Any
 Stepper = Callable[..., jax.Array]
 
 

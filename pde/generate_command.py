@@ -10,11 +10,11 @@ import tyro
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 
-from .commands import inspect
 from .equations import equation
 from .files import write_apebench, write_pdearena, write_well
 from .generate import GenerateConfig
 from .generate import generate as solve
+from .inspection import inspect
 
 _DEFAULT = GenerateConfig()
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
 from .emulator import (
     FIRST_INDEX,
@@ -27,7 +28,6 @@ from .emulator import (
     squared_error,
 )
 
-PyTree = Any
 Error = Callable[[jax.Array, jax.Array], jax.Array]
 SECOND_CALL = 0.0  # the index a correcting call sees
 

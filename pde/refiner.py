@@ -18,6 +18,7 @@ import numpy as np
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
 from .emulator import (
     FIRST_INDEX,
@@ -31,8 +32,6 @@ from .emulator import (
     squared_error,
 )
 from .schedule import make_schedule, sampler_weights
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

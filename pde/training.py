@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +12,10 @@ import optax
 from jaxrl_rollouts.averaged import AveragedTraining, check_schedule, make_averaged
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Emulator
 from .fieldset import Fields, sample_windows
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

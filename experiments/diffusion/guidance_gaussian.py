@@ -21,7 +21,8 @@ from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guidance import GuideParams
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .guidance_gaussian_page import (

@@ -13,7 +13,7 @@ from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.offline.agents.model_free import ModelFree
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.training import evaluator
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 
 class Own(NamedTuple):

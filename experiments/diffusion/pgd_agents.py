@@ -21,7 +21,8 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.offline.study.model_based import Setting, slug
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .budgets import denoiser_training

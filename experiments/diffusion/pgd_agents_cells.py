@@ -17,12 +17,12 @@ from jaxrl_rollouts.offline.synthetic.pgd import PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error
 from jaxrl_rollouts.offline.synthetic.synther import MixedData, mixing
 from jaxrl_rollouts.offline.training import evaluator, train_model_free
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from .pgd_agents_config import Config
 from .pgd_agents_sources import Sources
 
-PyTree = Any
 LOOK = 4096  # rows of a source that are looked at
 
 

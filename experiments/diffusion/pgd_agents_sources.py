@@ -7,7 +7,7 @@ The first three are fixed sets; both synthetic ones have equally many rows.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -22,22 +22,16 @@ from jaxrl_rollouts.diffusion import (
     sample,
     train_denoiser,
 )
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Transitions, take_rows, to_device
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.study.model_based import (
-    Setting,
-    StudyConfig,
-    environment_of,
-    load_dataset,
-    slug,
-)
+from jaxrl_rollouts.offline.study.model_based import Setting, environment_of, slug
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout, generate, make_synther
 from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from .pgd_agents_config import Config
-
-PyTree = Any
 
 
 class Sources(NamedTuple):
@@ -71,7 +65,7 @@ class Sources(NamedTuple):
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
-    dataset = load_dataset(name, StudyConfig(seed=config.seed))
+    dataset = load_dataset(name, config.seed)
     rows, key = dataset.transitions, jax.random.key(config.seed)
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(key, 4)
     sources = Sources(

@@ -22,7 +22,8 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.synthetic.paths import open_loop_error, policy_gap, step_error
 from jaxrl_rollouts.offline.synthetic.pgd import policy_target
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .budgets import windows_training

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,22 +30,24 @@ from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_gaussian, pump_policy
+from jaxrl_rollouts.offline.behaviours.made import MADE
 from jaxrl_rollouts.offline.data import Transitions, load, take_rows
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
-from jaxrl_rollouts.offline.study.model_based import MADE, environment_of, slug
+from jaxrl_rollouts.offline.study.model_based import environment_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import paths_of_rollout, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
-from jaxrl_rollouts.offline.training import fit_worlds, train_model_free
-from jaxrl_rollouts.offline.worlds.fit import World, learned_dynamics
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.offline.training import train_model_free
+from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import fit_worlds
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from .budgets import windows_training
 
-PyTree = Any
 SCRIPTED = ("acrobot-broad", "acrobot-narrow")  # of `MADE`, those whose target policy is known
 AGENT_ROUND = 1000  # the target policy's updates per iteration of the loop
 ENSEMBLE = EnsembleConfig(members=5, elites=5, weight_decay=(2.5e-5,), max_epochs=20)

@@ -12,13 +12,10 @@ import jax
 
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.study.model_based import (
-    PENDULUM,
-    StudyConfig,
-    environment_of,
-    load_dataset,
-)
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.study.model_based import environment_of
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .budgets import denoiser_training
@@ -37,7 +34,7 @@ from .sampler_steps_study import (
 def run(config: Config, context: RunContext) -> Report:
     """Train, sample, judge, learn from the samples."""
     report = Report.of(context, config.seeds)
-    dataset = load_dataset(config.dataset, StudyConfig(seed=config.seed))
+    dataset = load_dataset(config.dataset, config.seed)
     env, data = environment_of(dataset), dataset.transitions
     found: Found = {}
     real: dict[str, Real] = {}

@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 from .own_data import stack, train_agents
 from .sampler_steps_cells import Config

@@ -14,14 +14,11 @@ import jax
 
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, ResidualMlpConfig, SamplerConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.study.model_based import (
-    Setting,
-    StudyConfig,
-    environment_of,
-    load_dataset,
-)
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.study.model_based import Setting, StudyConfig, environment_of
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .synther_quality import Quality, measure_quality
@@ -32,7 +29,7 @@ from .synther_small_data_page import SOURCE, make_report
 def run(config: Config, context: RunContext) -> Report:
     """Every share: sample, look at the samples, train with and without them."""
     study = StudyConfig(seeds=config.seeds, seed=config.seed)
-    dataset = load_dataset(config.dataset, study)
+    dataset = load_dataset(config.dataset, study.seed)
     setting = Setting(dataset, environment_of(dataset))
     report = Report.of(context, config.seeds)
     results: dict[Arm, Result] = {}

@@ -25,7 +25,7 @@ from jaxrl_rollouts.offline.synthetic.synther import (
     mixing,
     unpack_finite,
 )
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 from .own_data import Own, on_own, stack, train_agents
 from .synther_quality import augmented

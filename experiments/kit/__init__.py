@@ -1,0 +1,1 @@
+"""What every experiment needs: datasets' pages, pictures, claims, timing."""

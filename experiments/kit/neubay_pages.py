@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.study.neubay import (
     ring_note,
     train_neubay_and_look,
 )
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize

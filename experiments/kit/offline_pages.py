@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.offline.data import Dataset, normalised_score
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.study.model_based import (
     LEVELS,
@@ -16,9 +16,12 @@ from jaxrl_rollouts.offline.study.model_based import (
     StudyConfig,
     World,
     behaviour,
+    environment_of,
     slug,
     updates,
 )
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free_and_look
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, intervals, legend
 from jaxrl_rollouts.reports.report import Report
@@ -176,3 +179,41 @@ def draw_comparison(
         "Bars: 95 % bootstrap interval of the interquartile mean over seeds; dots: seeds; dashed: "
         "mean return of the behaviour that made the data.",
     )  # fmt: skip
+
+
+def run_model_free(
+    name: str, dataset: Dataset, study: StudyConfig, config: ModelFreeStudyConfig,
+    context: RunContext,
+) -> Report:  # fmt: skip
+    """Train, evaluate, report."""
+    setting = Setting(dataset, environment_of(dataset))
+    outcome = train_model_free_and_look(name, setting, study, config, context)
+    report = Report.of(context, study.seeds)
+    played = behaviour(setting)
+    rows = [
+        {"dataset": dataset.name, "method": "behaviour", "return": float(played.mean())},
+        {"dataset": dataset.name, "method": name, "return": summarize(outcome.returns)},
+    ]
+    report.table("result", rows)
+    _draw(report, name, outcome, float(played.mean()), config)
+    add_main_job(report, setting, outcome)
+    return report
+
+
+def _draw(
+    report: Report, name: str, outcome: Outcome, played: float, config: ModelFreeStudyConfig
+) -> None:
+    history = outcome.trained.history
+    made, axes = figure(1, 2, titles=("return", "value of start states"))
+    at, returns = history.curve("return")
+    steps = np.asarray(at) * config.per_iteration
+    curve_with_band(axes[0], steps, returns.T, name)
+    axes[0].axhline(played, color="#777777", linestyle=":", label="behaviour")
+    for metric, style in (("estimated_value", "-"), ("discounted_return", "--")):
+        label = f"{name}, {'promised' if style == '-' else 'earned'}"
+        values = history.curve(metric)[1]
+        curve_with_band(axes[1], steps, values.T, label, linestyle=style)
+    for ax in axes:
+        ax.set_xlabel("gradient steps")
+    legend(made, axes)
+    report.picture("training", made, "Return while training, and what the critics promise of it")

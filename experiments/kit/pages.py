@@ -4,7 +4,7 @@ A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!
 list of all reports between `<!-- reports -->` and `<!-- end -->`. A variation of an experiment has
 its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on its page:
 
-    python -m jaxrl_rollouts.experiments.readme README.md experiments/results/*/README.md
+    python -m jaxrl_rollouts.experiments.kit.pages README.md experiments/results/*/README.md
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.plugins import load_experiment
-from jaxrl_rollouts.reports.report import Report, load_report, report_table_markdown
+from jaxrl_rollouts.reports.report import Report, load_report
+from jaxrl_rollouts.reports.text import report_table_markdown
 
 NAME = r"[\w-]+(?:/[\w-]+)?"  # EXPERIMENT or EXPERIMENT/VARIATION
 MARK = re.compile(rf"(<!-- report: ({NAME}) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

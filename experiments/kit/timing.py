@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.progress import Progress
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure

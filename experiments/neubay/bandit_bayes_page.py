@@ -16,7 +16,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 if TYPE_CHECKING:
-    from .bandit_bayes import Cell
+    from .bandit_bayes_cells import Cell
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), bandit figure"
 SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure

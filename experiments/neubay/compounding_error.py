@@ -15,18 +15,20 @@ import numpy as np
 from jax.scipy.stats import rankdata
 
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.disagreement import spread_of_means
+from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.collect import pendulum_mixed
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, episodes, load, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.study.model_based import PENDULUM, StudyConfig, load_dataset, slug
-from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, learned_dynamics
+from jaxrl_rollouts.offline.study.model_based import StudyConfig, slug
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.judge import OpenLoop, open_loop, windows
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trust, threshold
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
@@ -78,7 +80,7 @@ class Case(NamedTuple):
 def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, Case]:
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
     study = StudyConfig(seed=config.seed)
-    fitted_to, along = load_dataset(pair[0], study), along_actions_of(pair[1], config)
+    fitted_to, along = load_dataset(pair[0], study.seed), along_actions_of(pair[1], config)
     length = min(config.length, int(episodes(along.transitions).lengths.max()))
     logged = windows(along.transitions, length, config.trajectories, seed=config.seed)
     step = max(1, len(fitted_to) // config.rows)
@@ -114,7 +116,7 @@ def along_actions_of(name: str, config: Config) -> Dataset:
     if name != PENDULUM:
         return load(name)
     rows = pendulum_mixed(jax.random.fold_in(jax.random.key(config.seed), 1))
-    return replace(load_dataset(name, StudyConfig(seed=config.seed)), transitions=rows)
+    return replace(load_dataset(name, config.seed), transitions=rows)
 
 
 def run(config: Config, context: RunContext) -> Report:

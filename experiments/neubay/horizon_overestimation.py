@@ -16,11 +16,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .horizon_plane import PlaneConfig, run_plane
-from .horizon_plane_report import SOURCE
+from .horizon_plane import SOURCE, PlaneConfig, run_plane
 from .horizon_runner import AGENT, RunnerConfig, run_runner
 
 

@@ -28,10 +28,9 @@ from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayState
 from jaxrl_rollouts.offline.neubay.prepare import neubay_evaluator, prepare, train_neubay
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.training import fit_worlds
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure, intervals
 from jaxrl_rollouts.reports.report import Report

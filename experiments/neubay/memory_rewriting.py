@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,9 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
 from jaxrl_rollouts.rollout import Trajectory, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from .t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

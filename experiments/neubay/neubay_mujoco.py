@@ -14,6 +14,7 @@ import jax
 
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods import MethodConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
@@ -25,7 +26,6 @@ from jaxrl_rollouts.offline.study.model_based import (
     StudyConfig,
     World,
     fit_and_look,
-    load_dataset,
     train_and_look,
 )
 from jaxrl_rollouts.offline.study.neubay import (
@@ -37,7 +37,8 @@ from jaxrl_rollouts.offline.study.neubay import (
     train_neubay_and_look,
 )
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .neubay_mujoco_cells import PAPER, Config, Tuned
@@ -54,7 +55,7 @@ def run(config: Config, context: RunContext) -> Report:
     results: dict[str, dict[str, Outcome]] = {}
     notes = []
     for name in config.datasets:
-        dataset = load_dataset(name, study)
+        dataset = load_dataset(name, study.seed)
         posterior = fit_posterior(dataset, study, config.neubay, context, config.levels)
         posteriors[name], results[name] = posterior, {}
         notes.append(f"{name}: {ring_note(posterior, study, config.agent(name))}")

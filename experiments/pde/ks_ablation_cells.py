@@ -12,7 +12,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Evaluated, high_correlation_times
 from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 from .ks_refiner import KsConfig, train_and_roll
 

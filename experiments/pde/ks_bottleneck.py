@@ -7,8 +7,6 @@ that repairing them could gain.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,8 +17,7 @@ from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, per_seed_keys
-
-PyTree = Any
+from jaxrl_rollouts.trees import PyTree
 
 
 def solved_from(emulator: Emulator, study: StudyConfig, lowest: int) -> Emulator:

@@ -14,7 +14,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_time
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import colour, figure
 from jaxrl_rollouts.reports.report import Report

@@ -17,7 +17,8 @@ from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Evaluated, high_correlation_times, kept
 from jaxrl_rollouts.pde.study.train import KsData, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import colour, figure
 from jaxrl_rollouts.reports.report import Report

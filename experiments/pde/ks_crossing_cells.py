@@ -20,9 +20,8 @@ from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.study.look import Evaluated, evaluate
 from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, make_network, train_emulator
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import RunContext
-
-PyTree = Any
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 
 class Arm(NamedTuple):

@@ -13,7 +13,7 @@ from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, leg
 from jaxrl_rollouts.reports.report import Report
 
 if TYPE_CHECKING:
-    from .ks_refiner import Emulated
+    from jaxrl_rollouts.pde.study.look import Emulated
 
 Results = Mapping[str, Evaluated]
 

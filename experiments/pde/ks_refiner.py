@@ -7,18 +7,16 @@ PDE-Refiner with the same network, data, updates and seeds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.study.look import (
-    Evaluated,
-    Sampled,
+    Emulated,
     evaluate,
     high_correlation_times,
     reliable,
@@ -33,7 +31,8 @@ from jaxrl_rollouts.pde.study.train import (
     train_emulator,
 )
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
@@ -59,14 +58,6 @@ class KsConfig:
     def validate(self) -> None:
         if not self.methods or set(self.methods) - set(METHODS):
             raise ConfigError("methods", self.methods, f"names out of {', '.join(METHODS)}")
-
-
-class Emulated(NamedTuple):
-    """A method, trained and looked at; `samples` of the refiner only."""
-
-    trained: Trained
-    found: Evaluated
-    samples: Sampled | None
 
 
 def make_emulator(name: str, config: KsConfig, *, applied: int | None = None) -> Emulator:

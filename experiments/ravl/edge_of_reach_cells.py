@@ -14,15 +14,16 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.sac import Sac, SacConfig
-from jaxrl_rollouts.offline.collect import plane_random
+from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import FittedWorlds, fit_worlds, train_agents
+from jaxrl_rollouts.offline.training import train_agents
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
-from jaxrl_rollouts.offline.worlds.fit import learned_dynamics
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
+from jaxrl_rollouts.record.context import RunContext
 
 from .plane import Reach, measure_reach, patch, plane_evaluator
 

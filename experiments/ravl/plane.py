@@ -8,7 +8,7 @@ reached in exactly k steps and in no fewer: they are bootstrapped from and never
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,6 @@ from jaxrl_rollouts.offline.environments.plane import (
 from jaxrl_rollouts.offline.methods.scheme import Method, ModelBased, ModelBasedState
 from jaxrl_rollouts.rollout import rollout
 
-PyTree = Any
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
@@ -24,11 +25,11 @@ from jaxrl_rollouts.offline.study.model_based import (
     World,
     behaviour,
     fit_and_look,
-    load_dataset,
     slug,
     train_and_look,
 )
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
 
@@ -74,7 +75,7 @@ def run(config: Config, context: RunContext) -> Report:
     worlds: dict[str, World] = {}
     results: dict[str, dict[str, Outcome]] = {}
     for name in config.datasets:
-        world = fit_and_look(load_dataset(name, study), study, context)
+        world = fit_and_look(load_dataset(name, study.seed), study, context)
         worlds[name], results[name] = world, {}
         for method in config.methods:
             results[name][method] = train_and_look(method, world, study, context)

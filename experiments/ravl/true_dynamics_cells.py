@@ -14,7 +14,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.collect import collect, plane_random, random_policy
+from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
@@ -22,10 +23,11 @@ from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, 
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import evaluator, fit_worlds, train_agents
+from jaxrl_rollouts.offline.training import evaluator, train_agents
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
-from jaxrl_rollouts.offline.worlds.fit import learned_dynamics
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import fit_worlds
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.statistics import iqm
 
 

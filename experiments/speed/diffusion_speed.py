@@ -33,7 +33,8 @@ from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
 )
 from jaxrl_rollouts.experiments.speed.pde_speed_nets import write_weights
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
 

@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.agents.model_free import ModelFreeState, make_model_
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import to_device
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report

@@ -18,7 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report

@@ -17,7 +17,7 @@ from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSac, make_recurrent_sac
 from jaxrl_rollouts.offline.recurrent.tokens import Token
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
 

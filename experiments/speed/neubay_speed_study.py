@@ -20,7 +20,8 @@ from jaxrl_rollouts.offline.neubay.prepare import trusted_dynamics
 from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, Dynamics, make_world_model
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, make_world_model
 
 from ..kit.peer import check_interpreter
 

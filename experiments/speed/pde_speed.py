@@ -39,7 +39,8 @@ from jaxrl_rollouts.experiments.speed.pde_speed_study import (
     peer_settings,
 )
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.plugins import Experiment, RunContext
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report

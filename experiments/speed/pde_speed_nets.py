@@ -14,8 +14,8 @@ from flax.traverse_util import flatten_dict
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.pde.emulator import FieldNetwork
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv
+from jaxrl_rollouts.trees import PyTree
 
-PyTree = Any
 CHANNELS = 1
 
 

@@ -13,7 +13,8 @@ from jaxrl_rollouts.offline.agents.sac import Sac, SacConfig, make_sac
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.worlds.fit import learned_dynamics, make_world_model
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollout import Members, rollout
 

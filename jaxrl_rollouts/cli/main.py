@@ -15,7 +15,8 @@ import tyro
 from .. import plugins as plugins
 from ..configs import check, did_you_mean
 from ..errors import ConfigError, Interrupted, UserError
-from ..plugins import Experiment, RunContext
+from ..plugins import Experiment
+from ..record.context import RunContext
 from ..record.folder import RunFolder, current_versions
 from ..record.interrupts import StopFlag
 from .options import PROG, parse_run, remaking_command

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
@@ -20,8 +20,8 @@ import numpy as np
 from .. import draws
 from ..errors import ConfigError
 from ..networks import Network
+from ..trees import PyTree
 
-PyTree = Any
 Denoise = Callable[[PyTree, jax.Array, jax.Array], jax.Array]
 
 

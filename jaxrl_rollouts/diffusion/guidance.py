@@ -15,15 +15,15 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import ConfigError
+from ..trees import PyTree
 from .sampler import Guidance, Place
 
-PyTree = Any
 Rule = Literal["published", "calibrated"]
 
 

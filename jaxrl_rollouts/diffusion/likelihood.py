@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from ..errors import ConfigError
+from ..trees import PyTree
 from .edm import Denoise, EdmConfig
-
-PyTree = Any
 
 
 @functools.partial(jax.jit, static_argnames=("denoise", "edm", "steps", "trace", "probes"))

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,8 @@ import numpy as np
 
 from .. import draws
 from ..errors import ConfigError, DivergenceError
+from ..trees import PyTree
 from .edm import Denoise, EdmConfig, noise_levels
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

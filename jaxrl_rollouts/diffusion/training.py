@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +14,9 @@ from ..averaged import AveragedTraining, check_schedule, make_averaged
 from ..configs import at_least_one
 from ..errors import ConfigError
 from ..loop import Trained, train
-from ..plugins import RunContext
+from ..record.context import RunContext
+from ..trees import PyTree
 from .edm import Denoiser
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

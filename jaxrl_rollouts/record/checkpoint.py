@@ -15,8 +15,8 @@ import jax
 from orbax.checkpoint import v1 as _ocp
 
 from ..errors import CheckpointError
+from ..trees import PyTree
 
-PyTree = Any
 ocp: Any = _ocp  # its path type is narrower than what it takes
 
 

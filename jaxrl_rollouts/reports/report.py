@@ -21,13 +21,11 @@ from ..record.folder import read_json, write_json_atomically
 from ..record.provenance import provenance
 from .claims import Claim, numbers
 from .statistics import Summary, summarize
-from .text import print_report as print_report
-from .text import report_table_markdown as report_table_markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..plugins import RunContext
+    from ..record.context import RunContext
 
 FORMAT = 1
 _TEXTS = ("experiment", "preset", "command")

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
-
-PyTree = Any
+from jaxrl_rollouts.trees import PyTree
 
 
 class Scaled(NamedTuple):

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from jaxrl_rollouts.fitting import Fitter
-
-from ..data import Transitions
-from ..worlds.fit import World, predict
 from .sac import Sac, SacState
-
-PyTree = Any
 
 
 class CriticView(NamedTuple):
@@ -42,19 +35,3 @@ def critic_view(agent: Sac, state: SacState, observations: jax.Array) -> CriticV
 def start_values(agent: Sac, states: SacState, observations: jax.Array) -> jax.Array:
     """Value the critics promise from `[B, S]` states, per seed of `states`: `[seeds]`."""
     return jax.vmap(lambda s: critic_view(agent, s, observations).mean)(states)
-
-
-@partial(jax.jit, static_argnames=("fitter", "levels"))
-def calibration(
-    fitter: Fitter, world: World, transitions: Transitions, levels: tuple[float, ...]
-) -> jax.Array:
-    """Share of outcomes inside the central interval of each level: `[levels]`.
-
-    Counted over elites, rows and outputs (change and reward). A calibrated model gives the
-    levels back; less means overconfident.
-    """
-    said = predict(fitter, world, transitions.observations, transitions.actions)
-    change = transitions.next_observations - transitions.observations
-    target = jnp.concatenate([change, transitions.rewards[:, None]], -1)
-    inside = jax.scipy.special.erf(jnp.abs(target - said.mean) / said.std / jnp.sqrt(2.0))
-    return jnp.stack([(inside <= level).mean() for level in levels])

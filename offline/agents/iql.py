@@ -22,10 +22,10 @@ from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, Scaled
 
-PyTree = Any
 LOG_STD_RANGE = (-5.0, 2.0)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,11 @@ from jaxrl_rollouts.configs import discount_and_polyak
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from .tanh_gaussian import mode, sample_and_log_prob
 
-PyTree = Any
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
 LOG_STD_RANGE = (-5.0, 2.0)
 

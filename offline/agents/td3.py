@@ -16,10 +16,9 @@ from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, Scaled
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from jaxrl_rollouts.fitting import (
     split_holdout,
 )
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 from .environment import ARMS, PULLS, Arms
 

@@ -1,0 +1,1 @@
+"""Policies to collect data with, and the datasets that are made on the spot."""

@@ -14,7 +14,6 @@ from .minari import load_minari
 from .names import data_folder, load, resolve
 from .neorl import load_neorl
 from .references import REFERENCE_SCORES, normalised_score, normalised_spread, reference_scores
-from .sampling import sample_batch, to_device
 from .transitions import (
     Dataset,
     Episodes,
@@ -22,7 +21,9 @@ from .transitions import (
     clip_actions,
     episode_returns,
     episodes,
+    sample_batch,
     take_rows,
+    to_device,
 )
 from .views import draw_inspection, print_inspection
 

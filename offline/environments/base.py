@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Model, Outcome, outcome
+from jaxrl_rollouts.trees import PyTree
 
-PyTree = Any
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 

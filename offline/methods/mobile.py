@@ -11,12 +11,12 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.disagreement import bellman_spread
+from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
 from ..agents.sac import Sac, SacConfig, SacState
 from ..data import Transitions
-from ..worlds.fit import Dynamics
+from ..worlds.dynamics import Dynamics
 from .base import base
 from .scheme import Method, TargetPenalty
 

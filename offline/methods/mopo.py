@@ -6,7 +6,7 @@ the model's error, and with it the only protection against the edge of reach.
 
 from __future__ import annotations
 
-from jaxrl_rollouts.disagreement import max_aleatoric
+from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
 from ..agents.sac import SacConfig

@@ -21,12 +21,11 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import NextValue, Sac, SacConfig, SacState, make_sac
 from ..data import Transitions
-from ..worlds.fit import Disagreement, Dynamics
-
-PyTree = Any
+from ..worlds.dynamics import Disagreement, Dynamics
 
 
 class TargetPenalty(Protocol):

@@ -19,13 +19,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Members, Model, Step, Trajectory, rollout, where_rows
+from jaxrl_rollouts.trees import PyTree
 
 from ..recurrent import tapes
 from ..recurrent.histories import Drawn, LoggedHistories, draw, remember, resume, warm
@@ -33,11 +34,9 @@ from ..recurrent.memory import make_memory
 from ..recurrent.sac import RecurrentSac, RecurrentSacState, make_recurrent_sac
 from ..recurrent.tapes import Tapes
 from ..recurrent.tokens import Token, from_trajectory, join
-from ..worlds.fit import Dynamics, World
+from ..worlds.dynamics import Dynamics, World
 from .config import NeubayConfig, Sizes, episode_room, ring_entries, token, token_size
 from .looks import Looks, look_at, nothing_seen
-
-PyTree = Any
 
 
 class NeubayData(NamedTuple):

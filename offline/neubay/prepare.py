@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.disagreement import spread_of_means
+from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from ..environments import Environment
@@ -22,13 +23,12 @@ from ..environments.terminations import Termination
 from ..evaluation import evaluate_seeds
 from ..recurrent.histories import log_histories, remembering
 from ..recurrent.sac import RecurrentSac, RecurrentSacState
+from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig
-from ..worlds.fit import Dynamics, World, learned_dynamics
 from ..worlds.trust import Trust, threshold
 from .config import NeubayConfig, Sizes, ring_bytes
 from .neubay import Neubay, NeubayData, NeubayState, make_neubay
 
-PyTree = Any
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
 
 

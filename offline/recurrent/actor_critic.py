@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,11 @@ from flax import linen as nn
 
 from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import LOG_STD_RANGE
 from ..parts import Parts
 from .memory import MemoryConfig, make_memory
-
-PyTree = Any
 
 
 class ActorCritic(NamedTuple):

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import optax
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Members, Model, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from ..parts import Parts, follow, parts_optimiser
 from . import tapes
@@ -28,8 +29,6 @@ from .memory import MemoryConfig
 from .q import RecurrentQ, make_recurrent_q
 from .tapes import Tape, Tapes
 from .tokens import Token, from_trajectory, token_of
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

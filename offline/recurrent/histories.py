@@ -16,13 +16,12 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.rollout import Model, Outcome, where_rows
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, episodes
 from ..environments.base import Environment, as_model
 from .memory import Memory
 from .tokens import Token
-
-PyTree = Any
 
 
 class LoggedHistories(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -19,10 +19,9 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import where_rows
+from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

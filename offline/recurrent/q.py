@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.trees import PyTree
 
 from ..parts import Parts
 from .memory import MemoryConfig, make_memory
-
-PyTree = Any
 
 
 class RecurrentQ(NamedTuple):

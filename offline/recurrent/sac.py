@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,13 @@ import optax
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
 from ..parts import Parts, follow, parts_optimiser
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig
 from .tapes import Tape, masked_mean, weighted_mean
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ cut. There is no padding. When room is needed the oldest episodes leave whole. (
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
-PyTree = Any
 MOST = 2**30 - 1  # twice a position must fit an int32
 
 

@@ -6,14 +6,12 @@ is needed to ask for a value there and is never learned from.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Trajectory, where_rows
-
-PyTree = Any
 
 
 class Token(NamedTuple):

@@ -1,0 +1,1 @@
+"""From a dataset and a method to a trained, evaluated and saved policy."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,19 +14,14 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
-from ..agents.critic_view import calibration
 from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
-from ..behaviours.acrobot import acrobot_broad, acrobot_narrow
-from ..collect import pendulum_mixed
 from ..data import (
     Dataset,
-    Transitions,
     episode_returns,
     episodes,
-    load,
     to_device,
 )
 from ..environments import Environment, make
@@ -36,18 +30,12 @@ from ..methods import MethodConfig, make_method
 from ..methods.scheme import ModelBasedConfig, make_model_based
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import save_policy
-from ..training import FittedWorlds, evaluator, fit_worlds, train_agents
+from ..training import evaluator, train_agents
+from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
-from ..worlds.fit import Targets, learned_dynamics
-from ..worlds.judge import open_loop, windows
+from ..worlds.fit import FittedWorlds, Targets, fit_worlds
+from ..worlds.judge import calibration, open_loop, windows
 
-PENDULUM = "pendulum-mixed"
-# Datasets made on the spot: their environment, and how.
-MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
-    PENDULUM: ("pendulum", pendulum_mixed),
-    "acrobot-broad": ("acrobot", acrobot_broad),
-    "acrobot-narrow": ("acrobot", acrobot_narrow),
-}
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -127,15 +115,6 @@ class Outcome(NamedTuple):
     true_value: np.ndarray
     estimated_value: np.ndarray
     trained: Trained
-
-
-def load_dataset(name: str, config: StudyConfig) -> Dataset:
-    """A dataset by name or path; those in `MADE` are made on the spot."""
-    if name not in MADE:
-        return load(name)
-    environment, make_rows = MADE[name]
-    rows = make_rows(jax.random.key(config.seed))
-    return Dataset(name, rows, environment, Path("(made on the spot)"), "")
 
 
 def environment_of(dataset: Dataset) -> Environment:

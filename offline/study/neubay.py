@@ -11,7 +11,7 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, to_device
 from ..environments import Environment
@@ -20,9 +20,9 @@ from ..neubay.prepare import neubay_evaluator, prepare, ring_text, train_neubay
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
-from ..training import fit_worlds
+from ..worlds.dynamics import World
 from ..worlds.endings import fit_endings
-from ..worlds.fit import NEUBAY_ENSEMBLE, World, WorldModel
+from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
 from .model_based import Outcome, StudyConfig, environment_of, finish, slug, termination_of

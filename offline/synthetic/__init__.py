@@ -1,0 +1,3 @@
+"""Diffusion over transitions and windows: SynthER and policy-guided diffusion, and their
+quality.
+"""

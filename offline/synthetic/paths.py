@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.rollout import Trajectory, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from ..environments import Environment, true_model
 from .quality import truth
 from .windows import WindowLayout
 
-PyTree = Any
 LOST = 100.0  # standard deviations
 HOST_ROWS = 256  # simulators that exist at once where each row needs one of its own
 

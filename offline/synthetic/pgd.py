@@ -27,6 +27,7 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.diffusion.guidance import GuideParams
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, learn, observation_scaler
 from ..agents.iql import normal_log_prob
@@ -34,8 +35,6 @@ from ..agents.registry import AgentConfig, make_agent
 from ..data import Transitions, sample_batch
 from .paths import policy_gap
 from .windows import WindowLayout
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

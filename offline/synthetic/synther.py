@@ -33,10 +33,9 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, sample_batch
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,3 @@
+"""World models of a dataset: fitted, rolled, judged, trusted as far as their members agree,
+saved.
+"""

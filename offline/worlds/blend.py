@@ -16,11 +16,10 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Model, Outcome
+from jaxrl_rollouts.trees import PyTree
 
 from ..environments.base import Environment, true_model
-from .fit import Dynamics, Imagined
-
-PyTree = Any
+from .dynamics import Dynamics, Imagined
 
 
 class Blend(NamedTuple):

@@ -19,12 +19,11 @@ import optax
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

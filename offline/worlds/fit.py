@@ -6,15 +6,13 @@ the elites only, each at its best snapshot, and the scalers they were fitted wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.ensemble import apply_assigned, take_members
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.fitting import (
     EnsembleConfig,
     FitData,
@@ -24,17 +22,13 @@ from jaxrl_rollouts.fitting import (
     make_fitter,
     split_holdout,
 )
-from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Transitions
-from .endings import Ending, TerminationConfig, ended
+from .dynamics import World
 
-PyTree = Any
-Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
 Targets = Literal["raw", "change", "observations"]
 
 # NEUBAY's members (spec 2.3, 2.4): log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
@@ -43,50 +37,6 @@ NEUBAY_ENSEMBLE = EnsembleConfig(
     learned_bounds=False, log_var_low=-10.0, log_var_high=0.5, bootstrap=False,
     initialiser="uniform", weight_decay=(5e-5,), max_epochs=1200,
 )  # fmt: skip
-
-
-class World(NamedTuple):
-    """A fitted world model, ready to be rolled.
-
-    Attributes:
-        elites: parameters of the elite snapshots, leaves `[E, ...]`, best first.
-        inputs: scaler of `[observation, action]`.
-        targets: scaler of `[observation change, reward]` (identity unless asked for).
-        ending: learned termination; None where the rule is known.
-        limit: the uncertainty beyond which the model is lost (`trust.threshold`); None for none.
-    """
-
-    elites: PyTree
-    inputs: Scaler
-    targets: Scaler
-    ending: Ending | None = None
-    limit: jax.Array | None = None
-
-
-class Imagined(NamedTuple):
-    """One sampled transition per elite: rewards and terminations `[E, B]`, next `[E, B, S]`."""
-
-    rewards: jax.Array
-    next_observations: jax.Array
-    terminations: jax.Array
-
-
-class Dynamics(NamedTuple):
-    """What a model-based agent needs of a transition model; `params` is a `World`, or what the
-    functions agree on.
-
-    Attributes:
-        model: for `rollout`; its state is the observation, `[B, S]`.
-        imagine: `(params, key, observations, actions) -> Imagined`, every elite's opinion.
-        members: number of elites `E`; 1 for dynamics that are no ensemble.
-        measured: `uncertainty` says how far the model can be trusted; False where it was not
-            asked for and is zero throughout.
-    """
-
-    model: Model
-    imagine: Callable[[PyTree, jax.Array, jax.Array, jax.Array], Imagined]
-    members: int
-    measured: bool = True
 
 
 class WorldModel(NamedTuple):
@@ -142,83 +92,45 @@ def _target_units(targets: Targets, inputs: Scaler, y: jax.Array) -> Scaler:
     return Scaler(mean, own.std.at[:size].set(inputs.std[:size]))
 
 
-def predict(fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array) -> Gaussian:
-    """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`."""
-    x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
-    return _in_data_units(world, *fitter.ensemble.apply_all(world.elites, x))
+class FittedWorlds(NamedTuple):
+    """World models of several seeds.
+
+    Attributes:
+        model: architecture, data and scalers.
+        worlds: a `World` with a leading seed axis.
+        trained: history and times of the fit.
+    """
+
+    model: WorldModel
+    worlds: World
+    trained: Trained
 
 
-def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussian:
-    return Gaussian(world.targets.denormalise(mean), jnp.exp(0.5 * log_var) * world.targets.std)
-
-
-def learned_dynamics(
-    fitter: Fitter,
-    elites: int,
+def fit_worlds(
+    config: EnsembleConfig,
+    transitions: Transitions,
+    key: jax.Array,
     *,
-    termination: Termination | TerminationConfig | None,
-    reward: Reward | None = None,
-    disagreement: Disagreement | None = None,
-    normalised: bool = False,
-) -> Dynamics:
-    """Dynamics of a fitted ensemble.
+    seeds: int = 1,
+    targets: Targets = "raw",
+    stage: str = "world_model",
+    context: RunContext | None = None,
+) -> FittedWorlds:
+    """Fit `seeds` independent ensembles to one dataset, side by side.
 
     Args:
-        fitter: of the `WorldModel`.
-        elites: number of elites in the worlds it will be given.
-        termination: known function `(obs, action, next_obs) -> [B] bool`, or the configuration
-            of the classifier in `World.ending`.
-        reward: known function of the same arguments; None uses the ensemble's reward head.
-        disagreement: reported as the step's uncertainty, from every elite's prediction. None
-            reports zero and evaluates one elite per row only, which is `E` times less work.
-        normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
-            in data units.
-
-    Raises:
-        ConfigError: no termination.
+        config: architecture and optimisation; one epoch is one iteration of the loop.
+        transitions: the dataset, on the host.
+        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        seeds: how many ensembles.
+        targets: units the members learn in, as for `make_world_model`.
+        stage, context: as for `loop.train`.
     """
-    if termination is None:
-        raise ConfigError(
-            "termination", None, "a known function or a TerminationConfig",
-            "where episodes never end by themselves, terminations.never",
-        )  # fmt: skip
-
-    def split(
-        world: World, sample: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> tuple:
-        following = observations + sample[..., :-1]
-        rewards = reward(observations, actions, following) if reward else sample[..., -1]
-        if not isinstance(termination, TerminationConfig):
-            return rewards, following, termination(observations, actions, following)
-        if world.ending is None:
-            raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
-        done = ended(termination, world.ending, observations, actions, following)
-        return rewards, following, done
-
-    def step(
-        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array, member: jax.Array
-    ) -> tuple:
-        batch = observations.shape[0]
-        if disagreement is None:
-            x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
-            raw = apply_assigned(
-                fitter.ensemble.apply_each, world.elites, x, member, -(-batch // elites)
-            )
-            own, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
-        else:
-            every = predict(fitter, world, observations, actions)
-            units = world.targets.std if normalised else 1.0
-            uncertainty = disagreement(every.mean / units, every.std / units)
-            rows = jnp.arange(batch)
-            own = Gaussian(every.mean[member, rows], every.std[member, rows])
-        rewards, following, done = split(world, own.sample(key), observations, actions)
-        return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
-
-    def imagine(
-        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
-        sample = predict(fitter, world, observations, actions).sample(key)
-        of_member = jax.vmap(split, in_axes=(None, 0, None, None))
-        return Imagined(*of_member(world, sample, observations, actions))
-
-    return Dynamics(Model(step), imagine, elites, measured=disagreement is not None)
+    model = make_world_model(config, transitions, targets=targets)
+    fitter = model.fitter
+    trained = train(
+        fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), model.data,
+        iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
+        context=context,
+    )  # fmt: skip
+    return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.rollout import Members, rollout
 
 from ..data import Transitions, episodes
-from .fit import Dynamics, World
+from .dynamics import Dynamics, World, predict
 
 
 class Windows(NamedTuple):
@@ -100,3 +101,19 @@ def open_loop(dynamics: Dynamics, world: World, logged: Windows, key: jax.Array)
     )
     lost = jax.lax.cummax((~jnp.isfinite(found.raw_error)).astype(jnp.int32), axis=0) > 0
     return OpenLoop(*(jnp.where(lost, jnp.inf, x) for x in found))
+
+
+@partial(jax.jit, static_argnames=("fitter", "levels"))
+def calibration(
+    fitter: Fitter, world: World, transitions: Transitions, levels: tuple[float, ...]
+) -> jax.Array:
+    """Share of outcomes inside the central interval of each level: `[levels]`.
+
+    Counted over elites, rows and outputs (change and reward). A calibrated model gives the
+    levels back; less means overconfident.
+    """
+    said = predict(fitter, world, transitions.observations, transitions.actions)
+    change = transitions.next_observations - transitions.observations
+    target = jnp.concatenate([change, transitions.rewards[:, None]], -1)
+    inside = jax.scipy.special.erf(jnp.abs(target - said.mean) / said.std / jnp.sqrt(2.0))
+    return jnp.stack([(inside <= level).mean() for level in levels])

@@ -21,8 +21,8 @@ from jaxrl_rollouts.record.folder import read_json, write_json_atomically
 from jaxrl_rollouts.record.provenance import provenance
 
 from ..data import Dataset
-from ..training import FittedWorlds
-from .fit import Targets, World, WorldModel, make_world_model
+from .dynamics import World
+from .fit import FittedWorlds, Targets, WorldModel, make_world_model
 from .trust import Trust
 
 FORMAT = 1

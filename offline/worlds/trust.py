@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.disagreement import spread_of_means
+from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 
 from ..data import Transitions
-from .fit import Disagreement, World, predict
+from .dynamics import Disagreement, World, predict
 
 
 class Trust(NamedTuple):

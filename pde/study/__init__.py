@@ -1,0 +1,1 @@
+"""From fields to trained emulators, rolled forward and judged."""

@@ -11,15 +11,16 @@ import numpy as np
 
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.errors import Interrupted
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.loggers import Progress
+from jaxrl_rollouts.trees import PyTree
 
 from .. import metrics
 from ..emulator import Emulator
 from ..evaluation import compare, late_spectrum, roll_emulator
 from .train import KsData, StudyConfig, kept, per_seed_keys
 
-PyTree = Any
 STARTS = 4  # frames per test trajectory from which single steps are judged
 
 
@@ -169,3 +170,11 @@ def reliable(
 def true_spectrum(study: StudyConfig, data: KsData) -> np.ndarray:
     """The truth's amplitudes late in a rollout, `[K]`; `Evaluated.late` is compared with it."""
     return np.asarray(late_spectrum(data.truth(study.steps)))
+
+
+class Emulated(NamedTuple):
+    """A method, trained and looked at; `samples` of the refiner only."""
+
+    trained: Trained
+    found: Evaluated
+    samples: Sampled | None

@@ -17,7 +17,8 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
 from ..fieldset import Fields, to_device
@@ -32,8 +33,6 @@ from ..operators import (
     make_unet,
 )
 from ..training import TrainingConfig, make_training
-
-PyTree = Any
 
 
 @dataclass(frozen=True)

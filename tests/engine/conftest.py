@@ -11,11 +11,11 @@ import pytest
 TOY = '''
 import json, time
 from dataclasses import dataclass, field
-from jaxrl_rollouts.claims import Claim
+from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted
-from jaxrl_rollouts.experiment import Command, Experiment
-from jaxrl_rollouts.report import Report
-from jaxrl_rollouts.run_folder import write_json_atomically
+from jaxrl_rollouts.plugins import Command, Experiment
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.record.folder import write_json_atomically
 
 @dataclass(frozen=True)
 class Agent:
@@ -54,7 +54,7 @@ def run(config, context):
     report.number("resumed", done)
     report.claim(Claim.at_least("critics", values=[config.agent.num_critics], threshold=5,
                                 source="here", expected="five"))
-    from jaxrl_rollouts.pictures import figure
+    from jaxrl_rollouts.reports.pictures import figure
     report.picture("empty", figure()[0], "An empty picture")
     return report
 

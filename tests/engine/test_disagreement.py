@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrl_rollouts import disagreement
+from jaxrl_rollouts import ensemble as disagreement
 
 N, B, O = 4, 5, 3  # noqa: E741
 RNG = np.random.default_rng(0)

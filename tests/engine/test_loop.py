@@ -13,8 +13,8 @@ import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DivergenceError
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.plugins import RunContext
 from jaxrl_rollouts.record import checkpoint
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
 TRACES: list[int] = []

@@ -12,7 +12,7 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -175,6 +175,61 @@ def test_reading_direction(name: str) -> None:
     ours = [m for m in imports(name, SOURCES[name], top_level=False) if m.startswith("jaxrl_roll")]
     wrong = [module for module in ours if home(module) in MAY_NOT[home(name)]]
     assert not wrong, f"{name} imports {wrong}"
+
+
+def arrows(sources: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Which of our modules each module imports, also inside functions."""
+    found = {}
+    for name, path in sources.items():
+        asked = {
+            m if m in sources else m.rpartition(".")[0]
+            for m in imports(name, path, top_level=False)
+        }
+        found[name] = {m for m in asked if m in sources and m != name}
+    return found
+
+
+def room(name: str, path: Path) -> str:
+    """A module's folder; what lies in a package's own folder is a room by itself."""
+    folder = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    return name if folder in FOLDERS else folder
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups that can each be reached from all of themselves: sets of more than one."""
+
+    def reach(start: str) -> set[str]:
+        seen, todo = set(), [start]
+        while todo:
+            for other in graph.get(todo.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return seen
+
+    reached = {name: reach(name) for name in graph}
+    groups = {
+        frozenset(b for b in reached[a] if a in reached.get(b, ()))
+        for a in graph
+        if a in reached[a]
+    }
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def test_no_circles_between_files_or_between_rooms() -> None:
+    files = arrows(SOURCES)
+    assert circles(files) == []
+    rooms: dict[str, set[str]] = {}
+    for name, others in files.items():
+        here = room(name, SOURCES[name])
+        rooms.setdefault(here, set())
+        # A package's face lists names of its rooms and is not one of them.
+        rooms[here] |= {room(o, SOURCES[o]) for o in others if o not in FOLDERS} - {here}
+    assert circles(rooms) == []
+
+
+def test_circles_are_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
 
 
 @pytest.mark.parametrize("name", SOURCES)

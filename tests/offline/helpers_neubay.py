@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayData, make_neubay
 from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.worlds.fit import Dynamics, World
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
 from jaxrl_rollouts.rollout import Model, outcome
 from jaxrl_rollouts.scaler import identity_scaler
 

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.collect import (
-    Part,
-    collect,
-    collect_to_file,
-    mixture,
-    pendulum_mixed,
-    plane_random,
-    random_policy,
-)
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed, plane_random
+from jaxrl_rollouts.offline.collect import Part, collect, collect_to_file, mixture, random_policy
 from jaxrl_rollouts.offline.data.d4rl import load_d4rl
 from jaxrl_rollouts.offline.data.transitions import Transitions, episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make

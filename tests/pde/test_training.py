@@ -22,7 +22,7 @@ from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.training import TrainingConfig, make_training
-from jaxrl_rollouts.plugins import RunContext
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
 N = 16

@@ -1,0 +1,31 @@
+"""What a run is given besides its configuration: its folder, and who listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .folder import RunFolder
+from .interrupts import StopFlag
+
+if TYPE_CHECKING:
+    from .loggers import Logger
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run is given besides its configuration.
+
+    Attributes:
+        folder: where it writes; stages that find their own checkpoint there go on from it.
+        progress: whether to show progress.
+        loggers: where metrics go.
+        command: the command line that remakes the run, for its report.
+        stop: polled between chunks; None when nobody can ask.
+    """
+
+    folder: RunFolder
+    progress: bool = True
+    loggers: tuple[Logger, ...] = ()
+    command: str = ""
+    stop: StopFlag | None = None

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.cli.options import remaking_command
+from jaxrl_rollouts.errors import ConfigError
+
+
+def run_folder(root: Path) -> Path:
+    (folder,) = (root / "runs").iterdir()
+    return folder
+
+
+def fails(arguments: list[str], capsys: Any) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    return int(caught.value.code or 0), capsys.readouterr().err
+
+
+def test_run_saves_prints_and_publishes(plugin: Path, capsys: Any) -> None:
+    cli.main(
+        ["run", "toy", "--seeds", "3", "--agent.num-critics", "10", "--logger", "jsonl,csv"]
+        + ["--publish", "results", "--no-progress"]
+    )
+    out = capsys.readouterr().out
+    folder = run_folder(plugin)
+    assert "✓" in out and f"picture: runs/{folder.name}/empty.png" in out
+    report = json.loads((folder / "report.json").read_text())
+    assert report["config"]["agent"] == {"num_critics": 10} and report["preset"] == "cpu"
+    assert report["numbers"]["value"]["values"] == [3.0, 3.0, 3.0]
+    assert report["command"] == "jaxrl-rollouts run toy --seeds 3 --agent.num-critics 10"
+    assert report["claims"][0]["command"] == report["command"]
+    assert report["wall_seconds"] > 0
+    assert {p.name for p in (plugin / "results" / "toy").iterdir()} == {"report.json", "empty.png"}
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 1 + 3 * 3
+
+
+def test_defaults_of_overrides_are_the_presets(plugin: Path) -> None:
+    cli.main(["run", "toy", "--preset=smoke", "--out", "runs"])
+    report = json.loads((run_folder(plugin) / "report.json").read_text())
+    assert report["config"]["steps"] == 1 and report["preset"] == "smoke"
+    assert not report["claims"][0]["holds"]
+
+
+def test_report_prints_again(plugin: Path, capsys: Any) -> None:
+    cli.main(["run", "toy", "--preset", "smoke"])
+    first = capsys.readouterr().out
+    cli.main(["report", str(run_folder(plugin)), "--publish", "results"])
+    second = capsys.readouterr().out
+    assert "claims: 0 of 1 hold" in first and "claims: 0 of 1 hold" in second
+    assert (plugin / "results" / "toy" / "report.json").exists()
+
+
+def test_list_and_run_help(plugin: Path, capsys: Any) -> None:
+    for arguments in (["list"], ["run"], ["run", "--help"]):
+        cli.main(arguments)
+        out = capsys.readouterr().out
+        assert "toy " in out and "Counts." in out and "presets: smoke, cpu, slow" in out
+        assert "broken" in out and "cannot be loaded" in out
+
+
+def test_help_of_an_experiment_shows_settings_of_the_preset(plugin: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["run", "toy", "--preset", "slow", "--help"])
+    out = capsys.readouterr().out
+    assert caught.value.code == 0
+    for text in ("--agent.num-critics", "How many critics", "default: 400", "Counts.", "--logger"):
+        assert text in out
+
+
+def test_top_level_help_names_every_command(plugin: Path, capsys: Any) -> None:
+    for arguments in ([], ["--help"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(arguments)
+        out = capsys.readouterr().out
+        assert caught.value.code == 0
+        for name in ("run", "resume", "report", "list", "say", "data"):
+            assert f"• {name} " in out
+
+
+def test_commands_of_other_packages(plugin: Path, capsys: Any) -> None:
+    cli.main(["say", "hello", "--x"])
+    assert capsys.readouterr().out == "jaxrl-rollouts say hello --x\n"
+
+
+BAD = {
+    "command": (["rnu"], "command: found 'rnu'.*did you mean run"),
+    "experiment": (["run", "tyo"], "experiment: found 'tyo'.*did you mean toy"),
+    "preset": (["run", "toy", "--preset", "smok"], "preset: found 'smok'.*did you mean smoke"),
+    "option before name": (["run", "--seeds", "3"], "run: found '--seeds'.*before any option"),
+    "contradiction": (["run", "toy", "--seeds", "0"], "seeds: found 0, expected at least 1"),
+    "logger": (["run", "toy", "--logger", "csw"], "--logger: found 'csw'.*did you mean csv"),
+    "no run": (["resume", "nowhere"], "nowhere: found no folder"),
+    "no report": (["report", "nowhere"], "nowhere.*found no such file"),
+    "no run.json": (["resume", "site"], "run.json: found no such file"),
+    "out is a file": (["run", "toy", "--out", "site/toy_plugin.py"], "cannot make a run folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_two(plugin: Path, capsys: Any, case: str) -> None:
+    import re
+
+    arguments, message = BAD[case]
+    code, err = fails(arguments, capsys)
+    assert code == 2
+    line = err.splitlines()[-1]
+    assert line.startswith("error: ") and re.search(message, line)
+    assert "Traceback" not in err
+    assert not (plugin / "runs").exists(), "nothing half-written"
+
+
+@pytest.mark.parametrize("option", [["--sedes", "3"], ["--seeds", "many"], ["--seeds"]])
+def test_mistyped_options(plugin: Path, capsys: Any, option: list[str]) -> None:
+    code, err = fails(["run", "toy", *option], capsys)
+    assert code == 2 and "seeds" in err and "Traceback" not in err
+    assert not (plugin / "runs").exists()
+
+
+def test_divergence_has_its_own_exit_code_and_bugs_their_traceback(
+    plugin: Path, capsys: Any
+) -> None:
+    code, err = fails(["run", "toy", "--fail", "diverge"], capsys)
+    assert code == 3 and "error: metric loss is nan" in err
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main(["run", "toy", "--fail", "bug"])
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> None:
+    command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "slow"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    log = plugin / "runs"
+    deadline = time.monotonic() + 60
+    while not list(log.glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, how)
+    err = process.communicate(timeout=60)[1]
+    folder = run_folder(plugin)
+    if how == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130 and "stopped: after " in err
+    done = json.loads((folder / "count" / "state.json").read_text())
+    assert 0 < done < 400
+    # The stored configuration counts, so speed the rest up there.
+    stored = json.loads((folder / "run.json").read_text())
+    stored["config"] |= {"sleep": 0.0, "steps": done + 2}
+    (folder / "run.json").write_text(json.dumps(stored))
+    cli.main(["resume", str(folder), "--no-progress"])
+    report = json.loads((folder / "report.json").read_text())
+    assert report["numbers"]["resumed"]["values"] == [done]
+    assert report["numbers"]["value"]["values"] == [done + 2]
+    assert report["command"] == "jaxrl-rollouts run toy --preset slow"
+    lines = (folder / "sessions.jsonl").read_text().splitlines()
+    spent = [json.loads(line)["wall_seconds"] for line in lines]
+    # Who is killed cannot write down how long it took.
+    assert len(spent) == (1 if how == signal.SIGKILL else 2)
+    assert report["wall_seconds"] == pytest.approx(sum(spent))
+
+
+def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
+    cli.main(["run", "toy", "--preset", "smoke"])
+    folder = run_folder(plugin)
+    stored = json.loads((folder / "run.json").read_text())
+    stored["versions"]["jax"] = "0.0.1"
+    (folder / "run.json").write_text(json.dumps(stored))
+    capsys.readouterr()
+    cli.main(["resume", str(folder)])
+    assert "note: jax was 0.0.1" in capsys.readouterr().err
+
+
+def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> None:
+    cli.main(["run", "toy", "--preset", "smoke"])
+    folder = run_folder(plugin)
+    stored = json.loads((folder / "run.json").read_text())
+    stored["config"]["agent"] = {"critics": 2}
+    (folder / "run.json").write_text(json.dumps(stored))
+    code, err = fails(["resume", str(folder)], capsys)
+    assert code == 2 and "run.json: agent.critics: found 'an unknown setting'" in err
+
+
+def test_help_does_not_wait_for_jax() -> None:
+    code = (
+        "import sys\n"
+        "from jaxrl_rollouts.cli import main as cli\n"
+        "try: cli.main({arguments})\n"
+        "except SystemExit: pass\n"
+        "heavy = {{'jax', 'flax', 'matplotlib', 'h5py'}} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    for arguments in (["list", "--help"], ["--help"], ["resume", "--help"], ["resume", "nowhere"]):
+        subprocess.run(
+            [sys.executable, "-c", code.format(arguments=arguments)],
+            check=True,
+            capture_output=True,
+        )
+
+
+def test_remaking_command_drops_where_and_keeps_what() -> None:
+    line = "--out /x --preset cpu --publish=/y --no-progress --seeds 3 --logger csv"
+    assert (
+        remaking_command("toy", shlex.split(line))
+        == "jaxrl-rollouts run toy --preset cpu --seeds 3"
+    )
+    assert remaking_command("toy", ["--dataset", "a b"]).endswith("--dataset 'a b'")
+
+
+def test_experiment_presets_are_checked(plugin: Path) -> None:
+    from jaxrl_rollouts.plugins import Experiment, load_experiment
+
+    toy = load_experiment("toy")
+    assert toy.default_preset == "cpu" and toy.preset("smoke").steps == 1
+    with pytest.raises(ConfigError, match="one of smoke, cpu, slow"):
+        toy.preset("x")
+    with pytest.raises(ValueError, match="found no presets"):
+        Experiment("a", "b", "c", dict, {}, toy.run)
+    with pytest.raises(ValueError, match="preset p: found int, expected dict"):
+        Experiment("a", "b", "c", dict, {"p": 3}, toy.run)

@@ -1,0 +1,163 @@
+"""SynthER on few data: every seed's own rows, what is measured, and the run from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.diffusion.own_data import Own, on_own, stack
+from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
+from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
+    Arm,
+    Config,
+    own_rows,
+    upsample,
+    with_noise,
+)
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import Transitions, take_rows
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
+
+SMOKE, KEY = EXPERIMENT.preset("smoke"), jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def data() -> Transitions:
+    return pendulum_mixed(KEY, 2000)
+
+
+def test_every_seed_has_rows_of_its_own(data: Transitions) -> None:
+    numbered = data._replace(rewards=np.arange(2000, dtype=np.float32))
+    one, two = own_rows(numbered, 0.1, KEY, 2)
+    for rows in (one, two):
+        assert len(rows.rewards) == 200 == len(np.unique(rows.rewards))
+        assert (np.diff(rows.rewards) > 0).all()
+        index = rows.rewards.astype(int)
+        np.testing.assert_array_equal(rows.observations, data.observations[index])
+    assert len(np.intersect1d(one.rewards, two.rewards)) < 50
+    (whole,) = own_rows(numbered, 1.0, KEY, 1)
+    np.testing.assert_array_equal(whole.rewards, numbered.rewards)
+
+
+def test_updates_see_their_own_seeds_data() -> None:
+    def update(state: jax.Array, rows: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return state + rows.mean(), {"seen": rows.mean()}
+
+    rows = jnp.array([[1.0, 3.0], [10.0, 30.0]])
+    done = train(on_own(update), Own(jnp.zeros(2), rows), iterations=3, stage="own")
+    np.testing.assert_allclose(done.state.inner, [6.0, 60.0])
+    np.testing.assert_array_equal(done.state.data, rows)
+    np.testing.assert_allclose(done.history.last("seen"), [2.0, 20.0])
+    assert on_own(update) is on_own(update)
+
+
+def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:
+    """Two seeds whose rows lie far apart: so do their samples."""
+    apart = [
+        take_rows(data, np.flatnonzero(np.sign(data.observations[:, 1]) == sign)[:400])
+        for sign in (1.0, -1.0)
+    ]
+    apart = [rows._replace(rewards=rows.rewards + 1000 * i) for i, rows in enumerate(apart)]
+    config = replace(SMOKE, samples=70)
+    made = upsample(apart, "x", config, KEY, None)
+    for own, rows in zip(made, apart, strict=True):
+        assert own.observations.shape == (70, 3) and np.abs(own.actions).max() <= 1.0
+        assert abs(own.rewards.mean() - rows.rewards.mean()) < 200
+    mixed = [apart[0], apart[1]._replace(terminations=np.arange(len(apart[1].rewards)) == 3)]
+    with pytest.raises(ConfigError, match="terminations for every seed"):
+        upsample(mixed, "x", config, KEY, None)
+
+
+def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:
+    own = take_rows(data, np.arange(0, 2000, 40))
+    best = quality_of(data, own, PENDULUM, KEY)
+    assert best.novelty == 0.0 and best.error < 1e-8 and best.median < 1e-8
+    assert best.marginal > 0.7
+    noisy = augmented(own, 0.1, 0)
+    unit = own.observations.std(0)
+    shift = (noisy.observations - own.observations) / unit
+    assert shift.std() == pytest.approx(0.1, rel=0.2)
+    np.testing.assert_allclose(
+        noisy.next_observations - own.next_observations, shift * unit, atol=1e-5
+    )
+    np.testing.assert_array_equal(noisy.actions, own.actions)
+    worse = quality_of(data, noisy, PENDULUM, KEY)
+    assert worse.novelty > 0.05 and worse.error > 1e-4 > best.error
+    shuffled = own._replace(next_observations=own.next_observations[::-1])
+    assert quality_of(data, shuffled, PENDULUM, KEY).error > 0.1
+
+
+def test_noisy_rows_are_as_many_as_samples_and_near_the_seeds_own(data: Transitions) -> None:
+    rows = own_rows(data, 0.1, KEY, 2)
+    for own, noisy in zip(rows, with_noise(rows, SMOKE), strict=True):
+        assert len(noisy.rewards) == SMOKE.samples
+        unit = own.observations.std(0)
+        away = (noisy.observations[:, None] - own.observations) / unit
+        assert np.sqrt((away**2).mean(-1).min(1)).max() < 4 * SMOKE.noise
+        assert np.isin(noisy.rewards, own.rewards).all()
+
+
+@pytest.mark.slow
+def test_the_smoke_run_compares_every_share(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "synther_small_data", "smoke", SMOKE, "")
+    EXPERIMENT.run(SMOKE, RunContext(folder, progress=False)).save(tmp_path)
+    report = load_report(tmp_path)
+    rows = report.tables["returns"]
+    assert [row["data"] for row in rows] == [
+        f"{share} %{kind}" for share in (1, 5) for kind in ("", ", up-sampled", ", with noise")
+    ]
+    for plain, *others in (rows[:3], rows[3:]):
+        assert "score" not in plain  # the pendulum has no reference returns
+        assert "gained" not in plain
+        for made in others:
+            gained = np.subtract(made["return"].values, plain["return"].values)
+            np.testing.assert_allclose(made["gained"].values, gained, rtol=1e-6)
+    quality = report.tables["quality"]
+    assert [(row["share, %"], row["rows"]) for row in quality] == [
+        (share, kind) for share in (1.0, 5.0) for kind in ("samples", "rows with noise")
+    ]
+    assert all(0 <= value <= 1 for row in quality for value in row["marginal"].values)
+    names = [claim.name for claim in report.claims]
+    assert names[:3] == [
+        "up-sampling 1 % of the data helps",
+        "samples of 1 % do better than rows with noise",
+        "replacing 5 % of the data costs nothing",
+    ]
+    assert len(names) == 7 and set(report.pictures) == {"returns", "quality"}
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"shares": ()}, "shares"),
+        ({"shares": (0.5, 0.1)}, "shares"),
+        ({"shares": (0.5, 1.5)}, "shares"),
+        ({"updates": 30_500}, "updates"),
+        ({"noise": 0.0}, "noise"),
+        ({"samples": 0}, "samples"),
+    ],
+)
+def test_synther_settings_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(replace(Config(), **change))
+    assert caught.value.setting == setting
+
+
+def test_arms_and_presets() -> None:
+    assert Arm(0.03, "samples").name == "3 %, up-sampled" and Arm(1.0, "rows").name == "100 %"
+    for name in ("smoke", "cpu", "gpu", "paper"):
+        check(EXPERIMENT.preset(name))
+    assert EXPERIMENT.preset("cpu").shares == (0.03, 0.15, 1.0)
+    assert stack([np.zeros(2), np.ones(2)]).shape == (2, 2)

@@ -1,0 +1,134 @@
+"""The dial between learned and true dynamics as an experiment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.ravl.true_dynamics_cells import (
+    Dial,
+    DialConfig,
+    best_below_one,
+    complete,
+    open_domain,
+)
+from jaxrl_rollouts.experiments.ravl.true_dynamics_page import make_report
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import Report, load_report
+
+
+def dial(truths: tuple[float, ...], scores: list[list[float]], value: float = 50.0) -> Dial:
+    """A finished dial with final `scores` `[W][seeds]`, after a first evaluation at zero."""
+    last = np.asarray(scores, float)
+    values = np.stack([np.zeros_like(last), last])
+    curves = {"score": (np.array([1, 2]), values)}
+    for name in ("return", "estimated_value", "imagined_uncertainty"):
+        curves[name] = (np.array([1, 2]), np.full_like(values, value))
+    return Dial(truths, curves)
+
+
+DIALS = {
+    "base": dial((0.0, 0.5, 1.0), [[50, 52], [40, 42], [20, 24]], 500.0),
+    "mopo 1": dial((0.0, 0.5), [[60, 62], [90, 94]]),
+    "mopo 5": dial((0.0, 0.5), [[5, 7], [70, 71]]),
+    "mobile": dial((0.0, 0.5), [[30, 32], [26, 26]]),
+    "ravl": dial((0.0, 1.0), [[95, 97], [94, 98]]),
+}
+
+
+def test_base_stands_in_for_the_penalised_methods_at_one_and_for_no_other() -> None:
+    full = complete(DIALS, (0.0, 0.5, 1.0))
+    for label in ("mopo 1", "mopo 5", "mobile"):
+        assert full[label].truths == (0.0, 0.5, 1.0)
+        np.testing.assert_array_equal(full[label].last("score")[-1], [20, 24])
+        np.testing.assert_array_equal(full[label].last("score")[:2], DIALS[label].last("score"))
+        np.testing.assert_array_equal(full[label].last("estimated_value")[-1], 500.0)
+    assert full["ravl"] is DIALS["ravl"] and full["base"] is DIALS["base"]
+
+
+def test_the_best_cell_is_over_lambdas_and_qualities_below_one() -> None:
+    full = complete(DIALS, (0.0, 0.5, 1.0))
+    label, truth, scores = best_below_one(full, "mopo")
+    assert (label, truth) == ("mopo 1", 0.5)
+    np.testing.assert_array_equal(scores, [90, 94])
+    assert best_below_one(full, "ravl")[1] == 0.0  # at one it is not below one
+
+
+def test_claims_are_computed_from_the_scores(tmp_path: Path) -> None:
+    domain = open_domain(DialConfig(rows=200, episodes=4), jax.random.key(0))
+    report = Report("true_dynamics", "smoke", {}, "command", 2)
+    make_report(report, {"plane": (domain, complete(DIALS, (0.0, 0.5, 1.0)))})
+    holds = {claim.name: claim.holds for claim in report.claims}
+    measured = {claim.name: claim.measured for claim in report.claims}
+    assert holds["plane: MOPO is worse with true dynamics"]
+    assert measured["plane: MOPO is worse with true dynamics"] == pytest.approx(-70.0)
+    assert not holds["plane: MOBILE is worse with true dynamics"]  # by 9 points only
+    assert measured["plane: MOBILE is worse with true dynamics"] == pytest.approx(-9.0)
+    assert holds["plane: RAVL does not get worse with true dynamics"]
+    assert holds["plane: RAVL beats the penalties with true dynamics"]
+    assert holds["plane: base promises the impossible with true dynamics"]  # 500 above 100
+    report.save(tmp_path)
+    assert (tmp_path / "model_quality.png").stat().st_size > 5000
+    row = load_report(tmp_path).tables["score on plane"][1]
+    assert row["method"] == "mopo 1" and row["w = 1"].mean == 22.0
+
+
+def test_score_runs_from_its_zero_to_its_hundred() -> None:
+    domain = open_domain(DialConfig(environment="pendulum", rows=400), jax.random.key(0))
+    np.testing.assert_allclose(domain.score(np.array([domain.zero, domain.hundred])), [0, 100])
+    assert -1400 < domain.zero < -1000 < -250 < domain.hundred < -100
+    assert domain.value_limit == 0.0 and len(domain.data.rewards) == 400
+    plane = open_domain(DialConfig(rows=100), jax.random.key(0))
+    assert plane.zero == 0.0 and 25 < plane.hundred < 28 and plane.value_limit == pytest.approx(100)
+    assert plane.data.observations.shape == (100, 2)
+
+
+@pytest.mark.parametrize("truths", [(0.0, 0.5), (0.5, 1.0), (1.0, 0.0), (0.0, 0.0, 1.0), ()])
+def test_the_dial_has_both_ends_in_order(truths: tuple[float, ...]) -> None:
+    with pytest.raises(ConfigError, match="truths"):
+        Config(truths=truths).validate()
+    with pytest.raises(ConfigError, match="ravl_truths"):
+        Config(ravl_truths=truths).validate()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rows": 0}, {"evaluations": 7}, {"mopo_penalties": ()}, {"mopo_penalties": (-1.0,)}]
+)
+def test_settings_are_checked(wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        replace(DialConfig(), **wrong).validate()
+
+
+def test_presets_are_valid_and_sweep_lambda() -> None:
+    for preset in EXPERIMENT.presets.values():
+        for part in (preset, preset.plane, preset.standard):
+            if part is not None:
+                part.validate()
+    cpu = EXPERIMENT.preset("cpu")
+    assert cpu.seeds >= 5 and len(cpu.plane.mopo_penalties) > 1
+    assert cpu.of_method()["mopo"] == cpu.truths[:-1]
+
+
+@pytest.mark.slow
+def test_smoke_run_reports_and_redraws(tmp_path: Path) -> None:
+    config = EXPERIMENT.preset("smoke")
+    folder = RunFolder.create(tmp_path, EXPERIMENT.name, "smoke", config, "command")
+    context = RunContext(folder, progress=False)
+    report = EXPERIMENT.run(config, context)
+    report.save(folder.path)
+    loaded = load_report(folder.path)
+    assert set(loaded.pictures) == {"model_quality", "training"}
+    rows = loaded.tables["score on plane"]
+    assert [row["method"] for row in rows] == ["base", "mopo 1", "mobile", "ravl"]
+    base, mopo = rows[:2]
+    assert mopo["w = 1"].values == base["w = 1"].values
+    assert mopo["w = 0"].values != base["w = 0"].values
+    again = EXPERIMENT.run(config, context)
+    assert [c.values for c in again.claims] == [c.values for c in report.claims]

@@ -1,0 +1,144 @@
+"""The benchmark runs, counts right and rebuilds APEBench's network; no test asks how fast it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.experiments.kit.peer import Peer
+from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.pde_speed_nets import (
+    forward_operations,
+    make_plain,
+    shaken,
+    write_weights,
+)
+from jaxrl_rollouts.experiments.speed.pde_speed_study import Config, check_same, make_ours
+from jaxrl_rollouts.networks import parameter_count as count
+from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
+from jaxrl_rollouts.reports.report import load_report
+
+SMOKE = ["--preset", "smoke", "--no-progress"]
+# A peer that answers `apply` with the zero fields of the right shape, and dies when told to.
+SCRIPT = """
+import json, sys
+for line in sys.stdin:
+    question = json.loads(line)
+    print("chatter")
+    if question["kind"] == "die":
+        sys.exit("torch has left the building")
+    zeros = [[[0.0] * len(f[0])] for f in question["fields"]]
+    print("RESULT " + json.dumps({"said": zeros}), flush=True)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "peer.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def peer(script: Path) -> Peer:
+    return Peer(sys.executable, script, option="torch_python", needs="torch")
+
+
+@pytest.mark.slow
+def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
+    cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
+    assert len(report.tables) == 5
+    for name, rows in report.tables.items():
+        if name == "seeds side by side":
+            assert [row["seeds"] for row in rows] == [1, 2]
+            continue
+        (row,) = rows
+        assert row["ours"] > 0 and 0 < row["% of peak"] < 100 and row["parameters"] > 0
+        assert row["compile s"] > 0.05 or "rollout" in name
+        assert row.get("second call compiles s", 0.0) < 0.05
+    assert [claim.name for claim in report.claims] == ["2 seeds in 4 times the time of one"]
+    notes = " ".join(report.notes)
+    assert "torch was left out" in notes and "apebench was left out" in notes
+
+
+@pytest.mark.parametrize("option", ["torch-python", "apebench-python"])
+def test_a_missing_peer_is_said_before_anything_runs(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "pde_speed", *SMOKE, f"--{option}", "no/python", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert f"{option.replace('-', '_')}: found 'no/python'" in capsys.readouterr().err
+
+
+def test_a_peer_answers_more_than_once(script: Path) -> None:
+    with peer(script) as running:
+        for points in (3, 4):
+            said = running.ask({"kind": "apply", "fields": [[[1.0] * points]]})
+            assert said == {"said": [[[0.0] * points]]}
+
+
+def test_a_peer_that_dies_says_why_and_which_setting(script: Path) -> None:
+    with peer(script) as running, pytest.raises(ConfigError) as error:
+        running.ask({"kind": "die"})
+    assert "torch_python" in str(error.value) and "left the building" in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_peer_with_another_network_is_refused(script: Path) -> None:
+    config = EXPERIMENT.preset("smoke")
+    ours = make_ours(config, 8, plain=True)
+    with peer(script) as running, pytest.raises(DataError, match="torch: .*network"):
+        check_same(config, ours, running, "torch")
+
+
+def test_dilations_are_those_of_apebench() -> None:
+    assert Config().dilations == ResnetConfig().dilations == (1, 2, 4, 8, 4, 2, 1)
+    assert Config(dilation_factor=1).dilations == (1, 2, 1)
+
+
+def test_the_plain_network_has_the_parameters_of_apebench() -> None:
+    """`get_parameter_count("Dil;3;32;2;gelu")` of a one-dimensional scenario of APEBench 0.1.1."""
+    net = make_plain(32, 2, Config().dilations, 64)
+    assert count(net.init(jax.random.key(0))) == 44_449
+
+
+def test_the_plain_network_is_translation_equivariant_and_sees_the_field_only() -> None:
+    net = make_plain(8, 1, (1, 2, 1), 16)
+    params = shaken(net, jax.random.key(0))
+    field, other = jax.random.normal(jax.random.key(1), (2, 1, 16))
+    said = net.apply(params, field, other, 0.0, jnp.zeros(0))
+    assert jnp.abs(said).max() > 0.01
+    np.testing.assert_array_equal(said, net.apply(params, field, field, 7.0, jnp.zeros(0)))
+    moved = net.apply(params, jnp.roll(field, 5, -1), other, 0.0, jnp.zeros(0))
+    np.testing.assert_allclose(moved, jnp.roll(said, 5, -1), atol=1e-5)
+
+
+def test_weights_arrive_as_they_left(tmp_path: Path) -> None:
+    net = make_resnet(ResnetConfig(width=8), 1, 16)
+    params = shaken(net, jax.random.key(0))
+    write_weights(tmp_path / "w.npz", params)
+    found = np.load(tmp_path / "w.npz")
+    assert sum(found[name].size for name in found) == count(params)
+    np.testing.assert_array_equal(
+        found["PeriodicConv_3/kernel"], params["PeriodicConv_3"]["kernel"]
+    )
+    assert all(np.ptp(found[name]) > 0 for name in found if found[name].size > 1)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_operations_are_those_of_the_program(plain: bool) -> None:
+    """Counted by hand against XLA's count, which has the elementwise ones too."""
+    config, fields = Config(), jnp.ones((4, 1, 64))
+    ours = make_ours(config, 64, plain=plain)
+    apply = jax.vmap(lambda p, u: ours.net.apply(p, u, u, 0.0, jnp.zeros(0)), (None, 0))
+    counted = jax.jit(apply).lower(ours.params, fields).compile().cost_analysis()["flops"]
+    by_hand = 4 * forward_operations(64, 2, config.dilations, 64, plain=plain)
+    assert by_hand == pytest.approx(counted, rel=0.2)

@@ -1,0 +1,78 @@
+"""The benchmark runs and counts right; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.experiments.kit.timing import matmul_peak, rounds
+from jaxrl_rollouts.experiments.speed.speed_cells import (
+    ACTIONS,
+    OBSERVATIONS,
+    Config,
+    random_rows,
+    update_operations,
+)
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.data import take_rows, to_device
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.reports.report import load_report
+
+SMOKE = ["--preset", "smoke", "--no-progress"]
+
+
+@pytest.mark.slow
+def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
+    cli.dispatch(["run", "speed", *SMOKE, "--out", str(tmp_path)])
+    report = load_report(next(tmp_path.iterdir()))
+    (row,) = report.tables["gradient steps per second"]
+    assert row["updates/s"] > 0
+    assert row["compile s"] > 0.1
+    assert row["second call compiles s"] < 0.05
+    assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
+    (true,) = report.tables["true environments, steps per second with a policy"]
+    assert true["copies"] == 64 and true["steps/s"] > 100
+
+
+def test_a_missing_peer_is_said_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "speed", *SMOKE, "--peer-python", "no/python", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "peer_python: found 'no/python'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("width", "critics"), [(64, 2), (256, 10)])
+def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
+    """Counted by hand from the passes against XLA's count, which has the elementwise ones too."""
+    config = Config(batch=128)
+    agent = make_sac(
+        SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers),
+        OBSERVATIONS, ACTIONS,
+    )  # fmt: skip
+    batch = to_device(take_rows(random_rows(200), jnp.arange(128)))
+    state = jax.eval_shape(agent.init, jax.random.key(0))
+    lowered = jax.jit(agent.update).lower(state, jax.random.key(1), batch)
+    counted = lowered.compile().cost_analysis()["flops"]
+    assert update_operations(config, width, critics) == pytest.approx(counted, rel=0.2)
+
+
+def test_the_peak_is_a_rate() -> None:
+    assert 1e8 < matmul_peak(256, 2) < 1e16
+
+
+def test_turns_are_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = RunFolder.create(tmp_path, "speed", "smoke", Config(), "")
+    context = RunContext(folder, progress=True)
+    assert list(rounds(context, "agents", 3)) == [0, 1, 2]
+    shown = capsys.readouterr().err
+    assert "agents" in shown and "3/3" in shown and "rounds" in shown
+    assert list(rounds(replace(context, progress=False), "agents", 2)) == [0, 1]
+    assert not capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Makes `helpers_data` and `helpers_neubay` importable from the rooms."""

@@ -1,0 +1,254 @@
+"""The model-based agent's epoch: what is rolled, kept, mixed and learned from."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.methods import make_method
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.training import train_agents
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
+from jaxrl_rollouts.rollout import Model, outcome
+
+S, A = 2, 1
+METHOD = make_method("base", SacConfig(critics=2, diversity=0.0, hidden=(8,)))
+CONFIG = ModelBasedConfig(
+    horizon=3, rollouts_per_epoch=10, epochs_retained=2, updates_per_epoch=2, batch_size=8,
+    real_share=0.25,
+)  # fmt: skip
+
+
+def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    following = s + world + a + 0.1 * jax.random.normal(key, s.shape)
+    fell = following[:, 0] > 1.0
+    return following, outcome(len(s), reward=following[:, 1], terminated=fell)
+
+
+DYNAMICS = Dynamics(Model(step), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
+
+
+@functools.cache
+def dataset() -> Transitions:
+    rng = np.random.default_rng(0)
+    s, n = (jnp.asarray(rng.normal(size=(30, S)), jnp.float32) for _ in range(2))
+    a, r = jnp.asarray(rng.uniform(-1, 1, (30, A)), jnp.float32), jnp.ones((30,))
+    return Transitions(s, a, r, n, jnp.zeros(30, bool), jnp.zeros(30, bool))
+
+
+@functools.cache
+def built(**cadence: Any) -> Any:
+    return make_model_based(ModelBasedConfig(**(vars(CONFIG) | cadence)), METHOD, DYNAMICS, S, A)
+
+
+@functools.cache
+def jitted_update() -> Any:
+    return jax.jit(built().update)
+
+
+@functools.cache
+def jitted_imagine() -> Any:
+    return jax.jit(built().imagine)
+
+
+def start(seed: int = 0) -> Any:
+    return built().init(jax.random.key(seed), jnp.full((S,), 0.1 * seed), dataset())
+
+
+def rows_of(trajectory: Any) -> set:
+    """Observations, actions and rewards of the valid steps, hashable."""
+    valid = np.asarray(trajectory.valid)
+    parts = [np.asarray(x)[valid] for x in trajectory.steps[:3]]
+    return {tuple(np.hstack(row).round(4).tolist()) for row in zip(*parts, strict=True)}
+
+
+def held(buffer: Any) -> list:
+    size = int(buffer.size)
+    parts = [np.asarray(x)[:size] for x in buffer.rows[:3]]
+    return [tuple(np.hstack(row).round(4).tolist()) for row in zip(*parts, strict=True)]
+
+
+def test_the_buffer_holds_the_valid_rows_of_each_epoch() -> None:
+    state, written = start(), set()
+    assert int(state.imagined.size) == 0 and state.imagined.capacity == 2 * 10 * 3
+    for _ in range(2):
+        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], dataset())
+        assert 0 < int(trajectory.valid.sum()) < 30  # some rows end early
+        written |= rows_of(trajectory)
+        state, metrics = jitted_update()(state, dataset())
+        rows = held(state.imagined)
+        assert len(rows) == len(set(rows)) == len(written) and set(rows) == written
+        np.testing.assert_allclose(metrics["imagined_length"], trajectory.lengths.mean(), rtol=1e-5)
+        mean = np.asarray(trajectory.steps.rewards)[np.asarray(trajectory.valid)].mean()
+        np.testing.assert_allclose(metrics["imagined_reward"], mean, rtol=1e-4, atol=1e-6)
+
+
+def test_only_the_newest_epochs_are_kept() -> None:
+    never_ends = jnp.full((S,), -5.0)  # so that every rollout fills its share of the buffer
+    state = built().init(jax.random.key(0), never_ends, dataset())
+    epochs = []
+    for _ in range(4):
+        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], dataset())
+        assert trajectory.valid.all()
+        epochs.append(rows_of(trajectory))
+        state, _ = jitted_update()(state, dataset())
+        assert set(held(state.imagined)) == set().union(*epochs[-2:])
+
+
+def test_rollouts_start_in_the_dataset_and_follow_the_policy() -> None:
+    trajectory = jitted_imagine()(start(), jax.random.key(1), dataset())
+    starts = {tuple(s) for s in dataset().observations.tolist()}
+    assert {tuple(s) for s in trajectory.steps.observations[0].tolist()} <= starts
+    assert trajectory.steps.actions.shape == (3, 10, A)
+    assert set(np.unique(trajectory.steps.members)) == {0, 1}
+
+
+class Known(NamedTuple):
+    """A world that drifts by the member's number and says how far from the origin it is."""
+
+    limit: Any
+
+
+def drift(world: Known, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    following = s + 0.5 * (1 + member[:, None])
+    return following, outcome(len(s), uncertainty=jnp.abs(s).max(-1))
+
+
+MEASURED = Dynamics(Model(drift), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
+
+
+def adaptive(limit: Any, **cadence: Any) -> Any:
+    config = ModelBasedConfig(
+        **(vars(CONFIG) | {"horizon": 12, "adaptive": True, "member": "trajectory"} | cadence)
+    )
+    agent = make_model_based(config, METHOD, MEASURED, S, A)
+    state = agent.init(jax.random.key(0), Known(limit), dataset())
+    return agent.imagine(state, jax.random.key(1), dataset())
+
+
+def test_adaptive_rollouts_end_with_the_step_that_is_lost() -> None:
+    found = adaptive(jnp.float32(2.0))
+    valid, lost = np.asarray(found.valid), np.asarray(found.steps.uncertainties) > 2.0
+    lengths = np.asarray(found.lengths)
+    assert len(set(lengths.tolist())) > 2 and lengths.max() < 12
+    for row, length in enumerate(lengths):
+        assert lost[length - 1, row] and not lost[: length - 1, row].any()
+        assert found.steps.truncations[length - 1, row]  # kept, and bootstrapped from
+        assert len(set(np.asarray(found.steps.members)[valid[:, row], row])) == 1
+    assert not found.steps.terminations.any()
+    assert set(np.asarray(found.steps.members)[0]) == {0, 1}
+    early = adaptive(jnp.float32(2.0), early_exit=4)
+    jax.tree.map(np.testing.assert_array_equal, found.steps, early.steps)
+    endless = adaptive(jnp.inf)
+    assert endless.valid.all() and endless.valid.shape[0] == 12
+
+
+def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
+    with pytest.raises(ConfigError, match="one, which adaptive rollouts stop at"):
+        unmeasured = MEASURED._replace(measured=False)
+        make_model_based(ModelBasedConfig(adaptive=True), METHOD, unmeasured, S, A)
+    with pytest.raises(ConfigError, match=r"world.limit.*measure_trust"):
+        adaptive(None)
+    with pytest.raises(ConfigError, match="early_exit"):
+        ModelBasedConfig(early_exit=0).validate()
+
+
+def test_seeds_side_by_side_are_single_runs() -> None:
+    states = jax.tree.map(lambda *x: jnp.stack(x), start(1), start(2))
+    both = train(built().update, states, dataset(), iterations=2, stage="agent")
+    for i in range(2):
+        state = start(i + 1)
+        for _ in range(2):
+            state, metrics = jitted_update()(state, dataset())
+        mine = jax.tree.map(lambda x, i=i: x[i], both.state)
+        for a, b in ((mine.agent, state.agent), (mine.imagined, state.imagined)):
+            jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-4), a, b)
+        np.testing.assert_array_equal(mine.world, state.world)
+        loss = both.history.last("critic_loss")[i]
+        np.testing.assert_allclose(loss, metrics["critic_loss"], rtol=1e-3)
+
+
+def test_train_agents_gives_each_seed_its_world() -> None:
+    worlds = jnp.array([[-5.0, 0.0], [5.0, 0.0]])  # the second one always ends at once
+    trained = train_agents(
+        built(), worlds, jax.tree.map(np.asarray, dataset()), jax.random.key(0), epochs=1,
+        updates_per_epoch=2,
+    )  # fmt: skip
+    assert trained.history.last("imagined_length").tolist() == [3.0, 1.0]
+    np.testing.assert_array_equal(trained.state.world, worlds)
+    kernels = trained.state.agent.actor["Dense_0"]["kernel"]
+    assert (kernels[0] != kernels[1]).all()
+
+
+@pytest.mark.parametrize(("share", "ones"), [(0.0, 0.0), (1.0, 1.0)])
+def test_the_share_of_dataset_rows(share: float, ones: float) -> None:
+    """A stand-in for the penalty sees each batch: dataset rows earn exactly one."""
+    seen = []
+
+    def look(agent: Any, dynamics: Any, state: Any, world: Any, key: Any, batch: Any) -> Any:
+        jax.debug.callback(lambda r: seen.append(np.mean(r == 1.0)), batch.rewards)
+        return jnp.zeros_like(batch.rewards)
+
+    config = ModelBasedConfig(**(vars(CONFIG) | {"real_share": share}))
+    method = METHOD._replace(target_penalty=look)
+    agent = make_model_based(config, method, DYNAMICS, S, A)
+    _, metrics = jax.jit(agent.update)(start(), dataset())
+    jax.block_until_ready(metrics)
+    jax.effects_barrier()
+    assert seen == [ones] * CONFIG.updates_per_epoch
+    assert all(np.isfinite(x) for x in metrics.values())
+
+
+def primitives(jaxpr: Any) -> set[str]:
+    names = set()
+    for equation in jaxpr.eqns:
+        names.add(equation.primitive.name)
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else [value]:
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    names |= primitives(inner)
+    return names
+
+
+def test_an_epoch_has_no_branches() -> None:
+    """Under vmap a `cond` computes both of its branches: rollouts would be paid for twice."""
+    names = primitives(jax.make_jaxpr(built().update)(start(), dataset()).jaxpr)
+    assert {"scan", "dot_general"} <= names
+    assert "cond" not in names
+
+
+def test_equal_settings_share_their_functions() -> None:
+    again = make_model_based(ModelBasedConfig(**vars(CONFIG)), METHOD, DYNAMICS, S, A)
+    assert again is built()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"horizon": 0}, {"rollouts_per_epoch": 0}, {"epochs_retained": 0}, {"updates_per_epoch": 0},
+        {"batch_size": 1}, {"real_share": 1.1}, {"real_share": -0.1},
+    ],
+)  # fmt: skip
+def test_settings_are_checked(change: dict) -> None:
+    with pytest.raises(ConfigError) as caught:
+        built(**change)
+    assert caught.value.setting in change
+
+
+def test_a_penalty_needs_a_measure_of_uncertainty() -> None:
+    """Without one MOPO would be base in silence; where the truth is rolled zero is right."""
+    unmeasured = DYNAMICS._replace(measured=False)
+    with pytest.raises(ConfigError, match="no measure of uncertainty.*mopo"):
+        make_model_based(CONFIG, make_method("mopo", METHOD.agent), unmeasured, S, A)
+    make_model_based(CONFIG, METHOD, unmeasured, S, A)
+    make_model_based(CONFIG, make_method("mopo", METHOD.agent), DYNAMICS, S, A)

@@ -1,0 +1,150 @@
+"""NEUBAY's loop: cadence, seeds side by side, stopping and going on, settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, made, states
+
+from jaxrl_rollouts import loop
+from jaxrl_rollouts.errors import ConfigError, Interrupted
+from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
+from jaxrl_rollouts.offline.neubay.neubay import make_neubay
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.interrupts import StopFlag
+
+
+def leaves(state: Any) -> list[np.ndarray]:
+    return [
+        np.asarray(x) for x in jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
+    ]
+
+
+def test_cadence_is_exact_up_to_what_is_owed() -> None:
+    neubay, _ = made()
+    programs = loop._compiled(neubay.update, 1)._programs
+    before = len(programs)
+    trained = loop.train(
+        neubay.update, states(neubay, 2), data(0.0), iterations=CONFIG.iterations, stage="agent"
+    )
+    owed = trained.history.curve("owed")[1]
+    used, tokens = (trained.history.curve(n)[1] for n in ("ring_tokens", "tokens"))
+    came = np.diff(np.concatenate([np.zeros((1, 2)), used]), axis=0)
+    due = np.concatenate([np.ones((1, 2), bool), owed[:-1] < 2])
+    np.testing.assert_array_equal(came, np.where(due, tokens, 0))
+    assert due.any(0).all() and not due.all(), "some iterations live on what was there"
+    taken = 2.0 * np.arange(1, CONFIG.iterations + 1)[:, None]
+    np.testing.assert_allclose(owed, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
+    for name in ("horizon_median", "q_real", "q_imagined", "entropy", "alpha", "ended_limit"):
+        assert np.isfinite(trained.history.curve(name)[1]).all()
+    assert len(programs) - before <= 1, "later iterations compile nothing"
+    other = make_neubay(replace(CONFIG, level=0.9, penalty=1.0), DYNAMICS, SIZES)
+    assert other.update is neubay.update, "arms of an ablation share their program"
+
+
+def test_a_collection_that_is_not_due_is_not_made() -> None:
+    """XLA takes out of a loop what depends on nothing in it; then it would always be computed."""
+    neubay, _ = made()
+    update = jax.jit(jax.vmap(neubay.update, (0, None)))
+    text = update.lower(states(neubay, 2), data(0.0)).compile().as_text()
+    assert text is not None
+    loops = [line for line in text.splitlines() if " while(" in line and "op_name" in line]
+    rolling = [line for line in loops if "/while/body/while" in line.split("op_name")[1]]
+    assert rolling, "a collection is a loop within a loop"
+    entry = text[text.index("\nENTRY") :]
+    assert not [line for line in rolling if line in entry]
+
+
+def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
+    neubay, _ = made()
+    both = loop.train(
+        neubay.update, states(neubay, 2, 2), data(0.0, offsets=(0.0, 5.0)), iterations=2,
+        stage="agent",
+    )  # fmt: skip
+    for seed, offset in enumerate((0.0, 5.0)):
+        alone = jax.tree.map(lambda x, s=seed: x[s : s + 1], states(neubay, 2))
+        one = loop.train(
+            neubay.update, alone, data(0.0, offsets=(offset,)), iterations=2, stage="agent"
+        )
+        mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
+        other = jax.tree.map(lambda x: x[0], one.state)
+        np.testing.assert_array_equal(mine.ring.lengths, other.ring.lengths)
+        for name in ("agent", "ring", "owed", "looks"):
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
+                getattr(mine, name), getattr(other, name),
+            )  # fmt: skip
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    neubay, _ = made()
+    settings: dict[str, Any] = {"iterations": 4, "stage": "agent", "save_every_seconds": 0.0}
+    whole = loop.train(neubay.update, states(neubay, 2), data(0.0), **settings)
+    stop = StopFlag()
+    context = RunContext(RunFolder(tmp_path, "neubay", "", {}, "", {}), progress=False, stop=stop)
+
+    def ask(state: Any, iteration: int) -> dict[str, Any]:
+        stop.requested = iteration == 2
+        return {}
+
+    with pytest.raises(Interrupted):
+        loop.train(
+            neubay.update, states(neubay, 2), data(0.0), evaluate=ask, evaluate_every=1,
+            context=context, **settings,
+        )  # fmt: skip
+    stop.requested = False
+    again = loop.train(neubay.update, states(neubay, 2), data(0.0), context=context, **settings)
+    for a, b in zip(leaves(whole.state), leaves(again.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_real_tokens_come_as_prefixes_only() -> None:
+    neubay, _ = made()
+    trained = loop.train(neubay.update, states(neubay, 2), data(0.0), iterations=1, stage="agent")
+    state = jax.tree.map(lambda x: x[0], trained.state)
+    tape = tapes.sample(state.ring, jax.random.key(0), 200)
+    real, starts = np.asarray(tape.tokens.real), np.asarray(tape.starts)
+    # Once an episode has left the data it never comes back to them.
+    comes_back = ~real[:-1] & real[1:] & ~starts[1:]
+    assert real.any() and (~real).any() and not comes_back.any()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"horizon": 0}, "horizon: found 0"),
+        ({"rollouts": 0}, "rollouts"),
+        ({"level": 1.5}, "level: found 1.5"),
+        ({"penalty": -1.0}, "penalty"),
+        ({"updates_per_token": 0.0}, "updates_per_token"),
+        ({"updates_per_iteration": 5}, "updates_per_iteration: found 5, expected a divisor"),
+        ({"early_exit": 0}, "early_exit"),
+        ({"capacity": 100}, r"capacity: found 100, expected at least 192 tokens"),
+        ({"capacity": 300, "tape": 301}, "at least one tape of 301 tokens"),
+        ({"tape": 1}, "tape: found 1"),
+        ({"tape": 7}, "tape: found 7, expected at least the 8 tokens of an episode"),
+    ],
+)
+def test_settings_are_checked(wrong: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        neubay = make_neubay(replace(CONFIG, **wrong), DYNAMICS, SIZES)
+        neubay.init(jax.random.key(0), jnp.int32(0))
+
+
+def test_dynamics_must_measure_disagreement() -> None:
+    with pytest.raises(ConfigError, match="no measure of disagreement"):
+        make_neubay(CONFIG, DYNAMICS._replace(measured=False), SIZES)
+
+
+def test_the_ring_takes_what_is_said() -> None:
+    ring = jax.tree.map(lambda x: x[0], states(made()[0], 1)).ring
+    assert sum(x.nbytes for x in jax.tree.leaves(ring)) == ring_bytes(CONFIG, SIZES)
+    assert ring.begins.shape == (ring_entries(CONFIG),)

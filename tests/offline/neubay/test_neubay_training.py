@@ -1,0 +1,207 @@
+"""From a dataset to trained NEUBAY agents, their policies on disk, and what is refused."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.collect import collect, random_policy
+from jaxrl_rollouts.offline.data import load
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.prepare import (
+    Prepared,
+    neubay_evaluator,
+    prepare,
+    ring_text,
+    start_values,
+    train_neubay,
+    trusted_dynamics,
+)
+from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.saved_policies import load_policy, save_policy
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
+from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
+
+CONFIG = NeubayConfig(
+    agent=RecurrentSacConfig(
+        memory=MemoryConfig("lru", width=8, state=4, layers=1), head=(8,), critics=2, steps=4,
+    ),
+    rollouts=3, level=0.9, horizon=6, updates_per_iteration=2, tape=256, capacity=700,
+    early_exit=None,
+)  # fmt: skip
+ENSEMBLE = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1)
+
+
+@functools.cache
+def rows() -> Any:
+    return pendulum_mixed(jax.random.key(0), 500)
+
+
+@functools.cache
+def fitted() -> FittedWorlds:
+    return fit_worlds(ENSEMBLE, rows(), jax.random.key(1), seeds=2, targets="observations")
+
+
+@functools.cache
+def trust() -> Any:
+    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
+
+
+def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:
+    given: dict[str, Any] = {
+        "transitions": rows(), "worlds": fitted().worlds, "trust": trust(), "env": PENDULUM,
+    }  # fmt: skip
+    given |= changes
+    return prepare(
+        config, given["transitions"], fitted().model.fitter, given["worlds"], given["trust"],
+        given["env"], never, source="pendulum.hdf5",
+    )  # fmt: skip
+
+
+@functools.cache
+def trained() -> tuple[Prepared, Any]:
+    ready = prepared()
+    look = neubay_evaluator(ready.neubay, PENDULUM, jax.random.key(2), 2)
+    return ready, train_neubay(ready, jax.random.key(3), seeds=2, evaluate=look)
+
+
+@pytest.mark.slow
+def test_agents_are_trained_and_looked_at() -> None:
+    ready, result = trained()
+    assert len(result.history.records) == 2 and result.state.owed.shape == (2,)
+    np.testing.assert_array_equal(result.state.world, [0, 1])
+    last = result.history.last
+    for name in ("return", "discounted_return", "estimated_value", "length", "q_real"):
+        assert last(name).shape == (2,) and np.isfinite(last(name)).all()
+    assert (last("length") == 200).all() and (last("return") < 0).all()
+    assert (result.history.curve("horizon_longest")[1] <= 6).all()
+    # Thresholds and penalties are the worlds' own.
+    np.testing.assert_array_equal(ready.data.worlds.limit, threshold(trust(), 0.9))
+    strict = prepared(replace(CONFIG, penalty=0.2))
+    np.testing.assert_allclose(strict.data.penalty, 0.2 / np.asarray(trust().mean), rtol=1e-6)
+    assert not np.asarray(ready.data.penalty).any()
+    assert strict.neubay.update is ready.neubay.update
+
+
+@pytest.mark.slow
+def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
+    ready, result = trained()
+    agent, states = ready.neubay.agent, result.state.agent
+    tokens = jax.random.normal(jax.random.key(0), (5, 5))
+    found = start_values(agent, states, tokens)
+    one = jax.tree.map(lambda x: x[1], states)
+    begin = jnp.ones(1, bool)
+    each = []
+    for token in tokens:
+        action, _ = agent.greedy(one.actor, jax.random.key(0), token[None], agent.networks.start(1))
+        each.append(agent.networks.q(one.critic, token[None], begin, action).mean())
+    np.testing.assert_allclose(found[1], np.mean(each), rtol=1e-4)
+
+
+def test_an_environment_shows_what_histories_show() -> None:
+    """Tokens of a dataset are what a policy is shown while it plays one."""
+    seen = remembering(PENDULUM)
+    assert seen is remembering(PENDULUM) and seen.observation_size == 5
+    policy, key = random_policy(1), jax.random.key(4)
+    plain = collect(PENDULUM, policy, None, key, episodes=2)
+    shown = collect(seen, policy, None, key, episodes=2)
+    tokens = log_histories(plain).tokens.observations
+    kept = ~np.asarray(log_histories(plain).last)
+    np.testing.assert_allclose(shown.observations, np.asarray(tokens)[kept], atol=1e-5)
+    np.testing.assert_allclose(shown.rewards, plain.rewards, atol=1e-5)
+    returns = [evaluate(e, policy, None, key, 2).returns for e in (PENDULUM, seen)]
+    np.testing.assert_allclose(*returns, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_policies_come_back_and_play(tmp_path: Path) -> None:
+    ready, result = trained()
+    actors = result.state.agent.actor
+    folder = save_policy(
+        tmp_path / "policy", ready.neubay.config.agent, actors, remembering(PENDULUM),
+        method="neubay", dataset="x",
+    )  # fmt: skip
+    saved = load_policy(folder)
+    assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
+    tokens, carry = jnp.ones((3, 5)), saved.start(3)
+    a, b = (
+        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), tokens, carry)[0]
+        for agent in (saved.agent, ready.neubay.agent)
+    )
+    np.testing.assert_array_equal(a, b)
+    path = tmp_path / "played.hdf5"
+    cli.dispatch(["data", "collect", "--out", str(path), "--policy", str(folder), "--steps", "300"])
+    again = load(str(path)).transitions
+    assert again.observations.shape == (300, 3), "what it was shown besides is left out"
+    played = collect(
+        remembering(PENDULUM), saved.agent.greedy, saved.actor(0), jax.random.key(0), steps=300,
+        memory=saved.start(2),
+    )  # fmt: skip
+    np.testing.assert_allclose(again.actions, played.actions, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"env": PLANE}, DataError, "pendulum.hdf5: observations: found 3, expected 2 numbers"),
+        (
+            {"transitions": lambda: rows()._replace(actions=np.zeros((500, 2), np.float32))},
+            DataError, "actions: found 2, expected 1 numbers",
+        ),
+        ({"trust": lambda: jax.tree.map(lambda x: x[:1], trust())}, ConfigError, "each of the 2"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together(changes: dict, error: type, says: str) -> None:
+    made = {name: x() if callable(x) else x for name, x in changes.items()}
+    with pytest.raises(error, match=says):
+        prepared(**made)
+
+
+def test_start_states_of_another_space() -> None:
+    """Rows that fit the environment and worlds that do not."""
+    strange = collect(PLANE, random_policy(2), None, jax.random.key(0), steps=60)
+    with pytest.raises(DataError, match="start states of another space"):
+        prepared(transitions=strange, env=PLANE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"level": 0.8}, "quantile: found 0.8, expected one of"),
+        ({"updates_per_iteration": 20, "agent": replace(CONFIG.agent, steps=20)},
+         "updates_per_iteration: found 20, expected at most 1[34], the gradient steps"),
+        ({"capacity": 300}, "capacity: found 300, expected at least 603 tokens"),
+    ],
+)  # fmt: skip
+def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        prepared(replace(CONFIG, **wrong))
+
+
+def test_rings_are_announced() -> None:
+    ready, _ = trained()
+    state = jax.jit(ready.neubay.init)(jax.random.key(0), jnp.int32(0))
+    room = 2 * sum(x.nbytes for x in jax.tree.leaves(state.ring)) / 1e6
+    text = ring_text(CONFIG, ready.neubay.sizes, 2)
+    assert text == f"Token rings: 700 tokens per seed, {room:,.0f} MB for 2 seeds."
+
+
+def test_equal_dynamics_are_the_same() -> None:
+    fitter = fitted().model.fitter
+    assert trusted_dynamics(fitter, 2, never) is trusted_dynamics(fitter, 2, never)

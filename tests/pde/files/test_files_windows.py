@@ -1,0 +1,208 @@
+"""Which layout a file has, windows read from files alone, and the commands on every layout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde import commands
+from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
+from jaxrl_rollouts.pde.files import (
+    read_fields,
+    read_pdebench,
+    write_apebench,
+    write_pdearena,
+    write_well,
+)
+from jaxrl_rollouts.pde.generate import Solved
+
+N, T, X = 5, 9, 8
+WRITERS: dict[str, tuple[Callable[..., Path], dict[str, Any]]] = {
+    "PDEArena": (write_pdearena, {"viscosity": True}),
+    "The Well": (write_well, {}), "APEBench": (write_apebench, {}),
+}  # fmt: skip
+
+
+def numbered(*space: int) -> Solved:
+    """Fields that say which trajectory (hundreds) and frame (ones) they are of."""
+    time = 100 * np.arange(N)[:, None] + np.arange(T)
+    fields = np.broadcast_to(time.reshape(N, T, 1, *(1,) * len(space)), (N, T, 1, *space))
+    column = 1.0 + np.arange(N) / 4
+    return Solved(fields.astype(np.float64), 8 * column, column / 8, column)
+
+
+@pytest.fixture(params=WRITERS)
+def path(request: Any, tmp_path: Path) -> Path:
+    """The same set in each layout; the ending says nothing about it."""
+    write, options = WRITERS[request.param]
+    ending = "npy" if request.param == "APEBench" else "data"
+    return write(tmp_path / f"set.{ending}", [numbered(X)], **options)
+
+
+def test_windows_are_consecutive_and_from_one_trajectory(path: Path) -> None:
+    found = read_fields(path)
+    batches = iterate_windows(found, np.random.default_rng(0), 16, 3, every=2)
+    seen = list(islice(batches, 20))
+    rows, begins = (np.concatenate([getattr(b, name) for b in seen]) for name in ("rows", "begins"))
+    fields = np.concatenate([batch.fields for batch in seen])
+    assert seen[0].fields.shape == (16, 3, 1, X) and fields.dtype == np.float32
+    expected = (100 * rows + begins)[:, None] + 2 * np.arange(3)
+    np.testing.assert_array_equal(fields, np.broadcast_to(expected[..., None, None], fields.shape))
+    assert set(rows) == set(range(N)) and set(begins) == set(range(T - 4))
+    table = condition_table(found, ("viscosity", "dx"))
+    assert table[rows].shape == (320, 2) and len(set(table[:, 0])) == len(set(table[:, 1])) == N
+
+
+def test_windows_follow_the_seed(path: Path) -> None:
+    found = read_fields(path)
+    first, second, other = (
+        list(islice(iterate_windows(found, np.random.default_rng(seed), 4, 2), 3))
+        for seed in (1, 1, 2)
+    )
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a.fields, b.fields)
+    assert any((a.fields != b.fields).any() for a, b in zip(first, other, strict=True))
+
+
+def test_windows_read_only_themselves(path: Path, bytes_read: list[int]) -> None:
+    found = read_fields(path)
+    bytes_read.clear()
+    batch = next(iterate_windows(found, np.random.default_rng(0), 3, 2, dtype="float64"))
+    size = 8 if found.layout == "PDEArena" else 4
+    expected = 0 if found.layout == "APEBench" else batch.fields.size * size
+    assert sum(bytes_read) == expected  # APEBench is no HDF5: see its own test
+
+
+def test_windows_that_do_not_fit(path: Path) -> None:
+    found, generator = read_fields(path), np.random.default_rng(0)
+    with pytest.raises(DataError, match=r"set.*frames: found 9, expected at least 10 for a window"):
+        iterate_windows(found, generator, 1, 4, every=3)
+    assert next(iterate_windows(found, generator, 1, 3, every=4)).begins == [0]
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        iterate_windows(found, generator, 0, 2)
+
+
+def test_layouts_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
+    for layout, (write, options) in WRITERS.items():
+        ending = ".npy" if layout == "APEBench" else ""
+        path = write(tmp_path / f"{layout}{ending}", [numbered(X)], **options)
+        moved = path.rename(path.with_suffix(".xyz"))
+        assert read_fields(moved).layout == layout
+
+
+@pytest.mark.parametrize("content", [b"time,u\n0,1\n", b"CDF\x01 old NetCDF", b"PK\x03\x04 zip"])
+def test_files_of_no_known_kind(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.h5"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_fields(path)
+    said = str(caught.value)
+    assert f"{path}: layout: found a file that begins with {content[:16]!r}" in said
+    assert all(name in said for name in ("PDEArena", "The Well", "PDEBench", "APEBench"))
+
+
+def test_other_hdf5_files_are_described(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "ns.h5", "w") as file:
+        for name in ("u", "vx", "vy", "t"):
+            file[f"train/{name}"] = np.ones(2)
+    with pytest.raises(DataError, match=r"ns\.h5: layout: found train; in train: t, u, vx, vy, e"):
+        read_fields(tmp_path / "ns.h5")
+    for path in (tmp_path, tmp_path / "none.h5"):
+        with pytest.raises(DataError, match=r"file: found (a folder|nothing)"):
+            read_fields(path)
+
+
+def test_a_reader_refuses_another_layout(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["solution"] = np.ones((2, 2))
+    with pytest.raises(DataError, match=r"a\.h5: layout: found keys solution, expected tensor"):
+        read_pdebench(tmp_path / "a.h5")
+
+
+SMALL = ["--trajectories", "3", "--points", "32", "--frames", "4", "--burn-in", "2", "--chunk",
+         "2", "--extent", "20", "24", "--parameter", "0.5", "1.5", "--no-progress"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "named"), [("well", "The Well"), ("apebench", "APEBench")])
+def test_the_command_writes_other_layouts(
+    tmp_path: Path, capsys: Any, layout: str, named: str
+) -> None:
+    path = tmp_path / ("ks.npy" if layout == "apebench" else "ks.hdf5")
+    arguments = ["--out", str(path), "--layout", layout, "--equation", "burgers", *SMALL]
+    cli.main(["pde", "generate", *arguments])
+    said = capsys.readouterr().out
+    assert f"{named}, 3 trajectories of 4 frames" in said and "diffusivity" in said
+    assert "boundaries   periodic" in said
+    assert len(set(read_fields(path).parameters["diffusivity"])) == 3
+
+
+@pytest.mark.parametrize(("layout", "out"), [("apebench", "a.h5"), ("well", "a.npy")])
+def test_endings_are_checked(tmp_path: Path, capsys: Any, layout: str, out: str) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["pde", "generate", "--out", str(tmp_path / out), "--layout", layout, *SMALL])
+    assert "expected a file name that ends in" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def two_dimensional(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    np.save(folder / "flow.npy", rng.normal(size=(6, 5, 2, 8, 8)).astype("f4"))
+    told = {"name": "flow", "info": {"dt": 0.1, "domain_extent": 2.0}}
+    (folder / "flow.json").write_text(json.dumps(told))
+    return folder / "flow.npy"
+
+
+def test_a_field_of_two_dimensions_is_shown(tmp_path: Path, capsys: Any) -> None:
+    path, picture = two_dimensional(tmp_path), tmp_path / "flow.png"
+    cli.main(["pde", "inspect", str(path), "--out", str(picture), "--rows", "2"])
+    said = capsys.readouterr().out
+    assert "2 channel(s) on 8 x 8 points" in said and "(of 2 trajectories)" in said
+    assert "u_1          spread " in said
+    assert imread(picture).shape[1] > imread(picture).shape[0] > 100
+
+
+def test_a_set_without_time_or_extent_is_shown(tmp_path: Path, capsys: Any) -> None:
+    with h5py.File(tmp_path / "darcy.hdf5", "w") as file:
+        rng = np.random.default_rng(0)
+        file["tensor"], file["nu"] = rng.normal(size=(3, 1, 6, 6)), rng.normal(size=(3, 6, 6))
+        file["x-coordinate"] = file["y-coordinate"] = np.arange(6) / 6
+    out = tmp_path / "a.png"
+    cli.main(["pde", "inspect", str(tmp_path / "darcy.hdf5"), "--out", str(out)])
+    said = capsys.readouterr().out
+    assert "frame time   not in the file" in said and "extent       1 to 1" in said and out.exists()
+
+
+@pytest.mark.parametrize(("rows", "limit"), [(2, 2**28), (64, 2 * 8 * X * 4)])
+def test_inspect_reads_no_more_than_asked(
+    tmp_path: Path, capsys: Any, monkeypatch: Any, bytes_read: list[int], rows: int, limit: int
+) -> None:
+    path = write_well(tmp_path / "a.h5", [numbered(X, 4)])
+    monkeypatch.setattr(commands, "BYTES", limit)
+    commands.inspect(str(path), rows=rows)
+    said = capsys.readouterr().out
+    assert ("(of 2 trajectories)" if rows == 2 else "(of 1 trajectories, 2 frames)") in said
+    window = 4 * X * 4 * (2 * T if rows == 2 else 2)
+    assert bytes_read[-1] == window  # after the axes and scalars
+
+
+def test_help_needs_no_jax() -> None:
+    code = (
+        "import sys; from jaxrl_rollouts import cli\n"
+        "try: cli.main(['pde', '--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('jax' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and "inspect" in ran.stdout, ran.stderr
