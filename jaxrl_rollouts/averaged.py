@@ -31,12 +31,12 @@ class AveragedTraining(NamedTuple):
     """Functions of one configuration; see `make_averaged`.
 
     Attributes:
-        init: `key -> AveragedState`.
+        init: `(key, data=None) -> AveragedState`.
         update: `per_iteration` gradient steps, `(state, data) -> (state, metrics)`.
         iterations: of the loop.
     """
 
-    init: Callable[[jax.Array], AveragedState]
+    init: Callable[..., AveragedState]
     update: Callable[[AveragedState, PyTree], tuple[AveragedState, dict[str, jax.Array]]]
     iterations: int
 
@@ -80,7 +80,8 @@ def make_averaged(
     limit = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
     optimise = optax.chain(*limit, optimiser)
 
-    def init(key: jax.Array) -> AveragedState:
+    def init(key: jax.Array, data: PyTree = None) -> AveragedState:
+        del data
         net_key, key = jax.random.split(key)
         params = init_params(net_key)
         return AveragedState(params, params, optimise.init(params), key)

@@ -115,13 +115,13 @@ class Fitter(NamedTuple):
 
     Attributes:
         ensemble: its `apply_*` return `(mean, log_var)`.
-        init: `key -> FitState`.
+        init: `(key, data=None) -> FitState`.
         update: one epoch, `(FitState, FitData) -> (FitState, metrics)`.
         finished: tells the training loop to stop early.
     """
 
     ensemble: Ensemble
-    init: Callable[[jax.Array], FitState]
+    init: Callable[..., FitState]
     update: Callable[[FitState, FitData], tuple[FitState, dict[str, jax.Array]]]
     finished: Callable[[Mapping[str, np.ndarray]], bool]
 
@@ -191,7 +191,8 @@ def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
             total += config.bound_weight * gap
         return total
 
-    def init(key: jax.Array) -> FitState:
+    def init(key: jax.Array, data: FitData | None = None) -> FitState:
+        del data  # what it is fitted to does not matter to its beginning
         init_key, key = jax.random.split(key)
         params = members.init(init_key)
         worst = jnp.full((config.members,), jnp.inf)

@@ -1,9 +1,10 @@
 """The one training loop: chunks of compiled scan, and a pause between them.
 
-An update is a pure function `(state, data) -> (state, metrics)` for one seed. The loop maps it
-over a leading seed axis of the state (the data are shared, never copied), scans it `chunk` times
-inside one jit with the state donated, and between chunks, and only there, logs, evaluates, checks
-for non-finite numbers, checkpoints and listens for Ctrl-C.
+A learner is two pure functions for one seed: `init(key, data) -> state` and `update(state, data)
+-> (state, metrics)`. The loop maps both over seeds, scans the update `chunk` times inside one jit
+with the state donated, and between chunks, and only there, logs, evaluates, checks for non-finite
+numbers, checkpoints and listens for Ctrl-C. Data are shared by the seeds and never copied, or,
+where `per_seed` says so, each seed has its own; neither kind is donated or written to checkpoints.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .record.history import History
 from .record.loggers import Progress
 from .trees import PyTree
 
+Init = Callable[[PyTree, PyTree], PyTree]
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
 
 
@@ -50,9 +52,11 @@ class Trained(NamedTuple):
 
 def train(
     update: Update,
-    state: PyTree,
+    init: Init,
+    keys: PyTree,
     data: PyTree = (),
     *,
+    per_seed: PyTree = False,
     iterations: int,
     stage: str,
     chunk: int = 1,
@@ -65,13 +69,17 @@ def train(
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
 ) -> Trained:
-    """Apply `update` `iterations` times to every seed of `state`.
+    """Start every seed with `init` and apply `update` to it `iterations` times.
 
     Args:
         update: one iteration for one seed; may itself scan over many gradient steps. The same
             function object compiles once per process, however often `train` is called with it.
-        state: pytree of arrays with a leading seed axis. Copied once; the caller's stays usable.
-        data: pytree shared by the seeds.
+        init: `(key, data) -> state` of one seed. Compiled once per process, like `update`.
+        keys: `[seeds]` typed keys, consumed; or any tree with a leading seed axis that `init`
+            takes as its first argument.
+        data: what both are given.
+        per_seed: which parts of `data` have a leading seed axis and are seen by their own seed
+            only: a prefix of `data` with True and False for leaves, as `in_axes` is for `vmap`.
         iterations: how many times to apply `update`.
         stage: name of the stage; its checkpoints and history live in that folder of the run.
         chunk: iterations per compiled call, hence the grain of everything between chunks.
@@ -92,7 +100,8 @@ def train(
     Raises:
         DivergenceError: a metric became NaN or infinite; names it, the iteration and the seed.
         Interrupted: the context's stop flag was raised; a checkpoint was written.
-        ConfigError: `chunk`, `iterations` or `evaluate_every` do not fit each other.
+        ConfigError: `chunk`, `iterations` or `evaluate_every` do not fit each other, or a part of
+            the data that is per seed has not one row per seed.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
     if iterations < 1 or chunk < 1:
@@ -100,8 +109,12 @@ def train(
     if evaluate_every is not None and evaluate_every % chunk:
         raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
     folder = context.folder.stage(stage) if context else None
-    state = jax.tree.map(jnp.copy, state)  # chunks donate theirs
     data = jax.tree.map(jnp.asarray, data)
+    seeds, mapped = len(jax.tree.leaves(keys)[0]), jax.tree.broadcast(per_seed, data)
+    axes = _Axes.of(per_seed)
+    _check_rows(data, mapped, seeds)
+    # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
+    state = jax.tree.map(jnp.copy, _begin(init, axes)(keys, data))
     iteration, stopped, spent = 0, False, _Spent()
     if folder and (found := checkpoint.load_newest(folder, _bundle(state, False, spent))):
         iteration, bundle = found
@@ -110,10 +123,11 @@ def train(
     history = History(folder / "history.jsonl" if folder else None, upto=iteration)
     for logger in context.loggers if context else ():
         logger.truncate(stage, iteration)
-    seeds = jax.tree.leaves(state)[0].shape[0]
     over = mesh or devices.mesh_for(seeds)
     if over is not None:
-        state, data = devices.shard_seeds(state, over), devices.replicate(data, over)
+        state = devices.shard_seeds(state, over)
+        places = {True: devices.shard_seeds, False: devices.replicate}
+        data = jax.tree.map(lambda own, leaf: places[own](leaf, over), mapped, data)
 
     def whole() -> PyTree:
         """The state as the caller knows it; on their own mesh it stays there."""
@@ -134,7 +148,7 @@ def train(
                 )
             length = min(chunk, iterations - iteration)
             begin = time.perf_counter()
-            program = _compiled(update, length).get(state, data)
+            program = _compiled(update, length, axes).get(state, data)
             compiled = time.perf_counter()
             state, metrics = program(state, data)
             metrics = {name: np.asarray(value)[:, :seeds] for name, value in metrics.items()}
@@ -183,8 +197,8 @@ def _bundle(state: PyTree, finished: bool, spent: _Spent) -> dict[str, Any]:
 class _Chunk:
     """One chunk length of one update: `scan` of `vmap`, compiled once per set of shapes."""
 
-    def __init__(self, update: Update, length: int) -> None:
-        seeds = jax.vmap(update, in_axes=(0, None))
+    def __init__(self, update: Update, length: int, axes: _Axes) -> None:
+        seeds = jax.vmap(update, in_axes=(0, axes.tree()))
 
         def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
             return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
@@ -201,9 +215,37 @@ class _Chunk:
         return self._programs[signature]
 
 
+class _Axes(NamedTuple):
+    """A prefix of the data for `vmap`, in a form that a cache can compare."""
+
+    leaves: tuple[bool, ...]
+    structure: Any
+
+    @classmethod
+    def of(cls, per_seed: PyTree) -> _Axes:
+        leaves, structure = jax.tree.flatten(per_seed)
+        return cls(tuple(map(bool, leaves)), structure)
+
+    def tree(self) -> PyTree:
+        return jax.tree.unflatten(self.structure, [0 if own else None for own in self.leaves])
+
+
 @functools.lru_cache(maxsize=32)
-def _compiled(update: Update, length: int) -> _Chunk:
-    return _Chunk(update, length)
+def _compiled(update: Update, length: int, axes: _Axes) -> _Chunk:
+    return _Chunk(update, length, axes)
+
+
+@functools.lru_cache(maxsize=32)
+def _begin(init: Init, axes: _Axes) -> Callable[[PyTree, PyTree], PyTree]:
+    return jax.jit(jax.vmap(init, in_axes=(0, axes.tree())))
+
+
+def _check_rows(data: PyTree, mapped: PyTree, seeds: int) -> None:
+    """Raise unless every leaf that is per seed has `seeds` rows."""
+    pairs = zip(jax.tree.leaves(mapped), jax.tree.leaves(data), strict=True)
+    shapes = {leaf.shape for own, leaf in pairs if own and leaf.shape[:1] != (seeds,)}
+    if shapes:
+        raise ConfigError("data per seed", sorted(shapes), f"a leading axis of {seeds} seeds")
 
 
 def _check_finite(stage: str, iteration: int, metrics: dict[str, np.ndarray], folder: Any) -> None:

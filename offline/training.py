@@ -1,4 +1,4 @@
-"""The two stages of every model-based run: fit world models, then train an agent in them."""
+"""One trainer and one evaluator for every learner."""
 
 from __future__ import annotations
 
@@ -13,92 +13,61 @@ from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
+from .agents.agent import Learner
 from .agents.critic_view import start_values
-from .agents.model_free import ModelFree
-from .data import Transitions, to_device
 from .environments import Environment
 from .evaluation import evaluate_seeds
-from .methods.scheme import ModelBased
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
 
 
-def train_agents(
-    agent: ModelBased,
-    worlds: PyTree,
-    transitions: Transitions,
-    key: jax.Array,
-    *,
-    epochs: int,
-    updates_per_epoch: int,
-    evaluate: Evaluate | None = None,
-    evaluate_every: int | None = None,
-    stage: str = "agent",
-    context: RunContext | None = None,
-) -> Trained:
-    """Train one agent per seed in its own world model, all on the same dataset.
-
-    Args:
-        agent: of `make_model_based`.
-        worlds: parameters of its dynamics with a leading seed axis.
-        transitions: the dataset.
-        key: consumed; seed `i` uses `split(key, seeds)[i]`.
-        epochs: iterations of the loop.
-        updates_per_epoch: of the agent's configuration; for the progress bar.
-        evaluate, evaluate_every, stage, context: as for `loop.train`.
-
-    Returns:
-        `Trained` whose state is a `ModelBasedState` with a leading seed axis.
-    """
-    dataset = to_device(transitions)
-    seeds = jax.tree.leaves(worlds)[0].shape[0]
-    begin = jax.jit(jax.vmap(agent.init, (0, 0, None)))  # op by op it would compile for seconds
-    state = begin(jax.random.split(key, seeds), worlds, dataset)
-    return train(
-        agent.update, state, dataset, iterations=epochs, stage=stage,
-        units_per_iteration=updates_per_epoch, evaluate=evaluate, evaluate_every=evaluate_every,
-        context=context,
-    )  # fmt: skip
-
-
-def train_model_free(
-    agent: ModelFree,
-    rows: Any,
+def train_learner(
+    learner: Learner,
+    data: PyTree,
     key: jax.Array,
     *,
     seeds: int,
     iterations: int,
-    updates_per_iteration: int,
+    per_seed: PyTree = False,
     evaluate: Evaluate | None = None,
     evaluate_every: int | None = None,
     stage: str = "agent",
     context: RunContext | None = None,
+    save_every_seconds: float = 60.0,
 ) -> Trained:
-    """Train agents straight on a dataset, one per seed.
+    """Train `seeds` learners side by side.
 
     Args:
-        agent: of `make_model_free`.
-        rows: the dataset with what the agent needs besides (`agents.rows_for`).
+        learner: of `make_model_free`, `make_model_based`, `make_neubay`, `make_pgd` or your own.
+        data: what it learns from.
         key: consumed; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many.
-        iterations: of the loop.
-        updates_per_iteration: of the agent; for the progress bar.
-        evaluate, evaluate_every, stage, context: as for `loop.train`.
+        iterations: of the loop, each of `learner.updates` gradient steps.
+        per_seed: which parts of the data each seed has for itself, as for `loop.train`.
+        evaluate: of `evaluator`, say.
+        evaluate_every, stage, context, save_every_seconds: as for `loop.train`.
 
     Returns:
-        `Trained` whose state is a `ModelFreeState` with a leading seed axis.
+        `Trained` whose state is the learner's with a leading seed axis.
     """
-    dataset = to_device(rows)
-    state = jax.jit(jax.vmap(agent.init, (0, None)))(jax.random.split(key, seeds), dataset)
     return train(
-        agent.update, state, dataset, iterations=iterations, stage=stage,
-        units_per_iteration=updates_per_iteration, evaluate=evaluate,
-        evaluate_every=evaluate_every, context=context,
-    )  # fmt: skip
+        learner.update,
+        learner.init,
+        jax.random.split(key, seeds),
+        data,
+        per_seed=per_seed,
+        iterations=iterations,
+        stage=stage,
+        units_per_iteration=learner.updates,
+        evaluate=evaluate,
+        evaluate_every=evaluate_every,
+        context=context,
+        save_every_seconds=save_every_seconds,
+    )
 
 
 def evaluator(
-    agent: ModelBased | ModelFree,
+    learner: Learner,
     env: Environment,
     key: jax.Array,
     episodes: int,
@@ -106,31 +75,37 @@ def evaluator(
     discount: float = 0.99,
     extra: Callable[[PyTree], Mapping[str, jax.Array]] | None = None,
 ) -> Evaluate:
-    """An `evaluate` for both trainings above: the mean action in the true environment.
+    """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
     Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
     critics promise from the start states (mean over critics), so that the two can be compared.
 
     Args:
-        agent: whose greedy policy to play.
-        env: the true environment.
+        learner: whose agent's greedy policy to play.
+        env: the true environment as the agent sees it (`remembering` it, for agents with a memory).
         key: consumed; start states depend on it and on the iteration.
         episodes: per seed.
         discount: for `discounted_return`.
-        extra: more metrics of the seed-batched `ModelBasedState`.
+        extra: more metrics of the seed-batched state.
     """
+    agent = learner.agent
 
     def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
         start_key, play_key = jax.random.split(jax.random.fold_in(key, iteration))
-        played = evaluate_seeds(
-            env, agent.agent.greedy, state.agent.actor, play_key, episodes, discount=discount
+        seeds = jax.tree.leaves(state.agent.actor)[0].shape[0]
+        fresh = jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), agent.memory(episodes)
         )
+        played = evaluate_seeds(
+            env, agent.greedy, state.agent.actor, play_key, episodes, memory=fresh,
+            discount=discount,
+        )  # fmt: skip
         starts = env.observe(env.reset(start_key, max(episodes, 32)))
         metrics = {
             "return": played.returns.mean(1),
             "discounted_return": played.discounted.mean(1),
             "length": played.lengths.mean(1, dtype=jnp.float32),
-            "estimated_value": start_values(agent.agent, state.agent, starts),
+            "estimated_value": start_values(agent, state.agent, starts),
         }
         metrics |= extra(state) if extra else {}
         return {name: np.asarray(value) for name, value in metrics.items()}

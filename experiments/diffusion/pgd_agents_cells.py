@@ -11,12 +11,12 @@ from jaxrl_rollouts import loop
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
 from jaxrl_rollouts.offline.synthetic.pgd import PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error
 from jaxrl_rollouts.offline.synthetic.synther import MixedData, mixing
-from jaxrl_rollouts.offline.training import evaluator, train_model_free
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
@@ -84,12 +84,10 @@ def _train(
         assert sources.denoiser is not None and sources.layout is not None
         pgd = make_pgd(config.pgd, agent_config, sources.denoiser, sources.layout)
         data = PgdData(sources.real, sources.params)
-        keys = jax.random.split(train_key, config.seeds)
-        trained = loop.train(
-            pgd.update, jax.jit(jax.vmap(pgd.init, (0, None)))(keys, data), data,
-            iterations=config.refreshes, units_per_iteration=config.updates, stage=stage,
+        trained = train_learner(
+            pgd, data, train_key, seeds=config.seeds, iterations=config.refreshes, stage=stage,
             evaluate=evaluator(
-                pgd, env, play_key, config.episodes, discount=agent_config.discount  # type: ignore[arg-type]
+                pgd, env, play_key, config.episodes, discount=agent_config.discount
             ),
             evaluate_every=every, context=context,
         )  # fmt: skip
@@ -102,9 +100,9 @@ def _train(
         updates_per_iteration=config.updates, **mixed,
     )  # fmt: skip
     rows = sources.fixed(source)
-    trained = train_model_free(
-        agent, rows if source == "real" else MixedData(sources.real, rows), train_key,
-        seeds=config.seeds, iterations=config.refreshes, updates_per_iteration=config.updates,
+    data = rows if source == "real" else MixedData(sources.real, rows)
+    trained = train_learner(
+        agent, to_device(data), train_key, seeds=config.seeds, iterations=config.refreshes,
         evaluate=evaluator(
             agent, env, play_key, config.episodes, discount=agent_config.discount
         ),

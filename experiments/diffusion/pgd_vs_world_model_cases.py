@@ -31,7 +31,7 @@ from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_gaussian, pump_policy
 from jaxrl_rollouts.offline.behaviours.made import MADE
-from jaxrl_rollouts.offline.data import Transitions, load, take_rows
+from jaxrl_rollouts.offline.data import Transitions, load, take_rows, to_device
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.terminations import never
@@ -39,7 +39,7 @@ from jaxrl_rollouts.offline.evaluation import evaluate_seeds
 from jaxrl_rollouts.offline.study.model_based import environment_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import paths_of_rollout, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
-from jaxrl_rollouts.offline.training import train_model_free
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
@@ -143,9 +143,9 @@ def train_target(
         learner = make_model_free(
             config.agent, env.observation_size, env.action_size, updates_per_iteration=per
         )
-        done = train_model_free(
-            learner, data, train_key, seeds=seeds, iterations=config.agent_updates // per,
-            updates_per_iteration=per, stage=f"{config.name}-target", context=context,
+        done = train_learner(
+            learner, to_device(data), train_key, seeds=seeds,
+            iterations=config.agent_updates // per, stage=f"{config.name}-target", context=context,
         )  # fmt: skip
         gaussian, policy = learner.agent.gaussian, learner.agent.greedy
         params = done.state.agent.actor

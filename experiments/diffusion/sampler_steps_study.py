@@ -26,9 +26,10 @@ from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import stack
 
-from .own_data import stack, train_agents
 from .sampler_steps_cells import Config
 
 NEAR = 1.25  # times the dynamics error of the most steps that are "enough"
@@ -157,9 +158,13 @@ def learn(
         config.agent, env.observation_size, env.action_size, batch_size=config.batch_size,
         updates_per_iteration=config.updates,
     )  # fmt: skip
-    trained = train_agents(
-        learner, own, env, key, iterations=config.iterations, updates=config.updates, evaluations=1,
-        episodes=config.episodes, discount=config.agent.discount, stage=stage, context=context,
+    train_key, play_key = jax.random.split(key)
+    trained = train_learner(
+        learner, own, train_key, seeds=len(samples), per_seed=True, iterations=config.iterations,
+        evaluate=evaluator(
+            learner, env, play_key, config.episodes, discount=config.agent.discount
+        ),
+        stage=stage, context=context,
     )  # fmt: skip
     return np.asarray(trained.history.last("return"))
 

@@ -25,9 +25,10 @@ from jaxrl_rollouts.offline.synthetic.synther import (
     mixing,
     unpack_finite,
 )
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import stack
 
-from .own_data import Own, on_own, stack, train_agents
 from .synther_quality import augmented
 
 
@@ -125,10 +126,10 @@ def upsample(
         raise ConfigError("shares", name, "rows with terminations for every seed, or for none")
     features, sampler = layouts[0].features, config.synther.sampler
     model = make_synther(config.synther, features)
-    begin = jax.jit(jax.vmap(model.training.init))(jax.random.split(fit_key, config.seeds))
     packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
     fitted = train(
-        on_own(model.training.update), Own(begin, packed), iterations=model.training.iterations,
+        model.training.update, model.training.init, jax.random.split(fit_key, config.seeds), packed,
+        per_seed=True, iterations=model.training.iterations,
         stage=f"{name}-denoiser", units_per_iteration=config.synther.training.per_iteration,
         context=context,
     )  # fmt: skip
@@ -139,7 +140,7 @@ def upsample(
         return draw_rows(model.denoiser, *of_seed, shape, sampler)[: config.samples]
 
     keys = jax.random.split(draw_key, config.seeds)
-    drawn = map_seeds(one, (fitted.state.inner.average, keys))
+    drawn = map_seeds(one, (fitted.state.average, keys))
     made = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
     return jax.tree.map(np.asarray, made)
 
@@ -166,10 +167,14 @@ def train_arm(
         updates_per_iteration=config.per_iteration,
         draw=sample_batch if made is None else mixing(config.real_share),
     )  # fmt: skip
-    trained = train_agents(
-        learner, data, env, key, iterations=config.updates // config.per_iteration,
-        updates=config.per_iteration, evaluations=config.evaluations, episodes=config.episodes,
-        discount=config.agent.discount, stage=slug(arm.name.replace("%", "percent")),
-        context=context,
+    train_key, play_key = jax.random.split(key)
+    iterations = config.updates // config.per_iteration
+    trained = train_learner(
+        learner, data, train_key, seeds=config.seeds, per_seed=True, iterations=iterations,
+        evaluate=evaluator(
+            learner, env, play_key, config.episodes, discount=config.agent.discount
+        ),
+        evaluate_every=iterations // config.evaluations,
+        stage=slug(arm.name.replace("%", "percent")), context=context,
     )  # fmt: skip
     return Result(np.asarray(trained.history.last("return")), trained)

@@ -79,11 +79,10 @@ def train_cell(penalty: float, config: Config, fitted: FittedRewards, context: R
     # The same keys for every penalty: their seeds are pairs.
     init_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     worlds = jax.tree.map(jnp.asarray, penalised(fitted.arms, penalty))
-    state = jax.jit(jax.vmap(agent.init))(jax.random.split(init_key, config.seeds), worlds)
 
     def look(state: Any, iteration: int) -> dict[str, np.ndarray]:
         keys = jax.random.split(jax.random.fold_in(look_key, iteration), config.seeds)
-        found = play(agent, state.params, keys, config.episodes)
+        found = play(agent.agent, state.agent.params, keys, config.episodes)
         named = {"return": found.returns, "unknown": found.unknown}
         return {
             f"{name} {arm:g}": np.asarray(values[:, i])
@@ -94,7 +93,8 @@ def train_cell(penalty: float, config: Config, fitted: FittedRewards, context: R
     iterations = config.agent.steps // agent.updates
     every = iterations // config.evaluations
     trained = train(
-        agent.update, state, iterations=iterations, chunk=every, stage=f"penalty-{penalty:g}",
+        agent.update, agent.init, jax.random.split(init_key, config.seeds), worlds, per_seed=True,
+        iterations=iterations, chunk=every, stage=f"penalty-{penalty:g}",
         units_per_iteration=agent.updates, evaluate=look, evaluate_every=every, context=context,
     )  # fmt: skip
     curves = {

@@ -24,8 +24,13 @@ from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.methods import base
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import train_agents
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import Trust, measure_trusts, threshold
@@ -107,18 +112,18 @@ def train_arm(
         updates_per_epoch=config.updates_per_epoch, batch_size=config.batch_size,
         real_share=config.real_share, member="trajectory", adaptive=arm.level is not None,
     )  # fmt: skip
-    # One number for all seeds: methods are static. The mean spread hardly differs between them.
+    # One number for all seeds: the mean spread hardly differs between them.
     penalty = arm.penalty / float(np.mean(trust.mean)) if arm.penalty else 0.0
-    method = base(config.agent)._replace(reward_penalty=penalty)
+    method = base(config.agent)._replace(coefficient=penalty, penalise_rewards=penalty > 0)
     agent = make_model_based(cadence, method, dynamics, 2, 2)
     worlds = fitted.worlds
     if arm.level is not None:
         worlds = worlds._replace(limit=threshold(trust, arm.level))
     train_key, look_key = keys
     reach = measure_reach(np.asarray(data.observations), arm.horizon)
-    return train_agents(
-        agent, worlds, data, train_key, epochs=config.epochs,
-        updates_per_epoch=config.updates_per_epoch,
+    return train_learner(
+        agent, imagination(method, data, worlds), train_key, seeds=len(worlds.inputs.mean),
+        per_seed=OWN_WORLDS, iterations=config.epochs,
         evaluate=plane_evaluator(
             agent, reach, look_key, starts=config.starts, discount=config.agent.discount,
             probes=256,

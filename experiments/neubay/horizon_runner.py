@@ -19,15 +19,17 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.runner import RUNNER
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
-from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayState
-from jaxrl_rollouts.offline.neubay.prepare import neubay_evaluator, prepare, train_neubay
+from jaxrl_rollouts.offline.neubay.neubay import NeubayState
+from jaxrl_rollouts.offline.neubay.prepare import prepare
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts
 from jaxrl_rollouts.record.context import RunContext
@@ -99,12 +101,17 @@ class RunnerConfig:
 
 
 def promised_and_earned(
-    neubay: Neubay, states: NeubayState, rows: Transitions, horizon: int = 400
+    learner: Learner,
+    config: NeubayConfig,
+    states: NeubayState,
+    rows: Transitions,
+    horizon: int = 400,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean critics' value of the data's actions, and what the greedy policy then earns.
 
     Args:
-        neubay: a Markov agent.
+        learner: a Markov agent's.
+        config: of it.
         states: of all seeds.
         rows: of the dataset, on the device.
         horizon: steps to play; `0.98^400` is 0.03 %.
@@ -112,12 +119,12 @@ def promised_and_earned(
     Returns:
         Means over the rows, `[seeds]` each.
     """
-    agent, discount = neubay.agent, neubay.config.agent.discount
+    agent, discount = learner.agent, config.agent.discount
     model = true_model(RUNNER)
 
     def one(state: NeubayState, rows: Transitions) -> tuple[jax.Array, jax.Array]:
-        seen, begins = rows.observations, jnp.ones(rows.rewards.shape, bool)
-        promised = agent.networks.q(state.agent.critic, seen, begins, rows.actions).mean()
+        seen = rows.observations
+        promised = agent.q(state.agent.critic, seen, rows.actions).mean()
         key = jax.random.key(0)
         following, out = model.step(None, key, seen, rows.actions, None)
         played = rollout(
@@ -148,15 +155,26 @@ def run_runner(report: Report, config: RunnerConfig, seed: int, context: RunCont
         termination = RUNNER.termination
         assert termination is not None  # the runner's is known
         ready = prepare(
-            arm, rows, fitter, fitted.worlds, trust, RUNNER, termination, source="runner"
+            arm,
+            rows,
+            fitter,
+            fitted.worlds,
+            trust,
+            RUNNER,
+            termination,
+            seeds=config.seeds,
+            source="runner",
         )
-        trained[name] = train_neubay(
-            ready, train_key, seeds=config.seeds,
-            evaluate=neubay_evaluator(ready.neubay, RUNNER, look_key, config.plays),
+        trained[name] = train_learner(
+            ready.learner, ready.data, train_key, seeds=config.seeds, per_seed=ready.per_seed,
+            iterations=arm.iterations,
+            evaluate=evaluator(
+                ready.learner, RUNNER, look_key, config.plays, discount=arm.agent.discount
+            ),
             evaluate_every=arm.iterations // config.looks,
             stage=f"runner-{name.replace(' ', '-')}", context=context,
         )  # fmt: skip
-        values[name] = promised_and_earned(ready.neubay, trained[name].state, device)
+        values[name] = promised_and_earned(ready.learner, arm, trained[name].state, device)
     scores = {name: score(t, config.last) for name, t in trained.items()}
     gaps = {name: promised - earned for name, (promised, earned) in values.items()}
     report.table("runner", [_row(n, t, scores[n], *values[n]) for n, t in trained.items()])

@@ -2,7 +2,7 @@
 
 The expert sees the cue all along, the memory only at the mouth of each corridor. Trained on chains
 of one number of corridors it is tested on others: a memory that cannot let go of the first cue
-fails at the second junction (Memory Rewriting benchmark, arXiv 2601.15086; B4 of our notes).
+fails at the second junction (Memory Rewriting benchmark, arXiv 2601.15086).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.offline.parts import Parts
-from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
 from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
 from jaxrl_rollouts.rollout import Trajectory, rollout
@@ -61,12 +60,12 @@ class Rewriting(NamedTuple):
     """Functions of one configuration; see `make_rewriting`.
 
     Attributes:
-        init: `key -> RewritingState`.
+        init: `(key, data=None) -> RewritingState`.
         update: one iteration for `loop.train`, `(state, data) -> (state, metrics)`.
         network: scores of actions; its greedy choice is the policy that is tested.
     """
 
-    init: Callable[[jax.Array], RewritingState]
+    init: Callable[..., RewritingState]
     update: Callable[[RewritingState, PyTree], tuple[RewritingState, dict[str, jax.Array]]]
     network: RecurrentQ
 
@@ -101,7 +100,8 @@ def make_rewriting(config: RewritingConfig) -> Rewriting:
     network = make_recurrent_q(config.memory, config.head, OBSERVATION, ACTIONS)
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.learning_rate))
 
-    def init(key: jax.Array) -> RewritingState:
+    def init(key: jax.Array, data: PyTree = None) -> RewritingState:
+        del data
         network_key, key = jax.random.split(key)
         params = network.init(network_key)
         return RewritingState(params, optimiser.init(params), key)

@@ -6,20 +6,25 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.offline.agents.sac import Sac, SacConfig
+from jaxrl_rollouts.offline.agents.agent import Agent
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import train_agents
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
@@ -72,7 +77,7 @@ class Config:
 class Cell(NamedTuple):
     """A trained run: the agent's functions and what became of its seeds."""
 
-    agent: Sac
+    agent: Agent
     trained: Trained
 
 
@@ -107,19 +112,19 @@ def train_cell(
     method = make_method(base_name, config.agent, config.methods)
     if name == "oracle patch":
         method = patch(method, setting.reach, setting.optimum)
-    dynamics, worlds = true_dynamics(PLANE), jnp.zeros(config.seeds)
+    dynamics, worlds, per_seed = true_dynamics(PLANE), (), False
     if dynamics_name == "learned":
         assert setting.fitted is not None
-        model, worlds = setting.fitted.model, setting.fitted.worlds
+        model, worlds, per_seed = setting.fitted.model, setting.fitted.worlds, OWN_WORLDS
         dynamics = learned_dynamics(
             model.fitter, model.elites, termination=PLANE.termination, reward=PLANE.reward,
             disagreement=method.disagreement,
         )  # fmt: skip
     agent = make_model_based(config.rollouts, method, dynamics, 2, 2)
     train_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
-    trained = train_agents(
-        agent, worlds, setting.data, train_key, epochs=config.epochs,
-        updates_per_epoch=config.rollouts.updates_per_epoch,
+    trained = train_learner(
+        agent, imagination(method, setting.data, worlds), train_key, seeds=config.seeds,
+        per_seed=per_seed, iterations=config.epochs,
         evaluate=plane_evaluator(
             agent, setting.reach, look_key, starts=config.starts,
             discount=config.agent.discount, probes=config.probes,

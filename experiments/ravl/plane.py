@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.offline.agents.agent import Agent, Learner
 from jaxrl_rollouts.offline.agents.critic_view import critic_view
-from jaxrl_rollouts.offline.agents.sac import Sac, SacState
+from jaxrl_rollouts.offline.agents.sac import SacState
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
     MAX_EPISODE_STEPS,
@@ -23,7 +24,7 @@ from jaxrl_rollouts.offline.environments.plane import (
     ValueGrid,
     optimal_return,
 )
-from jaxrl_rollouts.offline.methods.scheme import Method, ModelBased, ModelBasedState
+from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedState
 from jaxrl_rollouts.rollout import rollout
 
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
@@ -91,9 +92,9 @@ def patch(method: Method, reach: Reach, optimum: ValueGrid) -> Method:
 
 
 def plane_evaluator(
-    agent: ModelBased, reach: Reach, key: jax.Array, *, starts: int, discount: float, probes: int
+    agent: Learner, reach: Reach, key: jax.Array, *, starts: int, discount: float, probes: int
 ) -> Callable[[ModelBasedState, int], dict[str, np.ndarray]]:
-    """An `evaluate` for `train_agents` on the plane; every metric is `[seeds]`.
+    """An `evaluate` for `train_learner` on the plane; every metric is `[seeds]`.
 
     `percent`: return of the mean action over 30 steps, in % of the optimum from the same starts.
     `true_value`, `estimated_value`: discounted value of that policy, measured (over 600 steps) and
@@ -137,7 +138,7 @@ def plane_evaluator(
     return evaluate
 
 
-def value_map(agent: Sac, states: SacState, half_width: float, points: int) -> np.ndarray:
+def value_map(agent: Agent, states: SacState, half_width: float, points: int) -> np.ndarray:
     """What the agent expects on a square of the plane: `[seeds, points, points]`.
 
     The minimum over critics (what targets and actor use) under the policy's mean action; first

@@ -22,8 +22,13 @@ from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_polic
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import evaluator, train_agents
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
@@ -167,9 +172,10 @@ def turn_dial(
             c.rollouts, method, blended_dynamics(learned, env), env.observation_size,
             env.action_size,
         )  # fmt: skip
-        trained = train_agents(
-            agent, blend_worlds(fitted.worlds, truths[name]), domain.data, train_key,
-            epochs=c.epochs, updates_per_epoch=c.rollouts.updates_per_epoch,
+        worlds = blend_worlds(fitted.worlds, truths[name])
+        trained = train_learner(
+            agent, imagination(method, domain.data, worlds), train_key,
+            seeds=len(truths[name]) * seeds, per_seed=OWN_WORLDS, iterations=c.epochs,
             evaluate=evaluator(agent, env, look_key, c.episodes, discount=c.agent.discount),
             evaluate_every=c.epochs // c.evaluations,
             stage=f"{slug}-{label.replace(' ', '-')}", context=context,

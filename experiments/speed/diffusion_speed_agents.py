@@ -14,7 +14,7 @@ import numpy as np
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
-from jaxrl_rollouts.offline.agents.model_free import ModelFreeState, make_model_free
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import to_device
@@ -51,13 +51,10 @@ def make_our_agents(name: str, config: AgentSpeed, width: int) -> OurAgents:
         updates_per_iteration=config.updates,
     )  # fmt: skip
     data = to_device(random_rows(config.rows))
-    begin = jax.jit(jax.vmap(agent.init, (0, None)))
-    states: dict[int, ModelFreeState] = {}
 
     def train(seeds: int) -> loop.Trained:
-        if seeds not in states:
-            states[seeds] = begin(jax.random.split(jax.random.key(0), seeds), data)
-        return loop.train(agent.update, states[seeds], data, iterations=1, stage="speed")
+        keys = jax.random.split(jax.random.key(0), seeds)
+        return loop.train(agent.update, agent.init, keys, data, iterations=1, stage="speed")
 
     one = agent.init(jax.random.key(0), data).agent
     nets = [one.actor.net, one.critic.net, getattr(one, "value", None)]

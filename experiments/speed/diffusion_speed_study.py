@@ -143,11 +143,10 @@ def make_our_denoiser(name: Net, config: DenoiserSpeed) -> OurDenoiser:
         DenoiserTrainingConfig(updates=config.updates, per_iteration=config.updates, batch=batch),
     )
     data = jax.random.normal(jax.random.key(0), (config.rows, *shape))
-    begin = jax.jit(jax.vmap(training.init))
 
     def train(seeds: int) -> loop.Trained:
-        state = begin(jax.random.split(jax.random.key(1), seeds))
-        return loop.train(training.update, state, data, iterations=1, stage="speed")
+        keys = jax.random.split(jax.random.key(1), seeds)
+        return loop.train(training.update, training.init, keys, data, iterations=1, stage="speed")
 
     params = jax.jit(lambda key: shaken(net, key))(jax.random.key(2))  # type: ignore[arg-type]
     parts = len(jax.devices())

@@ -115,13 +115,11 @@ def _members(config: Config, report: Report) -> None:
     collectors = []
     for members in config.sizes:
         bench = make_bench(config, members, config.hidden[-1])
-        program = jax.jit(bench.neubay.collect).lower(
-            bench.actor, jax.random.key(0), bench.data, np.int32(0)
+        program = jax.jit(bench.neubay.imagine).lower(
+            bench.state, jax.random.key(0), bench.data
         ).compile()  # fmt: skip
-        collectors.append(
-            lambda key, p=program, b=bench: p(b.actor, key, b.data, np.int32(0)).lengths
-        )
-        elites = bench.data.worlds.elites
+        collectors.append(lambda key, p=program, b=bench: p(b.state, key, b.data).lengths)
+        elites = bench.data.world.elites
         weights = sum(leaf.nbytes for leaf in jax.tree.leaves(elites))
         found = program.memory_analysis()
         row: dict[str, Any] = {"members": members, "weights MB": weights / 1e6}

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.networks import parameter_count
+from jaxrl_rollouts.offline.agents.agent import Agent
 from jaxrl_rollouts.offline.recurrent import tapes
-from jaxrl_rollouts.offline.recurrent.sac import RecurrentSac, make_recurrent_sac
+from jaxrl_rollouts.offline.recurrent.actor_critic import ActorCritic, make_actor_critic
+from jaxrl_rollouts.offline.recurrent.sac import make_recurrent_sac
 from jaxrl_rollouts.offline.recurrent.tokens import Token
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
@@ -38,7 +40,8 @@ class OurLearning(NamedTuple):
         parameters: how many numbers learn.
     """
 
-    agent: RecurrentSac
+    agent: Agent
+    networks: ActorCritic
     state: Any
     learn: Callable[[], Any]
     parameters: int
@@ -47,7 +50,9 @@ class OurLearning(NamedTuple):
 def our_learning(config: Config, kind: str) -> OurLearning:
     """The agent with a memory of this kind."""
     size = STATES + ACTIONS + 1
-    agent = make_recurrent_sac(agent_config(config, kind), size, ACTIONS)
+    settings = agent_config(config, kind)
+    agent = make_recurrent_sac(settings, size, ACTIONS)
+    networks = make_actor_critic(settings.memory, settings.head, settings.critics, size, ACTIONS)
     state = jax.jit(agent.init)(jax.random.key(0))
     count, length = 2 * config.tape // (config.episode + 1), config.episode + 1
     rng = np.random.default_rng(0)
@@ -72,7 +77,9 @@ def our_learning(config: Config, kind: str) -> OurLearning:
         return jax.lax.scan(step, state, jax.random.split(key, config.updates))
 
     numbers = parameter_count(state.actor) + parameter_count(state.critic)
-    return OurLearning(agent, state, lambda: learn(state, ring, jax.random.key(1)), numbers)
+    return OurLearning(
+        agent, networks, state, lambda: learn(state, ring, jax.random.key(1)), numbers
+    )
 
 
 def show_learning(config: Config, report: Report, context: RunContext) -> None:
@@ -146,7 +153,7 @@ def _torch(
     # torch's GRU has biases of its own for the state in two gates, where one is enough.
     expected = ours.parameters + 2 * config.layers * 2 * config.width
     check_parameters("torch", said["parameters"], expected)
-    apart = compared(peer, ours.agent, actor, critic)
+    apart = compared(peer, ours.networks, actor, critic)
     report.note(f"On the same weights torch's actor and critics differ from ours by {apart:.1e}.")
     question = {"updates": config.updates}
     timers = torch_timers(peer, question, ("train",), report, compiling=None)
@@ -157,7 +164,7 @@ def _torch(
     return train, said["parameters"]
 
 
-def compared(peer: Peer, agent: RecurrentSac, actor: Any, critic: Any) -> float:
+def compared(peer: Peer, nets: ActorCritic, actor: Any, critic: Any) -> float:
     """Largest difference of what both make of one episode.
 
     Raises:
@@ -167,7 +174,7 @@ def compared(peer: Peer, agent: RecurrentSac, actor: Any, critic: Any) -> float:
     seen = rng.normal(size=(length, STATES + ACTIONS + 1)).astype(np.float32)
     acted = rng.uniform(-1, 1, size=(length, ACTIONS)).astype(np.float32)
     question = {"kind": "apply", "seen": seen.tolist(), "acted": acted.tolist()}
-    starts, nets = np.arange(length) == 0, agent.networks
+    starts = np.arange(length) == 0
     mean, log_std = jax.jit(nets.heads)(actor, seen, starts)
     values = jax.jit(nets.q)(critic, seen, starts, acted)
     ours = {"mean": mean, "log_std": log_std, "values": values}

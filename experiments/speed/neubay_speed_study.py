@@ -12,10 +12,11 @@ import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
-from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay.neubay import NeubayData, NeubayState, make_neubay
 from jaxrl_rollouts.offline.neubay.prepare import trusted_dynamics
 from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
@@ -73,10 +74,11 @@ class Config:
 class Bench(NamedTuple):
     """One agent and one posterior, neither of them trained: speed does not depend on it."""
 
-    neubay: Neubay
+    neubay: Learner
+    settings: NeubayConfig
     dynamics: Dynamics
     data: NeubayData
-    actor: Any
+    state: NeubayState
 
 
 def logged_rows(limit: int, episodes: int = 20) -> Transitions:
@@ -105,23 +107,23 @@ def make_bench(config: Config, members: int, hidden: tuple[int, ...]) -> Bench:
     rows = logged_rows(config.limit)
     model = make_world_model(ensemble, rows, targets="observations")
     world = jax.jit(lambda key: model.world(model.fitter.init(key)))(jax.random.key(0))
-    world = jax.tree.map(lambda x: x[None], world)._replace(limit=jnp.full(1, jnp.inf))
+    world = world._replace(limit=jnp.float32(jnp.inf))
     dynamics = trusted_dynamics(model.fitter, members, never)
     settings = NeubayConfig(
         agent=agent_config(config, "lru"), rollouts=config.rollouts, tape=config.tape,
         updates_per_iteration=config.updates,
-        capacity=max(config.rollouts * (config.limit + 1), config.tape),
+        horizon=config.limit, capacity=max(config.rollouts * (config.limit + 1), config.tape),
     )  # fmt: skip
     neubay = make_neubay(settings, dynamics, Sizes(STATES, ACTIONS, config.limit, config.limit))
-    actor = jax.jit(neubay.agent.init)(jax.random.key(1)).actor
-    data = NeubayData(log_histories(rows, config.limit), world, jnp.zeros(1))
-    return Bench(neubay, dynamics, data, actor)
+    data = NeubayData(log_histories(rows, config.limit), world, jnp.float32(0.0))
+    state = jax.jit(neubay.init)(jax.random.key(1), data)
+    return Bench(neubay, settings, dynamics, data, state)
 
 
 def compiled_collector(bench: Bench) -> Callable[[jax.Array], Any]:
     """`key -> Collected`, one compiled program."""
-    program = jax.jit(bench.neubay.collect)
-    return lambda key: program(bench.actor, key, bench.data, jnp.int32(0))
+    program = jax.jit(bench.neubay.imagine)
+    return lambda key: program(bench.state, key, bench.data)
 
 
 def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]:
@@ -130,13 +132,13 @@ def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]
     Actor and ensemble are compiled each; endings and episodes are kept in numpy, as in the
     published code. All rows are stepped until the last has ended.
     """
-    neubay, world = bench.neubay, jax.tree.map(lambda x: x[0], bench.data.worlds)
-    agent, limit = neubay.agent, neubay.sizes.limit
-    memory = make_memory(neubay.config.agent.memory, STATES + ACTIONS + 1)
+    agent, world, limit = bench.neubay.agent, bench.data.world, bench.settings.horizon
+    actor = bench.state.agent.actor
+    memory = make_memory(bench.settings.agent.memory, STATES + ACTIONS + 1)
     shown = remember(bench.dynamics.model)
     begin = jax.jit(lambda key: draw(bench.data.logged, key, rollouts, limit))
-    see = jax.jit(lambda drawn: warm(memory, bench.actor.memory, drawn.head, drawn.lengths))
-    act = jax.jit(lambda key, seen, carry: agent.policy(bench.actor, key, seen, carry))
+    see = jax.jit(lambda drawn: warm(memory, actor.memory, drawn.head, drawn.lengths))
+    act = jax.jit(lambda key, seen, carry: agent.policy(actor, key, seen, carry))
     member = jnp.arange(rollouts, dtype=jnp.int32) % bench.dynamics.members
     advance = jax.jit(lambda key, state, action: shown.step(world, key, state, action, member))
     observe = jax.jit(shown.observe)

@@ -103,7 +103,7 @@ def make_ours(config: Config, width: int, *, plain: bool, seeds: int = 1) -> Our
             updates=updates, per_iteration=updates, warmup=updates // 10, batch=config.batch
         ),
     )
-    state = jax.jit(jax.vmap(training.init))(jax.random.split(jax.random.key(1), seeds))
+    keys = jax.random.split(jax.random.key(1), seeds)
     data = random_fields(config)
     params = shaken(net, jax.random.key(2))
     start = jax.random.normal(jax.random.key(3), (config.fields, CHANNELS, config.points))
@@ -117,7 +117,9 @@ def make_ours(config: Config, width: int, *, plain: bool, seeds: int = 1) -> Our
     )
     return Ours(
         net, params,
-        lambda: loop.train(training.update, state, data, iterations=1, stage="speed"),
+        lambda: loop.train(
+            training.update, training.init, keys, data, iterations=1, stage="speed"
+        ),
         lambda: roll(weights, start, given, jax.random.key(4)),
         forward_operations(*made, plain=plain),
     )  # fmt: skip

@@ -69,8 +69,8 @@ def sac_speed(config: Config, width: int, critics: int, seeds: int) -> Callable[
         OBSERVATIONS, ACTIONS, batch_size=config.batch, updates_per_iteration=config.updates,
     )  # fmt: skip
     data = to_device(random_rows(config.rows))
-    state = jax.jit(jax.vmap(agent.init))(jax.random.split(jax.random.key(0), seeds))
-    return lambda: loop.train(agent.update, state, data, iterations=1, stage="speed")
+    keys = jax.random.split(jax.random.key(0), seeds)
+    return lambda: loop.train(agent.update, agent.init, keys, data, iterations=1, stage="speed")
 
 
 def peer_speed(config: Config, width: int, critics: int) -> dict[str, Any]:

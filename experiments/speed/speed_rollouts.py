@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import MissingExtraError
-from jaxrl_rollouts.offline.agents.sac import Sac, SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.agent import Agent
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
@@ -69,7 +70,7 @@ def time_environments(config: Config, report: Report) -> None:
 
         @jax.jit
         def play(
-            key: jax.Array, env: Environment = env, agent: Sac = agent, actor: Any = actor,
+            key: jax.Array, env: Environment = env, agent: Agent = agent, actor: Any = actor,
             copies: int = copies, steps: int = steps,
         ) -> Any:  # fmt: skip
             start_key, roll_key = jax.random.split(key)

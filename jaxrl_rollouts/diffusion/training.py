@@ -123,7 +123,7 @@ def train_denoiser(
     """
     training = make_denoiser_training(denoiser, config)
     return train(
-        training.update, jax.jit(jax.vmap(training.init))(keys), rows,
+        training.update, training.init, keys, rows,
         iterations=training.iterations, units_per_iteration=config.per_iteration, stage=stage,
         context=context,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What model-free agents share: their functions' shape, normalised observations, many updates."""
+"""The shape of every agent and every learner, normalised observations, many updates as one."""
 
 from __future__ import annotations
 
@@ -21,18 +21,30 @@ class Scaled(NamedTuple):
     scaler: Scaler
 
 
+def no_memory(batch: int) -> PyTree:
+    """The start of an agent that sees the present only."""
+    del batch
+    return ()
+
+
 class Agent(NamedTuple):
     """Functions of one agent. Its state has at least the fields `actor` and `critic`.
 
     Attributes:
         init: `(key, scaler=None) -> state`; the scaler is that of the observations.
-        update: `(state, key, batch, *, actor=True) -> (state, metrics)`, one gradient step. With
-            `actor=False` (static) neither the policy nor the target networks move.
-        policy: `(actor, key, observation, memory) -> (action, memory)`, as trained.
+        update: `(state, key, batch, ...) -> (state, metrics)`, one gradient step. Where `period`
+            is above 1 it takes `actor=False` (static) for steps in which neither the policy nor the
+            target networks move.
+        policy: `(actor, key, observation [B, S], memory) -> (action [B, A], memory)`, as trained.
         greedy: the same signature, its mean.
-        q: `(critic, observations [B, S], actions [B, A]) -> [N, B]`.
+        q: `(critic, observations [B, S], actions [B, A]) -> [N, B]`, every critic; of agents with a
+            memory, at the beginning of an episode.
+        memory: `batch -> memory` of episodes that begin, leaves `[batch, ...]`.
+        sample: `(actor, key, observations) -> (actions [B, A], log-densities [B])`; None where the
+            policy has no density.
         gaussian: `(actor, observations [..., S]) -> (mean, std)`, the normal density over actions
-            that guidance takes the policy for; both broadcast to `[..., A]`.
+            that guidance takes the policy for; both broadcast to `[..., A]`. None: it has none.
+        normalise: whether `init` wants the scaler of the data.
         period: the actor moves in every so many updates.
     """
 
@@ -41,8 +53,43 @@ class Agent(NamedTuple):
     policy: Callable[..., tuple[jax.Array, PyTree]]
     greedy: Callable[..., tuple[jax.Array, PyTree]]
     q: Callable[[PyTree, jax.Array, jax.Array], jax.Array]
-    gaussian: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]]
+    memory: Callable[[int], PyTree] = no_memory
+    sample: Callable[..., tuple[jax.Array, jax.Array]] | None = None
+    gaussian: Callable[..., tuple[jax.Array, jax.Array]] | None = None
+    normalise: bool = False
     period: int = 1
+
+
+class Learner(NamedTuple):
+    """What a trainer needs of a method: functions of one seed.
+
+    Attributes:
+        agent: what acts; its state is the field `agent` of the learner's.
+        init: `(key, data) -> state`.
+        update: one iteration, `(state, data) -> (state, metrics)`.
+        updates: gradient steps in one iteration.
+        imagine: what of the data it makes up, `(state, key, data) -> Trajectory` or the method's
+            own record; None where it learns from the data alone.
+    """
+
+    agent: Agent
+    init: Callable[[jax.Array, PyTree], Any]
+    update: Callable[[Any, PyTree], tuple[Any, dict[str, jax.Array]]]
+    updates: int
+    imagine: Callable[[Any, jax.Array, PyTree], Any] | None = None
+
+
+def first_state(agent: Agent, key: jax.Array, observations: jax.Array) -> Any:
+    """An agent's state before it has learned anything, normalising as it wants to.
+
+    Args:
+        agent: whose.
+        key: consumed.
+        observations: `[N, S]` of the data.
+    """
+    if agent.normalise:
+        return agent.init(key, observation_scaler(observations))
+    return agent.init(key)
 
 
 def observation_scaler(observations: jax.Array) -> Scaler:
@@ -52,12 +99,12 @@ def observation_scaler(observations: jax.Array) -> Scaler:
 
 
 def learn(
-    agent: Any, state: Any, key: jax.Array, draw: Callable[[jax.Array], Any], updates: int
+    agent: Agent, state: Any, key: jax.Array, draw: Callable[[jax.Array], Any], updates: int
 ) -> tuple[Any, dict[str, jax.Array]]:
     """`updates` gradient steps as one scan.
 
     Args:
-        agent: an `Agent`, or `sac.Sac`.
+        agent: whose.
         state: of it.
         key: consumed.
         draw: `key -> batch`, called for every step.
@@ -66,7 +113,7 @@ def learn(
     Returns:
         The state, and metrics averaged over the steps that moved the actor.
     """
-    period = getattr(agent, "period", 1)
+    period = agent.period
     keys = jax.random.split(key, updates).reshape(updates // period, period)
 
     def group(carry: Any, keys: jax.Array) -> tuple[Any, dict[str, jax.Array]]:

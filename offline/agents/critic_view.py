@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
-from .sac import Sac, SacState
+from .agent import Agent
 
 
 class CriticView(NamedTuple):
@@ -24,14 +24,15 @@ class CriticView(NamedTuple):
     pessimism: jax.Array
 
 
-def critic_view(agent: Sac, state: SacState, observations: jax.Array) -> CriticView:
+def critic_view(agent: Agent, state: Any, observations: jax.Array) -> CriticView:
     """Critics' mean, spread and pessimism on `[B, S]` states (one seed; vmap over seeds)."""
-    actions, _ = agent.greedy(state.actor, jax.random.key(0), observations, ())
+    memory = agent.memory(observations.shape[0])
+    actions, _ = agent.greedy(state.actor, jax.random.key(0), observations, memory)
     q = agent.q(state.critic, observations, actions)
     return CriticView(q.mean(), q.std(0).mean(), (q.mean(0) - q.min(0)).mean())
 
 
 @partial(jax.jit, static_argnames="agent")
-def start_values(agent: Sac, states: SacState, observations: jax.Array) -> jax.Array:
+def start_values(agent: Agent, states: Any, observations: jax.Array) -> jax.Array:
     """Value the critics promise from `[B, S]` states, per seed of `states`: `[seeds]`."""
     return jax.vmap(lambda s: critic_view(agent, s, observations).mean)(states)

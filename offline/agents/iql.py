@@ -18,9 +18,10 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
-from jaxrl_rollouts.ensemble import ensemble
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, from_linen
+from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -105,12 +106,22 @@ def normal_log_prob(actions: jax.Array, mean: jax.Array, std: jax.Array) -> jax.
     return (-0.5 * scaled - jnp.log(std) - 0.5 * math.log(2.0 * math.pi)).sum(-1)
 
 
+class IqlNets(NamedTuple):
+    """Networks and optimisers of one configuration."""
+
+    config: IqlConfig
+    observation_size: int
+    actor: Network
+    value: Network
+    critics: Ensemble
+    learn_actor: optax.GradientTransformation
+    learn_value: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+
+
 @functools.lru_cache(maxsize=32)
 def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agent:
-    """Build the agent's functions. Equal arguments give the same functions.
-
-    One update moves the value, then the actor and the critics with the new value (the authors'
-    order), then the target critics.
+    """Bind the functions of this module. Equal arguments give the same functions.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -118,88 +129,154 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
     config.validate()
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
-    actor_net = from_linen(TanhMean(config.hidden, action_size), s)
-    value_net = from_linen(MLP(config.hidden, (1,)), s)
-    critics = ensemble(from_linen(MLP(config.hidden, (1,)), s, a), config.critics)
     rate: Any = config.actor_rate
     if config.cosine_steps is not None:
         rate = optax.cosine_decay_schedule(config.actor_rate, config.cosine_steps)
-    optimise_actor = optax.adam(rate)
-    optimise_critic, optimise_value = optax.adam(config.critic_rate), optax.adam(config.value_rate)
+    nets = IqlNets(
+        config,
+        observation_size,
+        from_linen(TanhMean(config.hidden, action_size), s),
+        from_linen(MLP(config.hidden, (1,)), s),
+        ensemble(from_linen(MLP(config.hidden, (1,)), s, a), config.critics),
+        optax.adam(rate),
+        optax.adam(config.value_rate),
+        optax.adam(config.critic_rate),
+    )
+    functions = (init, update, policy, greedy, q)
+    return Agent(
+        *(functools.partial(function, nets) for function in functions),
+        gaussian=functools.partial(gaussian, nets),
+        normalise=config.normalise,
+    )
 
-    def init(key: jax.Array, scaler: Scaler | None = None) -> IqlState:
-        actor_key, critic_key, value_key = jax.random.split(key, 3)
-        scaler = scaler or identity_scaler(observation_size)
-        actor, critic = actor_net.init(actor_key), critics.init(critic_key)
-        value = value_net.init(value_key)
-        return IqlState(
-            Scaled(actor, scaler), Scaled(critic, scaler), value, critic,
-            optimise_actor.init(actor), optimise_critic.init(critic), optimise_value.init(value),
-        )  # fmt: skip
 
-    def update(
-        state: IqlState, key: jax.Array, batch: Any, *, actor: bool = True
-    ) -> tuple[IqlState, dict[str, jax.Array]]:
-        del key, actor  # nothing is drawn, and every update moves the actor
-        scaler = state.actor.scaler
-        now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
-        lowest = critics.apply_all(state.target_critic, now, batch.actions)[..., 0].min(0)
+def init(nets: IqlNets, key: jax.Array, scaler: Scaler | None = None) -> IqlState:
+    """A fresh state that sees observations through `scaler`."""
+    actor_key, critic_key, value_key = jax.random.split(key, 3)
+    actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
+    value = nets.value.init(value_key)
+    scaler = scaler or identity_scaler(nets.observation_size)
+    return IqlState(
+        Scaled(actor, scaler),
+        Scaled(critic, scaler),
+        value,
+        critic,
+        nets.learn_actor.init(actor),
+        nets.learn_critic.init(critic),
+        nets.learn_value.init(value),
+    )
 
-        def value_loss(net: PyTree) -> jax.Array:
-            said = value_net.apply(net, now)[..., 0]
-            return expectile_loss(lowest - said, config.expectile).mean()
 
-        value_fit, gradient = jax.value_and_grad(value_loss)(state.value)
-        step, opt_value = optimise_value.update(gradient, state.opt_value, state.value)
-        value = optax.apply_updates(state.value, step)
+def gaussian(nets: IqlNets, actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and standard deviation of the policy, `[..., A]` and `[A]`."""
+    return nets.actor.apply(actor.net, actor.scaler.normalise(observations))
 
-        advantage = lowest - value_net.apply(value, now)[..., 0]
-        # The exponent is bounded rather than the weight: exp could be infinite before the clip.
-        exponent = jnp.minimum(config.inverse_temperature * advantage, math.log(config.weight_clip))
-        weight = jnp.exp(exponent)
 
-        def actor_loss(net: PyTree) -> jax.Array:
-            return -(weight * normal_log_prob(batch.actions, *actor_net.apply(net, now))).mean()
+def policy(
+    nets: IqlNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """A draw of the normal, clipped to the action space."""
+    mean, std = gaussian(nets, actor, observation)
+    return jnp.clip(mean + std * draws.normal(key, mean.shape), -1.0, 1.0), memory
 
-        actor_fit, gradient = jax.value_and_grad(actor_loss)(state.actor.net)
-        step, opt_actor = optimise_actor.update(gradient, state.opt_actor, state.actor.net)
-        moved = optax.apply_updates(state.actor.net, step)
 
-        alive = 1.0 - batch.terminations.astype(jnp.float32)
-        target = batch.rewards + config.discount * alive * value_net.apply(value, after)[..., 0]
+def greedy(
+    nets: IqlNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The mean."""
+    del key
+    return gaussian(nets, actor, observation)[0], memory
 
-        def critic_loss(net: PyTree) -> tuple[jax.Array, jax.Array]:
-            q = critics.apply_all(net, now, batch.actions)[..., 0]
-            return jnp.square(q - target).mean(1).sum(), q
 
-        (fit, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic.net)
-        step, opt_critic = optimise_critic.update(gradient, state.opt_critic, state.critic.net)
-        critic = optax.apply_updates(state.critic.net, step)
-        target_critic = optax.incremental_update(critic, state.target_critic, config.polyak)
-        metrics = {
-            "critic_loss": fit / config.critics, "q_mean": q.mean(), "q_spread": q.std(0).mean(),
-            "target_mean": target.mean(), "value_loss": value_fit, "actor_loss": actor_fit,
-            "advantage": advantage.mean(), "weight": weight.mean(),
-        }  # fmt: skip
-        state = IqlState(
-            Scaled(moved, scaler), Scaled(critic, scaler), value, target_critic, opt_actor,
-            opt_critic, opt_value,
-        )  # fmt: skip
-        return state, metrics
+def q(nets: IqlNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    seen = critic.scaler.normalise(observations)
+    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
 
-    def gaussian(actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return actor_net.apply(actor.net, actor.scaler.normalise(observations))
 
-    def policy(actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        mean, std = gaussian(actor, observation)
-        drawn = mean + std * draws.normal(key, mean.shape)
-        return jnp.clip(drawn, -1.0, 1.0), memory
+def state_value(nets: IqlNets, value: PyTree, normalised: jax.Array) -> jax.Array:
+    """V of normalised observations, `[B]`."""
+    return nets.value.apply(value, normalised)[..., 0]
 
-    def greedy(actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        del key
-        return gaussian(actor, observation)[0], memory
 
-    def q(critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        return critics.apply_all(critic.net, critic.scaler.normalise(observations), actions)[..., 0]
+def value_loss(
+    value: PyTree, nets: IqlNets, normalised: jax.Array, lowest: jax.Array
+) -> tuple[jax.Array, None]:
+    """`mean L_tau(min_i Q'_i(s, a) - V(s))`, an upper expectile; equation 5."""
+    difference = lowest - state_value(nets, value, normalised)
+    return expectile_loss(difference, nets.config.expectile).mean(), None
 
-    return Agent(init, update, policy, greedy, q, gaussian)
+
+def imitation_weight(config: IqlConfig, advantage: jax.Array) -> jax.Array:
+    """`exp(beta advantage)`, at most `weight_clip`; equation 7."""
+    # The exponent is bounded rather than the weight: exp could be infinite before the clip.
+    return jnp.exp(
+        jnp.minimum(config.inverse_temperature * advantage, math.log(config.weight_clip))
+    )
+
+
+def actor_loss(
+    actor: PyTree, nets: IqlNets, normalised: jax.Array, actions: jax.Array, weight: jax.Array
+) -> tuple[jax.Array, None]:
+    """`-mean weight log pi(a | s)` over the data's actions; equation 7."""
+    return -(weight * normal_log_prob(actions, *nets.actor.apply(actor, normalised))).mean(), None
+
+
+def bellman_target(nets: IqlNets, value: PyTree, normalised: jax.Array, batch: Any) -> jax.Array:
+    """`r + gamma (1 - d) V(s')`, `[B]`; equation 6. `normalised` are the next observations."""
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    return batch.rewards + nets.config.discount * alive * state_value(nets, value, normalised)
+
+
+def critic_loss(
+    critic: PyTree, nets: IqlNets, normalised: jax.Array, actions: jax.Array, target: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
+    values = nets.critics.apply_all(critic, normalised, actions)[..., 0]
+    return jnp.square(values - target).mean(1).sum(), values
+
+
+def update(
+    nets: IqlNets, state: IqlState, key: jax.Array, batch: Any, *, actor: bool = True
+) -> tuple[IqlState, dict[str, jax.Array]]:
+    """One gradient step: the value, then actor and critics with the new value (the authors' order).
+
+    Nothing is drawn, and every update moves the actor.
+    """
+    del key, actor
+    config, scaler, actions = nets.config, state.actor.scaler, batch.actions
+    now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
+    lowest = nets.critics.apply_all(state.target_critic, now, actions)[..., 0].min(0)
+    value, opt_value, value_fit, _ = descend(
+        nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
+    )
+    advantage = lowest - state_value(nets, value, now)
+    weight = imitation_weight(config, advantage)
+    moved, opt_actor, actor_fit, _ = descend(
+        nets.learn_actor, actor_loss, state.actor.net, state.opt_actor, nets, now, actions, weight
+    )
+    target = bellman_target(nets, value, after, batch)
+    critic, opt_critic, fit, values = descend(
+        nets.learn_critic, critic_loss, state.critic.net, state.opt_critic, nets, now, actions,
+        target,
+    )  # fmt: skip
+    metrics = {
+        "critic_loss": fit / config.critics,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+        "value_loss": value_fit,
+        "actor_loss": actor_fit,
+        "advantage": advantage.mean(),
+        "weight": weight.mean(),
+    }
+    state = IqlState(
+        Scaled(moved, scaler),
+        Scaled(critic, scaler),
+        value,
+        optax.incremental_update(critic, state.target_critic, config.polyak),
+        opt_actor,
+        opt_critic,
+        opt_value,
+    )
+    return state, metrics

@@ -11,7 +11,7 @@ import jax
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Transitions, sample_batch
-from .agent import learn, observation_scaler
+from .agent import Learner, first_state, learn
 from .registry import AgentConfig, make_agent
 
 
@@ -22,27 +22,13 @@ class ModelFreeState(NamedTuple):
     key: jax.Array
 
 
-class ModelFree(NamedTuple):
-    """Functions of one configuration; see `make_model_free`.
-
-    Attributes:
-        agent: the actor-critic's functions.
-        init: `(key, dataset=None) -> ModelFreeState`; agents that normalise need the dataset.
-        update: one iteration, `(state, dataset) -> (state, metrics)`.
-    """
-
-    agent: Any
-    init: Callable[..., ModelFreeState]
-    update: Callable[[ModelFreeState, Transitions], tuple[ModelFreeState, dict[str, jax.Array]]]
-
-
 @functools.lru_cache(maxsize=32)
 def make_model_free(
     config: AgentConfig, observation_size: int, action_size: int, *, batch_size: int = 256,
     updates_per_iteration: int = 1000,
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
-) -> ModelFree:  # fmt: skip
-    """Build the functions. Equal arguments give the same functions.
+) -> Learner:  # fmt: skip
+    """A learner whose data are rows. Equal arguments give the same functions.
 
     Args:
         config: of the agent. A `SacConfig` with `critics=2, diversity=0` is SAC, with more
@@ -59,21 +45,13 @@ def make_model_free(
         found = (batch_size, updates_per_iteration)
         raise ConfigError("batch_size, updates_per_iteration", found, "both at least 1")
     agent = make_agent(config, observation_size, action_size)
-    period = getattr(agent, "period", 1)
-    if updates_per_iteration % period:
-        expected = f"a multiple of {period}, the actor's delay"
+    if updates_per_iteration % agent.period:
+        expected = f"a multiple of {agent.period}, the actor's delay"
         raise ConfigError("updates_per_iteration", updates_per_iteration, expected)
-    normalise = getattr(config, "normalise", False)
 
-    def init(key: jax.Array, dataset: Any = None) -> ModelFreeState:
+    def init(key: jax.Array, dataset: Any) -> ModelFreeState:
         agent_key, key = jax.random.split(key)
-        if not normalise:
-            return ModelFreeState(agent.init(agent_key), key)
-        if dataset is None:
-            raise ConfigError(
-                "normalise", True, "False without a dataset", "hand the dataset to init"
-            )
-        return ModelFreeState(agent.init(agent_key, observation_scaler(dataset.observations)), key)
+        return ModelFreeState(first_state(agent, agent_key, dataset.observations), key)
 
     def update(
         state: ModelFreeState, dataset: Transitions
@@ -86,4 +64,4 @@ def make_model_free(
         agent_state, metrics = learn(agent, state.agent, learn_key, batch, updates_per_iteration)
         return ModelFreeState(agent_state, key), metrics
 
-    return ModelFree(agent, init, update)
+    return Learner(agent, init, update, updates_per_iteration)

@@ -71,36 +71,47 @@ def with_next_actions(transitions: Transitions) -> NextActionTransitions:
     return NextActionTransitions(*transitions, following, known)
 
 
-@functools.lru_cache(maxsize=32)
-def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -> Agent:
-    """Build the agent's functions. Equal arguments give the same functions.
+def actor_loss(
+    config: RebracConfig, values: jax.Array, actions: jax.Array, batch: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`mean (beta_1 |pi(s) - a|^2 - min_i Q_i(s, pi(s)) / mean |min_i Q_i|)`; section 3.
 
-    The actor minimises `mean (beta_1 |pi(s) - a|^2 - min Q(s, pi(s)) / mean |min Q|)`; targets are
-    `r + gamma (min Q'(s', a') - beta_2 |a' - a'_data|^2)`.
+    Args:
+        config: for beta_1.
+        values: `[N, B]` of every critic at the policy's actions.
+        actions: `[B, A]`, the policy's.
+        batch: for the actions in the data.
+    """
+    lowest = values.min(0)
+    weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
+    imitation = jnp.square(actions - batch.actions).sum(-1).mean()
+    loss = config.actor_penalty * imitation - weight * lowest.mean()
+    return loss, {"imitation": imitation}
+
+
+def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> jax.Array | float:
+    """`beta_2 |a' - a'_data|^2`, taken off `min_i Q'_i(s', a')`; 0 where no action followed.
 
     Raises:
-        ConfigError: a setting is out of range; or, when it first sees a batch, that has no next
-            actions although they are penalised.
+        ConfigError: the batch has no next actions although they are penalised.
     """
+    if config.critic_penalty == 0:
+        return 0.0
+    if not hasattr(batch, "next_actions"):
+        raise ConfigError(
+            "critic_penalty", config.critic_penalty, "0 for data without next actions",
+            "pass the dataset through with_next_actions",
+        )  # fmt: skip
+    distance = jnp.square(following - batch.next_actions).sum(-1)
+    return config.critic_penalty * jnp.where(batch.next_known, distance, 0.0)
 
-    def actor_loss(
-        values: jax.Array, actions: jax.Array, batch: Any
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        lowest = values.min(0)
-        weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
-        imitation = jnp.square(actions - batch.actions).sum(-1).mean()
-        loss = config.actor_penalty * imitation - weight * lowest.mean()
-        return loss, {"imitation": imitation}
 
-    def target_penalty(following: jax.Array, batch: Any) -> jax.Array | float:
-        if config.critic_penalty == 0:
-            return 0.0
-        if not hasattr(batch, "next_actions"):
-            raise ConfigError(
-                "critic_penalty", config.critic_penalty, "0 for data without next actions",
-                "pass the dataset through with_next_actions",
-            )  # fmt: skip
-        distance = jnp.square(following - batch.next_actions).sum(-1)
-        return config.critic_penalty * jnp.where(batch.next_known, distance, 0.0)
+@functools.lru_cache(maxsize=32)
+def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -> Agent:
+    """TD3 with both penalties. Equal arguments give the same functions.
 
-    return make_td3(config, observation_size, action_size, actor_loss, target_penalty)
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    penalties = (functools.partial(f, config) for f in (actor_loss, target_penalty))
+    return make_td3(config, observation_size, action_size, *penalties)

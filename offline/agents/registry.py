@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..data import Transitions
+from .agent import Agent
 from .iql import IqlConfig, make_iql
 from .rebrac import RebracConfig, make_rebrac, with_next_actions
 from .sac import SacConfig, make_sac
@@ -26,8 +27,8 @@ def agent_name(config: AgentConfig) -> str:
     return next(name for name, kind in CONFIGS.items() if type(config) is kind)
 
 
-def make_agent(config: AgentConfig, observation_size: int, action_size: int) -> Any:
-    """The agent of a configuration: an `agent.Agent`, or a `sac.Sac`.
+def make_agent(config: AgentConfig, observation_size: int, action_size: int) -> Agent:
+    """The agent of a configuration.
 
     Raises:
         ConfigError: a setting is out of range.

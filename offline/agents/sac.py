@@ -15,12 +15,15 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import discount_and_polyak
-from jaxrl_rollouts.ensemble import ensemble
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
+from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
+from .agent import Agent
 from .tanh_gaussian import mode, sample_and_log_prob
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
@@ -66,27 +69,17 @@ class SacState(NamedTuple):
     opt_alpha: optax.OptState
 
 
-class Sac(NamedTuple):
-    """Functions of one agent; see `make_sac`.
+class SacNets(NamedTuple):
+    """Networks and optimisers of one configuration."""
 
-    Attributes:
-        init: `key -> SacState`.
-        update: `(state, key, batch, penalty, next_value) -> (state, metrics)`; `penalty` (`[B]`
-            or 0) is subtracted from the Bellman target, `next_value` (a function of the next
-            observations `[B, S]` and the target critics' soft value of them `[B]`, or None)
-            replaces the value the target bootstraps from.
-        policy: stochastic, `(actor, key, observation, memory) -> (action, memory)`.
-        greedy: the same signature, tanh of the mean.
-        q: `(critic, observations, actions) -> [N, B]`.
-        draw: `(actor, key, observations) -> (actions [B, A], log_prob [B])`.
-    """
-
-    init: Callable[[jax.Array], SacState]
-    update: Callable[..., tuple[SacState, dict[str, jax.Array]]]
-    policy: Callable[..., tuple[jax.Array, PyTree]]
-    greedy: Callable[..., tuple[jax.Array, PyTree]]
-    q: Callable[[PyTree, jax.Array, jax.Array], jax.Array]
-    draw: Callable[[PyTree, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    config: SacConfig
+    target_entropy: float
+    actor: Network
+    critic: Network
+    critics: Ensemble
+    learn_actor: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+    learn_alpha: optax.GradientTransformation
 
 
 def diversity_loss(gradients: jax.Array) -> jax.Array:
@@ -106,121 +99,195 @@ def diversity_loss(gradients: jax.Array) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=32)
-def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Sac:
-    """Build the agent's functions. Equal arguments give the same functions.
+def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agent:
+    """Bind the functions of this module. Equal arguments give the same functions.
+
+    `update` takes besides the batch `penalty` (`[B]` or 0), subtracted from the Bellman target, and
+    `next_value`, see `bellman_target`.
 
     Raises:
         ConfigError: a setting is out of range.
     """
     config.validate()
+    nets = make_nets(config, observation_size, action_size)
+    functions = (init, update, policy, greedy, q)
+    return Agent(
+        *(functools.partial(function, nets) for function in functions),
+        sample=functools.partial(sample, nets),
+    )
+
+
+def make_nets(config: SacConfig, observation_size: int, action_size: int) -> SacNets:
+    """Networks with EDAC's initial weights (biases 0.1, small heads)."""
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     bias = jax.nn.initializers.constant(0.1)
-    actor_net = from_linen(
-        MLP(config.hidden, (action_size, action_size), bias_init=bias,
-            head_init=uniform(1e-3), head_bias_init=uniform(1e-3)), s,
-    )  # fmt: skip
-    critic_net = from_linen(
-        MLP(config.hidden, (1,), bias_init=bias,
-            head_init=uniform(3e-3), head_bias_init=uniform(3e-3)), s, a,
-    )  # fmt: skip
-    critics = ensemble(critic_net, config.critics)
-    # One action per critic, so that each critic's own action gradient comes from one pass.
-    own_action_q = jax.vmap(critic_net.apply, in_axes=(0, None, 0))
-    entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
-    optimise_actor = optax.adam(config.actor_rate)
-    optimise_critic = optax.adam(config.critic_rate)
-    optimise_alpha = optax.adam(config.temperature_rate)
 
-    def heads(actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mean, log_std = actor_net.apply(actor, observations)
-        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+    def mlp(outputs: tuple[int, ...], bound: float) -> MLP:
+        head = uniform(bound)
+        return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
-    def draw(actor: PyTree, key: jax.Array, observations: jax.Array) -> tuple:
-        return sample_and_log_prob(key, *heads(actor, observations))
+    critic = from_linen(mlp((1,), 3e-3), s, a)
+    wanted = config.target_entropy
+    return SacNets(
+        config,
+        -float(action_size) if wanted is None else wanted,
+        from_linen(mlp((action_size, action_size), 1e-3), s),
+        critic,
+        ensemble(critic, config.critics),
+        optax.adam(config.actor_rate),
+        optax.adam(config.critic_rate),
+        optax.adam(config.temperature_rate),
+    )
 
-    def q(critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        return critics.apply_all(critic, observations, actions)[..., 0]
 
-    def init(key: jax.Array) -> SacState:
-        actor_key, critic_key = jax.random.split(key)
-        actor, critic = actor_net.init(actor_key), critics.init(critic_key)
-        log_alpha = jnp.log(jnp.float32(config.initial_alpha))
-        return SacState(
-            actor, critic, critic, log_alpha,
-            optimise_actor.init(actor), optimise_critic.init(critic),
-            optimise_alpha.init(log_alpha),
-        )  # fmt: skip
+def init(nets: SacNets, key: jax.Array, scaler: Scaler | None = None) -> SacState:
+    """A fresh state; SAC sees observations as they are."""
+    del scaler
+    actor_key, critic_key = jax.random.split(key)
+    actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
+    log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
+    return SacState(
+        actor,
+        critic,
+        critic,
+        log_alpha,
+        nets.learn_actor.init(actor),
+        nets.learn_critic.init(critic),
+        nets.learn_alpha.init(log_alpha),
+    )
 
-    def critic_loss(
-        critic: PyTree, batch: Transitions, target: jax.Array
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        if config.diversity == 0:
-            values, spread = q(critic, batch.observations, batch.actions), jnp.zeros(())
-        else:
-            own_actions = jnp.broadcast_to(batch.actions, (config.critics, *batch.actions.shape))
-            values, pull = jax.vjp(
-                lambda own: own_action_q(critic, batch.observations, own)[..., 0], own_actions
-            )
-            spread = diversity_loss(pull(jnp.ones_like(values))[0])
-        fit = jnp.square(values - target).mean(1).sum()
-        return fit + config.diversity * spread, (values, fit / config.critics)
 
-    def update(
-        state: SacState,
-        key: jax.Array,
-        batch: Transitions,
-        penalty: jax.Array | float = 0.0,
-        next_value: NextValue | None = None,
-    ) -> tuple[SacState, dict[str, jax.Array]]:
-        actor_key, target_key = jax.random.split(key)
+def heads(nets: SacNets, actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and log standard deviation before the tanh, `[B, A]` each."""
+    mean, log_std = nets.actor.apply(actor, observations)
+    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
 
-        def actor_loss(actor: PyTree) -> tuple[jax.Array, jax.Array]:
-            actions, log_prob = draw(actor, actor_key, batch.observations)
-            value = q(state.critic, batch.observations, actions).min(0)
-            # The temperature moves first (authors' order), on this batch's entropy.
-            moved = state.log_alpha + alpha_step(log_prob)[0]
-            return (jnp.exp(moved) * log_prob - value).mean(), log_prob
 
-        def alpha_step(log_prob: jax.Array) -> tuple:
-            gradient = -jax.lax.stop_gradient(log_prob + entropy).mean()
-            return optimise_alpha.update(gradient, state.opt_alpha, state.log_alpha)
+def sample(
+    nets: SacNets, actor: PyTree, key: jax.Array, observations: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Actions `[B, A]` of the policy and their log-densities `[B]`."""
+    return sample_and_log_prob(key, *heads(nets, actor, observations))
 
-        (_, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
-        step, opt_alpha = alpha_step(log_prob)
-        log_alpha = state.log_alpha + step
-        step, opt_actor = optimise_actor.update(gradient, state.opt_actor, state.actor)
-        actor = optax.apply_updates(state.actor, step)
 
-        next_actions, next_log_prob = draw(actor, target_key, batch.next_observations)
-        lowest = q(state.target_critic, batch.next_observations, next_actions).min(0)
-        soft = lowest - jnp.exp(log_alpha) * next_log_prob
-        if next_value is not None:
-            soft = next_value(batch.next_observations, soft)
-        alive = 1.0 - batch.terminations.astype(jnp.float32)
-        target = jax.lax.stop_gradient(batch.rewards - penalty + config.discount * alive * soft)
-        (_, (values, fit)), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
-            state.critic, batch, target
-        )
-        step, opt_critic = optimise_critic.update(gradient, state.opt_critic, state.critic)
-        critic = optax.apply_updates(state.critic, step)
-        target_critic = optax.incremental_update(critic, state.target_critic, config.polyak)
-        metrics = {
-            "critic_loss": fit,
-            "q_mean": values.mean(),
-            "q_spread": values.std(0).mean(),
-            "target_mean": target.mean(),
-            "entropy": -log_prob.mean(),
-            "alpha": jnp.exp(log_alpha),
-        }
-        state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
-        return state, metrics
+def q(nets: SacNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    return nets.critics.apply_all(critic, observations, actions)[..., 0]
 
-    def policy(actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        return draw(actor, key, observation)[0], memory
 
-    def greedy(actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        del key
-        return mode(heads(actor, observation)[0]), memory
+def policy(
+    nets: SacNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The stochastic policy."""
+    return sample(nets, actor, key, observation)[0], memory
 
-    return Sac(init, update, policy, greedy, q, draw)
+
+def greedy(
+    nets: SacNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Tanh of the mean."""
+    del key
+    return mode(heads(nets, actor, observation)[0]), memory
+
+
+def bellman_target(
+    nets: SacNets,
+    state: SacState,
+    key: jax.Array,
+    batch: Transitions,
+    penalty: jax.Array | float = 0.0,
+    next_value: NextValue | None = None,
+) -> jax.Array:
+    """`r - penalty + gamma (1 - d) (min_i Q'_i(s', a') - alpha log pi(a' | s'))`, `[B]`.
+
+    SAC-N, An et al. 2021, equation 2; the minimum is over all critics.
+
+    Args:
+        nets: of the agent.
+        state: its policy, target critics and temperature are used.
+        key: for the next actions; consumed.
+        batch: `[B]` rows.
+        penalty: `[B]` or a number.
+        next_value: `(next_observations [B, S], value [B]) -> [B]` replaces the soft value that is
+            bootstrapped from; None trusts the critics.
+    """
+    actions, log_prob = sample(nets, state.actor, key, batch.next_observations)
+    lowest = q(nets, state.target_critic, batch.next_observations, actions).min(0)
+    soft = lowest - jnp.exp(state.log_alpha) * log_prob
+    if next_value is not None:
+        soft = next_value(batch.next_observations, soft)
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    target = batch.rewards - penalty + nets.config.discount * alive * soft
+    return jax.lax.stop_gradient(target)
+
+
+def critic_loss(
+    critic: PyTree, nets: SacNets, batch: Transitions, target: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """`sum_i mean (Q_i(s, a) - target)^2 + eta diversity`; EDAC, An et al. 2021, algorithm 1.
+
+    Returns:
+        The loss, with every critic's values `[N, B]` and the mean squared error of one critic.
+    """
+    config = nets.config
+    if config.diversity == 0:
+        values, spread = q(nets, critic, batch.observations, batch.actions), jnp.zeros(())
+    else:
+        # One action per critic, so that each critic's own action gradient comes from one pass.
+        each = jax.vmap(nets.critic.apply, in_axes=(0, None, 0))
+        actions = jnp.broadcast_to(batch.actions, (config.critics, *batch.actions.shape))
+        values, pull = jax.vjp(lambda a: each(critic, batch.observations, a)[..., 0], actions)
+        spread = diversity_loss(pull(jnp.ones_like(values))[0])
+    fit = jnp.square(values - target).mean(1).sum()
+    return fit + config.diversity * spread, (values, fit / config.critics)
+
+
+def actor_loss(
+    actor: PyTree, nets: SacNets, state: SacState, key: jax.Array, batch: Transitions
+) -> tuple[jax.Array, jax.Array]:
+    """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
+    actions, log_prob = sample(nets, actor, key, batch.observations)
+    value = q(nets, state.critic, batch.observations, actions).min(0)
+    # The temperature moves first (authors' order), on this batch's entropy.
+    log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
+    return (jnp.exp(log_alpha) * log_prob - value).mean(), log_prob
+
+
+def temperature_step(nets: SacNets, state: SacState, log_prob: jax.Array) -> tuple:
+    """Of `log alpha` against `-mean (log pi + target entropy)`: its step, and new moments."""
+    gradient = -jax.lax.stop_gradient(log_prob + nets.target_entropy).mean()
+    return nets.learn_alpha.update(gradient, state.opt_alpha, state.log_alpha)
+
+
+def update(
+    nets: SacNets,
+    state: SacState,
+    key: jax.Array,
+    batch: Transitions,
+    penalty: jax.Array | float = 0.0,
+    next_value: NextValue | None = None,
+) -> tuple[SacState, dict[str, jax.Array]]:
+    """One gradient step of temperature, policy and critics, in this order."""
+    actor_key, target_key = jax.random.split(key)
+    actor, opt_actor, _, log_prob = descend(
+        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, actor_key, batch
+    )
+    step, opt_alpha = temperature_step(nets, state, log_prob)
+    log_alpha = state.log_alpha + step
+    moved = state._replace(actor=actor, log_alpha=log_alpha)
+    target = bellman_target(nets, moved, target_key, batch, penalty, next_value)
+    critic, opt_critic, _, (values, fit) = descend(
+        nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, batch, target
+    )
+    target_critic = optax.incremental_update(critic, state.target_critic, nets.config.polyak)
+    metrics = {
+        "critic_loss": fit,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+        "entropy": -log_prob.mean(),
+        "alpha": jnp.exp(log_alpha),
+    }
+    state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
+    return state, metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,9 +13,10 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
-from jaxrl_rollouts.ensemble import ensemble
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -75,6 +77,19 @@ ActorLoss = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, dict[str, jax
 TargetPenalty = Callable[[jax.Array, Any], jax.Array | float]
 
 
+class Td3Nets(NamedTuple):
+    """Networks, optimisers and what sets one TD3 apart from another."""
+
+    config: Td3Config
+    observation_size: int
+    actor: Network
+    critics: Ensemble
+    learn_actor: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+    actor_loss: ActorLoss
+    target_penalty: TargetPenalty | None
+
+
 def make_td3(
     config: Td3Config,
     observation_size: int,
@@ -82,7 +97,7 @@ def make_td3(
     actor_loss: ActorLoss,
     target_penalty: TargetPenalty | None = None,
 ) -> Agent:
-    """Build an agent's functions.
+    """Bind the functions of this module.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -97,88 +112,131 @@ def make_td3(
         bias, head = jax.nn.initializers.constant(0.1), uniform(bound)
         return {"bias_init": bias, "head_init": head, "head_bias_init": head}
 
-    actor_net = from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s)
     norm = config.critic_norm
-    critic_mlp = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **settings(3e-3))
-    critics = ensemble(from_linen(critic_mlp, s, a), config.critics)
-    optimise_actor = optax.adam(config.actor_rate)
-    optimise_critic = optax.adam(config.critic_rate)
+    critic = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **settings(3e-3))
+    nets = Td3Nets(
+        config,
+        observation_size,
+        from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s),
+        ensemble(from_linen(critic, s, a), config.critics),
+        optax.adam(config.actor_rate),
+        optax.adam(config.critic_rate),
+        actor_loss,
+        target_penalty,
+    )
+    act = functools.partial(greedy, nets)
+    return Agent(
+        functools.partial(init, nets),
+        functools.partial(update, nets),
+        act,
+        act,
+        functools.partial(q, nets),
+        gaussian=functools.partial(gaussian, nets),
+        normalise=config.normalise,
+        period=config.delay,
+    )
 
-    def act(net: PyTree, scaler: Scaler, observations: jax.Array) -> jax.Array:
-        return jnp.tanh(actor_net.apply(net, scaler.normalise(observations)))
 
-    def values(
-        net: PyTree, scaler: Scaler, observations: jax.Array, actions: jax.Array
-    ) -> jax.Array:
-        return critics.apply_all(net, scaler.normalise(observations), actions)[..., 0]
+def init(nets: Td3Nets, key: jax.Array, scaler: Scaler | None = None) -> Td3State:
+    """A fresh state that sees observations through `scaler`."""
+    actor_key, critic_key = jax.random.split(key)
+    actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
+    scaler = scaler or identity_scaler(nets.observation_size)
+    return Td3State(
+        Scaled(actor, scaler),
+        Scaled(critic, scaler),
+        actor,
+        critic,
+        nets.learn_actor.init(actor),
+        nets.learn_critic.init(critic),
+    )
 
-    def init(key: jax.Array, scaler: Scaler | None = None) -> Td3State:
-        actor_key, critic_key = jax.random.split(key)
-        scaler = scaler or identity_scaler(observation_size)
-        actor, critic = actor_net.init(actor_key), critics.init(critic_key)
-        return Td3State(
-            Scaled(actor, scaler), Scaled(critic, scaler), actor, critic,
-            optimise_actor.init(actor), optimise_critic.init(critic),
-        )  # fmt: skip
 
-    def target_of(state: Td3State, key: jax.Array, batch: Any) -> jax.Array:
-        """Bellman targets `[B]`: the smoothed target policy, the lowest target critic."""
-        scaler = state.actor.scaler
-        following = act(state.target_actor, scaler, batch.next_observations)
-        noise = config.noise * draws.normal(key, following.shape)
-        noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
-        following = jnp.clip(following + noise, -1.0, 1.0)
-        value = values(state.target_critic, scaler, batch.next_observations, following).min(0)
-        if target_penalty is not None:
-            value = value - target_penalty(following, batch)
-        alive = 1.0 - batch.terminations.astype(jnp.float32)
-        return jax.lax.stop_gradient(batch.rewards + config.discount * alive * value)
+def action(nets: Td3Nets, actor: Scaled, observations: jax.Array) -> jax.Array:
+    """The deterministic policy, `[..., A]`."""
+    return jnp.tanh(nets.actor.apply(actor.net, actor.scaler.normalise(observations)))
 
-    def update(
-        state: Td3State, key: jax.Array, batch: Any, *, actor: bool = True
-    ) -> tuple[Td3State, dict[str, jax.Array]]:
-        scaler = state.actor.scaler
-        target = target_of(state, key, batch)
 
-        def critic_loss(net: PyTree) -> tuple[jax.Array, jax.Array]:
-            q = values(net, scaler, batch.observations, batch.actions)
-            return jnp.square(q - target).mean(1).sum(), q
+def q(nets: Td3Nets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    seen = critic.scaler.normalise(observations)
+    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
 
-        (fit, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic.net)
-        step, opt_critic = optimise_critic.update(gradient, state.opt_critic, state.critic.net)
-        critic = optax.apply_updates(state.critic.net, step)
-        metrics = {
-            "critic_loss": fit / config.critics, "q_mean": q.mean(), "q_spread": q.std(0).mean(),
-            "target_mean": target.mean(),
-        }  # fmt: skip
-        state = state._replace(critic=Scaled(critic, scaler), opt_critic=opt_critic)
-        if not actor:
-            return state, metrics
 
-        def policy_loss(net: PyTree) -> tuple[jax.Array, dict[str, jax.Array]]:
-            actions = act(net, scaler, batch.observations)
-            return actor_loss(values(critic, scaler, batch.observations, actions), actions, batch)
+def greedy(
+    nets: Td3Nets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The policy: deterministic in training as in evaluation."""
+    del key
+    return action(nets, actor, observation), memory
 
-        (loss, found), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.actor.net)
-        step, opt_actor = optimise_actor.update(gradient, state.opt_actor, state.actor.net)
-        moved = optax.apply_updates(state.actor.net, step)
-        state = state._replace(
-            actor=Scaled(moved, scaler), opt_actor=opt_actor,
-            target_actor=optax.incremental_update(moved, state.target_actor, config.polyak),
-            target_critic=optax.incremental_update(critic, state.target_critic, config.polyak),
-        )  # fmt: skip
-        return state, metrics | {"actor_loss": loss, **found}
 
-    def greedy(actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        del key
-        return act(*actor, observation), memory
+def gaussian(nets: Td3Nets, actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Unit variance around the action, as policy-guided diffusion has it."""
+    mean = action(nets, actor, observations)
+    return mean, jnp.ones_like(mean)
 
-    def q(critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-        return values(*critic, observations, actions)
 
-    def gaussian(actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Unit variance around the action, as policy-guided diffusion has it."""
-        mean = act(*actor, observations)
-        return mean, jnp.ones_like(mean)
+def bellman_target(nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any) -> jax.Array:
+    """`r + gamma (1 - d) (min_i Q'_i(s', a') - penalty)` with the smoothed target action, `[B]`.
 
-    return Agent(init, update, greedy, greedy, q, gaussian, config.delay)
+    Fujimoto et al. 2018, equation 14: `a' = clip(pi'(s') + clip(noise))`.
+    """
+    config, scaler = nets.config, state.actor.scaler
+    following = action(nets, Scaled(state.target_actor, scaler), batch.next_observations)
+    noise = config.noise * draws.normal(key, following.shape)
+    noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
+    following = jnp.clip(following + noise, -1.0, 1.0)
+    value = q(nets, Scaled(state.target_critic, scaler), batch.next_observations, following).min(0)
+    if nets.target_penalty is not None:
+        value = value - nets.target_penalty(following, batch)
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    return jax.lax.stop_gradient(batch.rewards + config.discount * alive * value)
+
+
+def critic_loss(
+    net: PyTree, nets: Td3Nets, scaler: Scaler, batch: Any, target: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
+    values = q(nets, Scaled(net, scaler), batch.observations, batch.actions)
+    return jnp.square(values - target).mean(1).sum(), values
+
+
+def policy_loss(
+    net: PyTree, nets: Td3Nets, critic: Scaled, batch: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The `actor_loss` of this kind of TD3 at the policy's own actions."""
+    actions = action(nets, Scaled(net, critic.scaler), batch.observations)
+    return nets.actor_loss(q(nets, critic, batch.observations, actions), actions, batch)
+
+
+def update(
+    nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any, *, actor: bool = True
+) -> tuple[Td3State, dict[str, jax.Array]]:
+    """One gradient step of the critics and, with `actor`, of the policy and the targets."""
+    config, scaler = nets.config, state.actor.scaler
+    target = bellman_target(nets, state, key, batch)
+    net, opt_critic, fit, values = descend(
+        nets.learn_critic, critic_loss, state.critic.net, state.opt_critic, nets, scaler, batch,
+        target,
+    )  # fmt: skip
+    metrics = {
+        "critic_loss": fit / config.critics,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+    }
+    critic = Scaled(net, scaler)
+    state = state._replace(critic=critic, opt_critic=opt_critic)
+    if not actor:
+        return state, metrics
+    moved, opt_actor, loss, more = descend(
+        nets.learn_actor, policy_loss, state.actor.net, state.opt_actor, nets, critic, batch
+    )
+    state = state._replace(
+        actor=Scaled(moved, scaler),
+        opt_actor=opt_actor,
+        target_actor=optax.incremental_update(moved, state.target_actor, config.polyak),
+        target_critic=optax.incremental_update(net, state.target_critic, config.polyak),
+    )
+    return state, metrics | {"actor_loss": loss, **more}

@@ -27,23 +27,31 @@ class Td3BcConfig(Td3Config):
             raise ConfigError("alpha", self.alpha, "at least 0")
 
 
+def actor_loss(
+    config: Td3BcConfig, values: jax.Array, actions: jax.Array, batch: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`-lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2` with `lambda = alpha / mean |Q_1|`.
+
+    Section 5, equations 4 and 5; the second mean is over rows and action dimensions.
+
+    Args:
+        config: for alpha.
+        values: `[N, B]` of every critic at the policy's actions.
+        actions: `[B, A]`, the policy's.
+        batch: for the actions in the data.
+    """
+    first = values[0]
+    weight = config.alpha / (jax.lax.stop_gradient(jnp.abs(first).mean()) + 1e-7)
+    imitation = jnp.square(actions - batch.actions).mean()
+    return imitation - weight * first.mean(), {"imitation": imitation}
+
+
 @functools.lru_cache(maxsize=32)
 def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) -> Agent:
-    """Build the agent's functions. Equal arguments give the same functions.
-
-    The actor minimises `-lambda mean Q_1(s, pi(s)) + mean (pi(s) - a)^2` with
-    `lambda = alpha / mean |Q_1|` (section 5), the second mean over rows and action dimensions.
+    """TD3 with this actor loss. Equal arguments give the same functions.
 
     Raises:
         ConfigError: a setting is out of range.
     """
-
-    def actor_loss(
-        values: jax.Array, actions: jax.Array, batch: Any
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        first = values[0]
-        weight = config.alpha / (jax.lax.stop_gradient(jnp.abs(first).mean()) + 1e-7)
-        imitation = jnp.square(actions - batch.actions).mean()
-        return imitation - weight * first.mean(), {"imitation": imitation}
-
-    return make_td3(config, observation_size, action_size, actor_loss)
+    loss = functools.partial(actor_loss, config)
+    return make_td3(config, observation_size, action_size, loss)

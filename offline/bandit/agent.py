@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.rollout import Members, rollout
 
-from ..parts import Parts
-from ..recurrent.dqn import Dqn, DqnConfig, Task
-from ..recurrent.memory import MemoryConfig
+from ..agents.agent import Agent
+from ..recurrent.dqn import DqnConfig, Task
+from ..recurrent.memory import MemoryConfig, Parts
 from .environment import (
     ARMS,
     IMAGINED_BANDITS,
@@ -60,7 +60,7 @@ def bandit_task(members: int) -> Task:
 
 @functools.partial(jax.jit, static_argnames=("agent", "episodes", "arms"))
 def play(
-    agent: Dqn, params: Parts, keys: jax.Array, episodes: int,
+    agent: Agent, params: Parts, keys: jax.Array, episodes: int,
     arms: tuple[float, ...] = TEST_ARMS,
 ) -> BanditPlay:  # fmt: skip
     """Play true bandits greedily, for every seed.
@@ -82,7 +82,7 @@ def play(
         batch = len(arms) * episodes
         rolled = rollout(
             TRUE_BANDITS, chances, reset(batch), key, horizon=PULLS, policy=agent.greedy,
-            policy_params=params, memory=agent.network.start(batch), members=rows,
+            policy_params=params, memory=agent.memory(batch), members=rows,
             record=lambda step: (step.rewards, step.actions),
         )  # fmt: skip
         rewards, actions = (x.reshape(PULLS, episodes, len(arms)) for x in rolled.steps)

@@ -87,7 +87,7 @@ def fit_rewards(
     data = split_holdout(config, inputs, rewards[:, None].astype(np.float32), seed=42)
     fitter = make_fitter(config, ARMS, 1)
     trained = train(
-        fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), data,
+        fitter.update, fitter.init, jax.random.split(key, seeds), data,
         iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
         context=context,
     )  # fmt: skip

@@ -14,43 +14,55 @@ import jax
 from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
-from ..agents.sac import Sac, SacConfig, SacState
+from ..agents.agent import Agent
+from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..worlds.dynamics import Dynamics
 from .base import base
-from .scheme import Method, TargetPenalty
+from .scheme import BellmanPenalty, Method
+
+
+def inconsistency(
+    samples: int,
+    agent: Agent,
+    dynamics: Dynamics,
+    state: SacState,
+    world: Any,
+    key: jax.Array,
+    batch: Transitions,
+) -> jax.Array:
+    """`std_e mean_j min_i Q'_i(s'_ej, a'_ej)` over elites e, `[B]`; section 4.
+
+    Args:
+        samples: next states per elite and row (index j), averaged before the spread is taken.
+        agent, state: whose target critics value them, at its own actions.
+        dynamics, world: that imagine them.
+        key: consumed.
+        batch: `[B]` rows.
+    """
+
+    def once(key: jax.Array) -> jax.Array:
+        model_key, action_key = jax.random.split(key)
+        imagined = dynamics.imagine(world, model_key, batch.observations, batch.actions)
+        actions, _ = agent.sample(state.actor, action_key, imagined.next_observations)
+        rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
+        value = agent.q(state.target_critic, *rows).min(0)
+        return value.reshape(imagined.rewards.shape)
+
+    estimates = jax.vmap(once)(jax.random.split(key, samples)).mean(0)
+    return jax.lax.stop_gradient(bellman_spread(estimates))
 
 
 @functools.lru_cache(maxsize=32)
-def bellman_inconsistency(penalty: float, samples: int) -> TargetPenalty:
-    """Penalty function: `penalty` times the spread over elites of next-state values.
-
-    Args:
-        penalty: beta in the paper, 0.5 to 2.
-        samples: next states per elite and row, averaged before the spread is taken; the paper
-            uses 10.
-    """
-
-    def inconsistency(
-        agent: Sac, dynamics: Dynamics, state: SacState, world: Any, key: jax.Array,
-        batch: Transitions,
-    ) -> jax.Array:  # fmt: skip
-        def once(key: jax.Array) -> jax.Array:
-            model_key, action_key = jax.random.split(key)
-            said = dynamics.imagine(world, model_key, batch.observations, batch.actions)
-            actions, _ = agent.draw(state.actor, action_key, said.next_observations)
-            rows = [x.reshape(-1, x.shape[-1]) for x in (said.next_observations, actions)]
-            value = agent.q(state.target_critic, *rows).min(0)
-            return value.reshape(said.rewards.shape)
-
-        estimates = jax.vmap(once)(jax.random.split(key, samples)).mean(0)
-        return jax.lax.stop_gradient(penalty * bellman_spread(estimates))
-
-    return inconsistency
+def bellman_inconsistency(samples: int) -> BellmanPenalty:
+    """`inconsistency` with so many samples; equal arguments give the same function."""
+    return functools.partial(inconsistency, samples)
 
 
 def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Method:
-    """Base with the Bellman-inconsistency penalty on imagined rows.
+    """Base with `penalty` (beta: 0.5 to 2) times the inconsistency off imagined rows' targets.
+
+    The paper draws 10 `samples`.
 
     Raises:
         ConfigError: a negative penalty or no samples.
@@ -58,5 +70,5 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
     if penalty < 0 or samples < 1:
         raise ConfigError("penalty, samples", (penalty, samples), "at least 0 and at least 1")
     return base(agent)._replace(
-        name="mobile", target_penalty=bellman_inconsistency(penalty, samples)
+        name="mobile", coefficient=penalty, bellman_penalty=bellman_inconsistency(samples)
     )

@@ -22,4 +22,6 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
     """
     if penalty < 0:
         raise ConfigError("penalty", penalty, "at least 0")
-    return base(agent)._replace(name="mopo", disagreement=max_aleatoric, reward_penalty=penalty)
+    return base(agent)._replace(
+        name="mopo", coefficient=penalty, disagreement=max_aleatoric, penalise_rewards=True
+    )

@@ -9,7 +9,6 @@ A `Method` says what differs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -20,17 +19,18 @@ from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollout import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.sac import NextValue, Sac, SacConfig, SacState, make_sac
-from ..data import Transitions
+from ..agents.agent import Agent, Learner
+from ..agents.sac import NextValue, SacConfig, SacState, make_sac
+from ..data import Transitions, to_device
 from ..worlds.dynamics import Disagreement, Dynamics
 
 
-class TargetPenalty(Protocol):
+class BellmanPenalty(Protocol):
     def __call__(
-        self, agent: Sac, dynamics: Dynamics, state: SacState, world: PyTree, key: jax.Array,
+        self, agent: Agent, dynamics: Dynamics, state: SacState, world: PyTree, key: jax.Array,
         batch: Transitions,
     ) -> jax.Array: ...  # fmt: skip
 
@@ -41,18 +41,22 @@ class Method(NamedTuple):
     Attributes:
         name: for reports.
         agent: its actor-critic; the number of critics and their diversity are RAVL's whole cure.
+        coefficient: of its penalty. A number of the data and not of the program (`Imagination`):
+            methods that differ in it share what is compiled, and a sweep over it can be vmapped.
         disagreement: the uncertainty its world model must report; None for none.
-        reward_penalty: imagined rewards become `r - reward_penalty * uncertainty` (MOPO).
-        target_penalty: subtracted from the Bellman target of imagined rows, `[B]` (MOBILE).
+        penalise_rewards: imagined rewards become `r - coefficient * uncertainty` (MOPO).
+        bellman_penalty: `[B]`; times the coefficient it is subtracted from the Bellman target of
+            imagined rows (MOBILE).
         next_value: `(next_observations [B, S], value [B]) -> [B]`, corrects what targets bootstrap
             from (an oracle, to find out where values go wrong); None trusts the critics.
     """
 
     name: str
     agent: SacConfig
+    coefficient: float = 0.0
     disagreement: Disagreement | None = None
-    reward_penalty: float = 0.0
-    target_penalty: TargetPenalty | None = None
+    penalise_rewards: bool = False
+    bellman_penalty: BellmanPenalty | None = None
     next_value: NextValue | None = None
 
 
@@ -89,41 +93,60 @@ class ModelBasedConfig:
             raise ConfigError("batch_size", self.batch_size, "at least 2")
 
 
+class Imagination(NamedTuple):
+    """The data of a model-based learner.
+
+    Attributes:
+        rows: the dataset.
+        world: what the dynamics take as parameters.
+        coefficient: of the method's penalty, a scalar.
+    """
+
+    rows: Transitions
+    world: PyTree
+    coefficient: jax.Array
+
+
+# What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
+OWN_WORLDS = Imagination(False, True, False)
+
+
 class ModelBasedState(NamedTuple):
-    """State of one seed. `world` is what the dynamics take as parameters; it does not change."""
+    """State of one seed."""
 
     agent: SacState
     imagined: Replay
-    world: PyTree
     key: jax.Array
 
 
-class ModelBased(NamedTuple):
-    """Functions of one configuration; see `make_model_based`.
+class Scheme(NamedTuple):
+    """What the functions of this module are bound to."""
 
-    Attributes:
-        agent: the actor-critic's functions.
-        init: `(key, world, dataset) -> ModelBasedState`; of the dataset only the shapes matter.
-        update: one epoch, `(state, dataset) -> (state, metrics)`.
-        imagine: `(state, key, dataset) -> Trajectory` of the current policy, `[T, B, ...]`.
-    """
-
-    agent: Sac
-    init: Callable[[jax.Array, PyTree, Transitions], ModelBasedState]
-    update: Callable[[ModelBasedState, Transitions], tuple[ModelBasedState, dict[str, jax.Array]]]
-    imagine: Callable[..., Any]
+    config: ModelBasedConfig
+    method: Method
+    dynamics: Dynamics
+    agent: Agent
 
 
-@functools.lru_cache(maxsize=64)
+def imagination(method: Method, transitions: Transitions, worlds: PyTree) -> Imagination:
+    """The data to train `method` on; worlds with a leading seed axis go with `OWN_WORLDS`."""
+    return Imagination(to_device(transitions), worlds, jnp.float32(method.coefficient))
+
+
 def make_model_based(
-    config: ModelBasedConfig, method: Method, dynamics: Dynamics, observation_size: int,
+    config: ModelBasedConfig,
+    method: Method,
+    dynamics: Dynamics,
+    observation_size: int,
     action_size: int,
-) -> ModelBased:  # fmt: skip
-    """Build the functions of a model-based agent. Equal arguments give the same functions.
+) -> Learner:
+    """A learner whose data are an `Imagination`. Equal arguments give the same functions.
+
+    Its `imagine` is `(state, key, data) -> Trajectory` of the current policy, `[T, B, ...]`.
 
     Args:
         config: cadence and batch composition.
-        method: what differs from the base method.
+        method: what differs from the base method; its coefficient is the data's.
         dynamics: learned, true or something between.
         observation_size, action_size: of the environment.
 
@@ -132,77 +155,116 @@ def make_model_based(
             the method penalises it.
     """
     config.validate()
-    if not dynamics.measured and (method.reward_penalty or config.adaptive):
-        user = f"{method.name} penalises" if method.reward_penalty else "adaptive rollouts stop at"
+    if not dynamics.measured and (method.penalise_rewards or config.adaptive):
+        user = (
+            f"{method.name} penalises" if method.penalise_rewards else "adaptive rollouts stop at"
+        )
         raise ConfigError(
             "dynamics", "no measure of uncertainty", f"one, which {user}",
             "build them with learned_dynamics(..., disagreement=method.disagreement)",
         )  # fmt: skip
-    agent = make_sac(method.agent, observation_size, action_size)
-    real_rows = round(config.batch_size * config.real_share)
-    imagined_rows = config.batch_size - real_rows
+    return _bind(config, method._replace(coefficient=0.0), dynamics, observation_size, action_size)
 
-    def imagine(state: ModelBasedState, key: jax.Array, dataset: Transitions) -> Any:
-        start_key, roll_key = jax.random.split(key)
-        rows = dataset.observations.shape[0]
-        start = jax.random.randint(start_key, (config.rollouts_per_epoch,), 0, rows)
-        limit = state.world.limit if config.adaptive else None
-        if config.adaptive and limit is None:
+
+@functools.lru_cache(maxsize=64)
+def _bind(config: ModelBasedConfig, method: Method, dynamics: Dynamics, *sizes: int) -> Learner:
+    agent = make_sac(method.agent, *sizes)
+    scheme = Scheme(config, method, dynamics, agent)
+    begin, step, roll = (functools.partial(f, scheme) for f in (init, update, imagine))
+    return Learner(agent, begin, step, config.updates_per_epoch, roll)
+
+
+def init(scheme: Scheme, key: jax.Array, data: Imagination) -> ModelBasedState:
+    """A fresh agent and an empty buffer; of the rows only the shapes matter."""
+    config = scheme.config
+    agent_key, key = jax.random.split(key)
+    row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), data.rows)
+    capacity = config.epochs_retained * config.rollouts_per_epoch * config.horizon
+    return ModelBasedState(scheme.agent.init(agent_key), replay.create(row, capacity), key)
+
+
+def imagine(
+    scheme: Scheme, state: ModelBasedState, key: jax.Array, data: Imagination
+) -> Trajectory:
+    """Roll the current policy from states of the dataset.
+
+    Raises:
+        ConfigError: rollouts are adaptive and the world has no limit.
+    """
+    config, dynamics, limit = scheme.config, scheme.dynamics, None
+    if config.adaptive:
+        limit = data.world.limit
+        if limit is None:
             raise ConfigError(
                 "world.limit", None, "a threshold for adaptive rollouts",
                 "world._replace(limit=threshold(measure_trust(...), 1.0))",
             )  # fmt: skip
-        return rollout(
-            dynamics.model, state.world, dataset.observations[start], roll_key,
-            horizon=config.horizon, policy=agent.policy, policy_params=state.agent.actor,
-            members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=config.member),
-            threshold=limit, early_exit=config.early_exit,
-        )  # fmt: skip
+    start_key, roll_key = jax.random.split(key)
+    rows = data.rows.observations.shape[0]
+    start = jax.random.randint(start_key, (config.rollouts_per_epoch,), 0, rows)
+    return rollout(
+        dynamics.model,
+        data.world,
+        data.rows.observations[start],
+        roll_key,
+        horizon=config.horizon,
+        policy=scheme.agent.policy,
+        policy_params=state.agent.actor,
+        members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=config.member),
+        threshold=limit,
+        early_exit=config.early_exit,
+    )
 
-    def to_rows(steps: Any) -> Transitions:
-        """Flatten `[T, B]` steps; the penalised reward is what the agent will see."""
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
-        return Transitions(
-            flat.observations, flat.actions,
-            flat.rewards - method.reward_penalty * flat.uncertainties,
-            flat.next_observations, flat.terminations, flat.truncations,
-        )  # fmt: skip
 
-    def init(key: jax.Array, world: PyTree, dataset: Transitions) -> ModelBasedState:
-        agent_key, key = jax.random.split(key)
-        row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), dataset)
-        capacity = config.epochs_retained * config.rollouts_per_epoch * config.horizon
-        return ModelBasedState(agent.init(agent_key), replay.create(row, capacity), world, key)
+def imagined_rows(scheme: Scheme, steps: Any, coefficient: jax.Array) -> Transitions:
+    """`[T, B]` steps as `[T * B]` rows, with rewards as the agent will see them."""
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
+    rewards = flat.rewards
+    if scheme.method.penalise_rewards:
+        rewards = rewards - coefficient * flat.uncertainties
+    return Transitions(
+        flat.observations,
+        flat.actions,
+        rewards,
+        flat.next_observations,
+        flat.terminations,
+        flat.truncations,
+    )
 
-    def update(
-        state: ModelBasedState, dataset: Transitions
-    ) -> tuple[ModelBasedState, dict[str, jax.Array]]:
-        roll_key, learn_key, key = jax.random.split(state.key, 3)
-        trajectory = imagine(state, roll_key, dataset)
-        rows = to_rows(trajectory.steps)
-        buffer = replay.add(state.imagined, rows, trajectory.valid.reshape(-1))
 
-        def learn(carry: SacState, key: jax.Array) -> tuple[SacState, dict[str, jax.Array]]:
-            real_key, imagined_key, penalty_key, update_key = jax.random.split(key, 4)
-            index = jax.random.randint(real_key, (real_rows,), 0, dataset.rewards.shape[0])
-            real = jax.tree.map(lambda x: x[index], dataset)
-            drawn = replay.sample(buffer, imagined_key, imagined_rows)
-            batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), real, drawn)
-            penalty: jax.Array | float = 0.0
-            if method.target_penalty is not None:
-                penalty = method.target_penalty(
-                    agent, dynamics, carry, state.world, penalty_key, batch
-                )
-                penalty = penalty.at[:real_rows].set(0.0)
-            return agent.update(carry, update_key, batch, penalty, method.next_value)
+def learn(
+    scheme: Scheme, data: Imagination, buffer: Replay, state: SacState, key: jax.Array
+) -> tuple[SacState, dict[str, jax.Array]]:
+    """One gradient step on rows of the dataset and imagined rows; only those are penalised."""
+    config, method = scheme.config, scheme.method
+    real_rows = round(config.batch_size * config.real_share)
+    real_key, imagined_key, penalty_key, update_key = jax.random.split(key, 4)
+    index = jax.random.randint(real_key, (real_rows,), 0, data.rows.rewards.shape[0])
+    real = jax.tree.map(lambda x: x[index], data.rows)
+    imagined = replay.sample(buffer, imagined_key, config.batch_size - real_rows)
+    batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), real, imagined)
+    penalty: jax.Array | float = 0.0
+    if method.bellman_penalty is not None:
+        penalty = data.coefficient * method.bellman_penalty(
+            scheme.agent, scheme.dynamics, state, data.world, penalty_key, batch
+        )
+        penalty = penalty.at[:real_rows].set(0.0)
+    return scheme.agent.update(state, update_key, batch, penalty, method.next_value)
 
-        keys = jax.random.split(learn_key, config.updates_per_epoch)
-        agent_state, metrics = jax.lax.scan(learn, state.agent, keys)
-        metrics = jax.tree.map(lambda x: x.mean(), metrics)
-        valid = jnp.maximum(trajectory.valid.sum(), 1)
-        metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid
-        metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid
-        metrics["imagined_length"] = trajectory.lengths.mean(dtype=jnp.float32)
-        return ModelBasedState(agent_state, buffer, state.world, key), metrics
 
-    return ModelBased(agent, init, update, imagine)
+def update(
+    scheme: Scheme, state: ModelBasedState, data: Imagination
+) -> tuple[ModelBasedState, dict[str, jax.Array]]:
+    """One epoch: imagine, then `updates_per_epoch` gradient steps."""
+    roll_key, learn_key, key = jax.random.split(state.key, 3)
+    trajectory = imagine(scheme, state, roll_key, data)
+    rows = imagined_rows(scheme, trajectory.steps, data.coefficient)
+    buffer = replay.add(state.imagined, rows, trajectory.valid.reshape(-1))
+    keys = jax.random.split(learn_key, scheme.config.updates_per_epoch)
+    agent, metrics = jax.lax.scan(functools.partial(learn, scheme, data, buffer), state.agent, keys)
+    metrics = jax.tree.map(lambda x: x.mean(), metrics)
+    valid = jnp.maximum(trajectory.valid.sum(), 1)
+    metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid
+    metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid
+    metrics["imagined_length"] = trajectory.lengths.mean(dtype=jnp.float32)
+    return ModelBasedState(agent, buffer, key), metrics

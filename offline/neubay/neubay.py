@@ -1,6 +1,6 @@
 """NEUBAY: a history-dependent agent in long rollouts of a posterior over world models.
 
-Ni et al. 2025, arXiv 2512.04341 (sections 3 and 4 of our notes). Logged episodes are continued from
+Ni et al. 2025, arXiv 2512.04341, sections 3 and 4. Logged episodes are continued from
 random moments, each in one fixed member of the ensemble, until a known ending, until the members
 disagree more than they do on the data, or to the environment's time limit; no fixed horizon and no
 penalty. Logged beginning and imagined end go into the token ring together, and recurrent SAC learns
@@ -17,7 +17,6 @@ while any row of it does.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,10 +27,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollout import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
 
+from ..agents.agent import Agent, Learner
 from ..recurrent import tapes
 from ..recurrent.histories import Drawn, LoggedHistories, draw, remember, resume, warm
-from ..recurrent.memory import make_memory
-from ..recurrent.sac import RecurrentSac, RecurrentSacState, make_recurrent_sac
+from ..recurrent.memory import Memory, make_memory
+from ..recurrent.sac import RecurrentSacState, make_recurrent_sac
 from ..recurrent.tapes import Tapes
 from ..recurrent.tokens import Token, from_trajectory, join
 from ..worlds.dynamics import Dynamics, World
@@ -40,17 +40,21 @@ from .looks import Looks, look_at, nothing_seen
 
 
 class NeubayData(NamedTuple):
-    """What seeds share; see `neubay_training.prepare`.
+    """What one seed learns from; see `prepare`.
 
     Attributes:
         logged: the dataset, cut at the time limit.
-        worlds: leaves `[W, ...]`, with the `limit` of each; seed `k` is trained in world `k % W`.
-        penalty: `[W]`, reward taken per unit of spread.
+        world: with its `limit`.
+        penalty: reward taken per unit of spread.
     """
 
     logged: LoggedHistories
-    worlds: World
+    world: World
     penalty: jax.Array
+
+
+# What `train` calls `per_seed`: every seed in a world of its own, on the same episodes.
+OWN_WORLDS = NeubayData(False, True, True)
 
 
 class NeubayState(NamedTuple):
@@ -59,7 +63,6 @@ class NeubayState(NamedTuple):
     Attributes:
         agent: what learns.
         ring: real and imagined tokens.
-        world: int32, which of the worlds is its own.
         owed: float32, gradient steps that the tokens so far still ask for.
         looks: what the last collection was like.
         key: for all that is drawn from here on.
@@ -67,7 +70,6 @@ class NeubayState(NamedTuple):
 
     agent: RecurrentSacState
     ring: Tapes
-    world: jax.Array
     owed: jax.Array
     looks: Looks
     key: jax.Array
@@ -81,27 +83,28 @@ class Collected(NamedTuple):
     looks: Looks
 
 
-class Neubay(NamedTuple):
-    """Functions of one configuration; see `make_neubay`.
+class Parts(NamedTuple):
+    """What the functions of this module are bound to.
 
     Attributes:
-        agent: the recurrent actor-critic's functions; observations are tokens'.
-        init: `(key, world int32) -> NeubayState`.
-        update: one iteration, `(state, data) -> (state, metrics)`.
-        collect: `(actor, key, data, world int32) -> Collected`, one collection.
         config, sizes: as given; `level` and `penalty` are the data's.
+        agent: the recurrent actor-critic; its observations are tokens.
+        memory: of its actor.
+        model: the dynamics with what an agent remembers in their state.
+        members: of the ensemble.
     """
 
-    agent: RecurrentSac
-    init: Callable[[jax.Array, jax.Array], NeubayState]
-    update: Callable[[NeubayState, NeubayData], tuple[NeubayState, dict[str, jax.Array]]]
-    collect: Callable[..., Collected]
     config: NeubayConfig
     sizes: Sizes
+    agent: Agent
+    memory: Memory
+    model: Model
+    members: int
 
 
-def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Neubay:
-    """Build the functions. Configurations that differ in `level` and `penalty` share them.
+def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learner:
+    """A learner whose data are `NeubayData`; configurations that differ in `level` and `penalty`
+    share its functions. `imagine` is `collect`.
 
     Args:
         config: agent and cadence.
@@ -118,16 +121,41 @@ def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Neuba
             "dynamics", "no measure of disagreement", "one, at which rollouts stop",
             "build them with learned_dynamics(..., disagreement=spread_of_means)",
         )  # fmt: skip
-    needed = config.rollouts * episode_room(config, sizes)
+    room = episode_room(config, sizes)
+    needed = config.rollouts * room
     if config.capacity < needed:
-        what = f"{config.rollouts} episodes of up to {episode_room(config, sizes)} at a time"
+        what = f"{config.rollouts} episodes of up to {room} at a time"
         raise ConfigError("capacity", config.capacity, f"at least {needed} tokens, for {what}")
-    if config.tape < episode_room(config, sizes):
+    if config.tape < room:
         raise ConfigError(
-            "tape", config.tape, f"at least the {episode_room(config, sizes)} tokens of an episode",
+            "tape", config.tape, f"at least the {room} tokens of an episode",
             "tapes begin where episodes do: what lies beyond would never be learned from",
         )  # fmt: skip
-    return _make(replace(config, level=1.0, penalty=0.0), dynamics, sizes)
+    return _bind(replace(config, level=1.0, penalty=0.0), dynamics, sizes)
+
+
+@functools.lru_cache(maxsize=32)
+def _bind(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learner:
+    shown = token_size(config, sizes)
+    whole = remember(dynamics.model, sizes.limit)
+    model = Model(whole.step, lambda state: whole.observe(state)[:, :shown])
+    agent = make_recurrent_sac(config.agent, shown, sizes.action)
+    parts = Parts(
+        config, sizes, agent, make_memory(config.agent.memory, shown), model, dynamics.members
+    )
+    begin, step, roll = (functools.partial(f, parts) for f in (init, update, collect))
+    return Learner(agent, begin, step, config.updates_per_iteration, roll)
+
+
+def init(parts: Parts, key: jax.Array, data: NeubayData) -> NeubayState:
+    """A fresh agent, an empty ring, nothing owed."""
+    del data
+    config = parts.config
+    agent_key, key = jax.random.split(key)
+    ring = tapes.create(
+        token(config, parts.sizes), config.capacity, ring_entries(config), tape=config.tape
+    )
+    return NeubayState(parts.agent.init(agent_key), ring, jnp.float32(0.0), nothing_seen(), key)
 
 
 def _only_needed(step: Step) -> Step:
@@ -135,105 +163,102 @@ def _only_needed(step: Step) -> Step:
     return step._replace(next_observations=(), members=())
 
 
-@functools.lru_cache(maxsize=32)
-def _make(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Neubay:
-    shown = token_size(config, sizes)
-    agent = make_recurrent_sac(config.agent, shown, sizes.action)
-    memory = make_memory(config.agent.memory, shown)
-    room, updates = episode_room(config, sizes), config.updates_per_iteration
-    members = Members(
-        jnp.arange(dynamics.members, dtype=jnp.int32), per="trajectory", shuffle=False
+def shown_of(parts: Parts, tokens: Token) -> Token:
+    """Tokens as the agent sees them: a Markov agent sees the state only."""
+    shown = token_size(parts.config, parts.sizes)
+    return tokens._replace(observations=tokens.observations[..., :shown])
+
+
+def go_on(parts: Parts, actor: PyTree, key: jax.Array, moments: Drawn, world: World) -> Trajectory:
+    """Imagine what follows each moment; rows that were finished have no valid step.
+
+    Section 3: one fixed member per rollout, until an ending, the threshold or the time limit.
+    """
+    config, limit = parts.config, parts.sizes.limit
+    start = resume(moments, parts.sizes.action)
+    # A finished row is cut after one step, which nobody keeps.
+    late = jnp.full_like(start.time, limit)
+    start = start._replace(time=jnp.where(moments.finished, late, start.time))
+    rolled = rollout(
+        parts.model,
+        world,
+        start,
+        key,
+        horizon=min(config.horizon or limit, limit),
+        policy=parts.agent.policy,
+        policy_params=actor,
+        memory=warm(parts.memory, actor.memory, shown_of(parts, moments.head), moments.lengths),
+        members=Members(
+            jnp.arange(parts.members, dtype=jnp.int32), per="trajectory", shuffle=False
+        ),
+        threshold=world.limit,
+        early_exit=config.early_exit,
+        record=_only_needed,
     )
-    whole = remember(dynamics.model, sizes.limit)
-    model = Model(whole.step, lambda state: whole.observe(state)[:, :shown])
+    valid = rolled.valid & ~moments.finished
 
-    def init(key: jax.Array, world: jax.Array) -> NeubayState:
-        agent_key, key = jax.random.split(key)
-        ring = tapes.create(
-            token(config, sizes), config.capacity, ring_entries(config), tape=config.tape
-        )
-        return NeubayState(
-            agent.init(agent_key), ring, jnp.asarray(world, jnp.int32), jnp.float32(0.0),
-            nothing_seen(), key,
-        )  # fmt: skip
+    def keep(x: jax.Array) -> jax.Array:
+        return jnp.where(valid.reshape(valid.shape + (1,) * (x.ndim - 2)), x, 0).astype(x.dtype)
 
-    def own(tree: PyTree, world: jax.Array) -> PyTree:
-        """One world's part; where there is one world only no seed gets a copy of it."""
-        single = jax.tree.leaves(tree)[0].shape[0] == 1
-        return jax.tree.map(lambda x: x[0] if single else x[world], tree)
+    return rolled._replace(steps=jax.tree.map(keep, rolled.steps), valid=valid)
 
-    def go_on(actor: PyTree, key: jax.Array, drawn: Drawn, world: World) -> Trajectory:
-        """Imagine what follows each moment; rows that were finished have no valid step."""
-        start = resume(drawn, sizes.action)
-        # A finished row is cut after one step, which nobody keeps.
-        late = jnp.full_like(start.time, sizes.limit)
-        start = start._replace(time=jnp.where(drawn.finished, late, start.time))
-        carry = warm(
-            memory, actor.memory,
-            drawn.head._replace(observations=drawn.head.observations[..., :shown]), drawn.lengths,
-        )  # fmt: skip
-        rolled = rollout(
-            model, world, start, key, horizon=min(config.horizon or sizes.limit, sizes.limit),
-            policy=agent.policy, policy_params=actor, memory=carry, members=members,
-            threshold=world.limit, early_exit=config.early_exit, record=_only_needed,
-        )  # fmt: skip
-        valid = rolled.valid & ~drawn.finished
 
-        def keep(x: jax.Array) -> jax.Array:
-            return jnp.where(valid.reshape(valid.shape + (1,) * (x.ndim - 2)), x, 0).astype(x.dtype)
+def collect(parts: Parts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
+    """One collection: logged beginnings and what the policy imagines after them."""
+    config, sizes = parts.config, parts.sizes
+    draw_key, roll_key = jax.random.split(key)
+    moments = draw(data.logged, draw_key, config.rollouts, sizes.longest)
+    rolled = go_on(parts, state.agent.actor, roll_key, moments, data.world)
+    steps = rolled.steps
+    # What is seen stays as imagined; the penalty is in what is learned from only.
+    learned = steps._replace(rewards=steps.rewards - data.penalty * steps.uncertainties)
+    shown = token_size(config, sizes)
+    last = where_rows(moments.finished, moments.now[:, :shown], parts.model.observe(rolled.state))
+    tail, lengths = from_trajectory(rolled._replace(steps=learned), last)
+    tokens, lengths = join(shown_of(parts, moments.head), moments.lengths, tail, lengths)
+    # A prefix and what follows it are at most as long as an episode may be.
+    room = episode_room(config, sizes)
+    tokens = jax.tree.map(lambda x: x[:, :room], tokens)
+    return Collected(tokens, lengths, look_at(rolled, moments, lengths, data.world.limit))
 
-        return rolled._replace(steps=jax.tree.map(keep, rolled.steps), valid=valid)
 
-    def collect(actor: PyTree, key: jax.Array, data: NeubayData, world: jax.Array) -> Collected:
-        draw_key, roll_key = jax.random.split(key)
-        drawn = draw(data.logged, draw_key, config.rollouts, sizes.longest)
-        mine, penalty = own((data.worlds, data.penalty), world)
-        rolled = go_on(actor, roll_key, drawn, mine)
-        steps = rolled.steps
-        # What is seen stays as imagined; the penalty is in what is learned from only.
-        learned = steps._replace(rewards=steps.rewards - penalty * steps.uncertainties)
-        last = where_rows(drawn.finished, drawn.now[:, :shown], model.observe(rolled.state))
-        tail, lengths = from_trajectory(rolled._replace(steps=learned), last)
-        head = drawn.head._replace(observations=drawn.head.observations[..., :shown])
-        tokens, lengths = join(head, drawn.lengths, tail, lengths)
-        # A prefix and what follows it are at most as long as an episode may be.
-        tokens = jax.tree.map(lambda x: x[:, :room], tokens)
-        return Collected(tokens, lengths, look_at(rolled, drawn, lengths, mine.limit))
+def collect_if_due(parts: Parts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
+    """A collection where one is due, else no episode; a loop, since a condition that is
+    mapped over seeds would be computed whether it holds or not."""
+    like = jax.eval_shape(functools.partial(collect, parts), state, key, data)
+    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
 
-    def collect_if(state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
-        """A collection where one is due, else no episode; a loop, since a condition that is
-        mapped over seeds would be computed whether it holds or not."""
-        like = jax.eval_shape(collect, state.agent.actor, key, data, state.world)
-        empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
-        due = state.owed < updates
+    def once(carry: tuple) -> tuple[jax.Array, jax.Array, Collected]:
+        # The key is carried, and another one afterwards: of a body that depends on nothing
+        # that changes XLA takes everything out of the loop, and computes it always.
+        _, key, _ = carry
+        return jnp.bool_(False), jax.random.fold_in(key, 1), collect(parts, state, key, data)
 
-        def once(carry: tuple) -> tuple[jax.Array, jax.Array, Collected]:
-            # The key is carried, and another one afterwards: of a body that depends on nothing
-            # that changes XLA takes everything out of the loop, and computes it always.
-            _, key, _ = carry
-            found = collect(state.agent.actor, key, data, state.world)
-            return jnp.bool_(False), jax.random.fold_in(key, 1), found
+    due = state.owed < parts.config.updates_per_iteration
+    begin = (due, key, empty._replace(looks=state.looks))
+    return jax.lax.while_loop(lambda carry: carry[0], once, begin)[2]
 
-        begin = (due, key, empty._replace(looks=state.looks))
-        return jax.lax.while_loop(lambda carry: carry[0], once, begin)[2]
 
-    def update(state: NeubayState, data: NeubayData) -> tuple[NeubayState, dict[str, jax.Array]]:
-        collect_key, learn_key, key = jax.random.split(state.key, 3)
-        found = collect_if(state, collect_key, data)
-        ring = tapes.add(state.ring, found.tokens, found.lengths)
-        owed = state.owed + config.updates_per_token * found.lengths.sum() - updates
+def update(
+    parts: Parts, state: NeubayState, data: NeubayData
+) -> tuple[NeubayState, dict[str, jax.Array]]:
+    """One iteration: a collection if one is due, then gradient steps on tapes of the ring."""
+    config = parts.config
+    collect_key, learn_key, key = jax.random.split(state.key, 3)
+    collected = collect_if_due(parts, state, collect_key, data)
+    ring = tapes.add(state.ring, collected.tokens, collected.lengths)
+    brought = config.updates_per_token * collected.lengths.sum()
+    owed = state.owed + brought - config.updates_per_iteration
 
-        def one(
-            carry: RecurrentSacState, key: jax.Array
-        ) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
-            tape_key, update_key = jax.random.split(key)
-            tape = tapes.sample(ring, tape_key, config.tape, weighting=config.weighting)
-            return agent.update(carry, update_key, tape)
+    def learn(
+        carry: RecurrentSacState, key: jax.Array
+    ) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
+        tape_key, update_key = jax.random.split(key)
+        tape = tapes.sample(ring, tape_key, config.tape, weighting=config.weighting)
+        return parts.agent.update(carry, update_key, tape)
 
-        keys = jax.random.split(learn_key, updates)
-        learned, metrics = jax.lax.scan(one, state.agent, keys)
-        metrics = jax.tree.map(lambda x: x.mean(), metrics) | found.looks._asdict()
-        metrics |= {"owed": owed, "ring_tokens": ring.used.astype(jnp.float32)}
-        return NeubayState(learned, ring, state.world, owed, found.looks, key), metrics
-
-    return Neubay(agent, init, update, collect, config, sizes)
+    keys = jax.random.split(learn_key, config.updates_per_iteration)
+    agent, metrics = jax.lax.scan(learn, state.agent, keys)
+    metrics = jax.tree.map(lambda x: x.mean(), metrics) | collected.looks._asdict()
+    metrics |= {"owed": owed, "ring_tokens": ring.used.astype(jnp.float32)}
+    return NeubayState(agent, ring, owed, collected.looks, key), metrics

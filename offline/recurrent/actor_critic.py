@@ -16,8 +16,7 @@ from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import LOG_STD_RANGE
-from ..parts import Parts
-from .memory import MemoryConfig, make_memory
+from .memory import MemoryConfig, Parts, make_memory
 
 
 class ActorCritic(NamedTuple):

@@ -1,6 +1,6 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
-NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341; sections 1.3 and 3.6 of our notes). An
+NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An
 iteration rolls episodes in imagination, one ensemble member each, puts them in the token ring and
 takes gradient steps on tapes cut from it. One network, shared by everything; its memory learns
 slower than its head.
@@ -19,13 +19,15 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Members, Model, rollout
+from jaxrl_rollouts.rollout import Members, Model, Trajectory, rollout
+from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..parts import Parts, follow, parts_optimiser
+from ..agents.agent import Agent, Learner
 from . import tapes
-from .memory import MemoryConfig
+from .memory import MemoryConfig, Parts, parts_optimiser
 from .q import RecurrentQ, make_recurrent_q
 from .tapes import Tape, Tapes
 from .tokens import Token, from_trajectory, token_of
@@ -85,7 +87,7 @@ class Task(NamedTuple):
     """What the agent is trained in.
 
     Attributes:
-        model: the transition, usually learned; its parameters are the agent's `world`.
+        model: the transition, usually learned; its parameters are the learner's data.
         start: `(key, batch) -> state`, where episodes begin.
         horizon: most steps of an episode.
         observation_size, actions: `D`, and how many actions there are.
@@ -101,37 +103,37 @@ class Task(NamedTuple):
 
 
 class DqnState(NamedTuple):
-    """State of one seed. `world` is what the model takes as parameters; it does not change."""
+    """Everything the agent learns: values, the targets that follow them, Adam's moments."""
 
     params: Parts
     target: Parts
-    optimiser: Parts
+    moments: optax.OptState
+
+    @property
+    def actor(self) -> Parts:
+        return self.params
+
+    @property
+    def critic(self) -> Parts:
+        return self.params
+
+
+class DqnLearnerState(NamedTuple):
+    """State of one seed; `step` counts gradient steps."""
+
+    agent: DqnState
     ring: Tapes
-    world: PyTree
     step: jax.Array
     key: jax.Array
 
 
-class Dqn(NamedTuple):
-    """Functions of one agent; see `make_recurrent_dqn`.
+class DqnNets(NamedTuple):
+    """What the functions of this module are bound to."""
 
-    Attributes:
-        init: `(key, world) -> DqnState`.
-        update: one iteration, `(state, data) -> (state, metrics)`; `data` is ignored.
-        learn: one gradient step, `(params, target, optimiser, tape) -> (params, target,
-            optimiser, metrics)`.
-        greedy: `(params, key, observation, memory) -> (action [B], memory)`.
-        explore: the same for parameters `(params, epsilon)`.
-        network: values of tapes and of single tokens; its `start` is the policies' memory.
-        updates: gradient steps per iteration.
-    """
-
-    init: Callable[[jax.Array, PyTree], DqnState]
-    update: Callable[[DqnState, PyTree], tuple[DqnState, dict[str, jax.Array]]]
-    learn: Callable[..., tuple[Parts, Parts, PyTree, dict[str, jax.Array]]]
-    greedy: Callable[..., tuple[jax.Array, PyTree]]
-    explore: Callable[..., tuple[jax.Array, PyTree]]
+    config: DqnConfig
+    task: Task
     network: RecurrentQ
+    optimiser: optax.GradientTransformation
     updates: int
 
 
@@ -150,8 +152,11 @@ def _token(task: Task) -> Token:
 
 
 @functools.lru_cache(maxsize=32)
-def make_recurrent_dqn(config: DqnConfig, task: Task) -> Dqn:
-    """Build the agent's functions. Equal arguments give the same functions.
+def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
+    """A learner whose data are the model's parameters. Equal arguments give the same functions.
+
+    Its agent's `policy` is epsilon-greedy and takes `(params, epsilon)` for the actor; its `update`
+    takes a `Tape` for a batch.
 
     Raises:
         ConfigError: a setting is out of range, or a tape or an iteration's episodes do not fit
@@ -159,85 +164,141 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Dqn:
     """
     config.validate()
     network = make_recurrent_q(config.memory, config.head, task.observation_size, task.actions)
-    updates = math.ceil(config.updates_per_token * config.episodes * task.horizon)
-
     optimiser = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
+    updates = math.ceil(config.updates_per_token * config.episodes * task.horizon)
+    nets = DqnNets(config, task, network, optimiser, updates)
+    functions = (init, update, explore, greedy, q)
+    agent = Agent(*(functools.partial(f, nets) for f in functions), memory=network.start)
+    begin, iterate, roll = (functools.partial(f, nets) for f in (init_learner, iteration, imagine))
+    return Learner(agent, begin, iterate, updates, roll)
 
-    def loss(params: Parts, target: Parts, tape: Tape) -> tuple[jax.Array, dict[str, jax.Array]]:
-        tokens = tape.tokens
-        values = network.tape(params, tokens.observations, tape.starts)
-        slow = network.tape(target, tokens.observations, tape.starts)
-        rows = jnp.arange(values.shape[0])
-        # The value after token t is that of token t + 1; where there is none the mask is False.
-        best = jnp.roll(values.argmax(-1), -1)
-        following = jnp.roll(slow, -1, axis=0)[rows, best]
-        alive = 1.0 - tokens.terminations.astype(jnp.float32)
-        reward = tokens.rewards - config.reward_shift
-        wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
-        chosen = values[rows, tokens.actions]
-        each = optax.huber_loss(chosen, wanted, delta=1.0)
-        total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
-        return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 
-    def learn(params: Parts, target: Parts, moments: PyTree, tape: Tape) -> tuple:
-        gradient, metrics = jax.grad(loss, has_aux=True)(params, target, tape)
-        params, moments = optimiser.step(params, gradient, moments)
-        target = follow(params, target, config.polyak)
-        return params, target, moments, metrics
+def init(nets: DqnNets, key: jax.Array, scaler: Scaler | None = None) -> DqnState:
+    """Fresh values; tokens are seen as they are."""
+    del scaler
+    params = nets.network.init(key)
+    return DqnState(params, params, nets.optimiser.init(params))
 
-    def greedy(params: Parts, key: jax.Array, observation: jax.Array, carry: PyTree) -> tuple:
-        del key
-        values, carry = network.now(params, observation, carry)
-        return values.argmax(-1).astype(jnp.int32), carry
 
-    def explore(
-        params: tuple[Parts, jax.Array], key: jax.Array, observation: jax.Array, carry: PyTree
-    ) -> tuple:
-        coin_key, action_key = jax.random.split(key)
-        best, carry = greedy(params[0], key, observation, carry)
-        any_action = jax.random.randint(action_key, best.shape, 0, task.actions)
-        explores = jax.random.uniform(coin_key, best.shape) < params[1]
-        return jnp.where(explores, any_action, best), carry
+def greedy(
+    nets: DqnNets, params: Parts, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The action of the highest value, `[B]` int32."""
+    del key
+    values, memory = nets.network.now(params, observation, memory)
+    return values.argmax(-1).astype(jnp.int32), memory
 
-    def init(key: jax.Array, world: PyTree) -> DqnState:
-        network_key, key = jax.random.split(key)
-        params = network.init(network_key)
-        capacity, episodes = ring_size(config, task.horizon)
-        ring = tapes.create(_token(task), capacity, episodes, tape=config.tape)
-        return DqnState(params, params, optimiser.init(params), ring, world, jnp.int32(0), key)
 
-    def update(state: DqnState, data: PyTree) -> tuple[DqnState, dict[str, jax.Array]]:
-        del data
-        start_key, roll_key, learn_key, key = jax.random.split(state.key, 4)
-        members = None
-        if task.members is not None:
-            members = Members(jnp.arange(task.members), per="trajectory", shuffle=False)
-        done = state.step / (config.epsilon_share * config.steps)
-        epsilon = 1.0 - (1.0 - config.epsilon) * jnp.minimum(done, 1.0)
-        rolled = rollout(
-            task.model, state.world, task.start(start_key, config.episodes), roll_key,
-            horizon=task.horizon, policy=explore, policy_params=(state.params, epsilon),
-            memory=network.start(config.episodes), members=members,
-        )  # fmt: skip
-        tokens, lengths = from_trajectory(rolled, task.model.observe(rolled.state))
-        ring = tapes.add(state.ring, tokens, lengths)
+def explore(
+    nets: DqnNets,
+    params: tuple[Parts, jax.Array],
+    key: jax.Array,
+    observation: jax.Array,
+    memory: PyTree,
+) -> tuple[jax.Array, PyTree]:
+    """Any action with probability epsilon, else the greedy one; `params` are values and epsilon."""
+    coin_key, action_key = jax.random.split(key)
+    best, memory = greedy(nets, params[0], key, observation, memory)
+    any_action = jax.random.randint(action_key, best.shape, 0, nets.task.actions)
+    explores = jax.random.uniform(coin_key, best.shape) < params[1]
+    return jnp.where(explores, any_action, best), memory
 
-        def one(carry: tuple, key: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
-            tape = tapes.sample(ring, key, config.tape, weighting=config.weighting)
-            params, target, moments = carry
-            params, target, moments, metrics = learn(params, target, moments, tape)
-            return (params, target, moments), metrics
 
-        carry = (state.params, state.target, state.optimiser)
-        (params, target, moments), metrics = jax.lax.scan(
-            one, carry, jax.random.split(learn_key, updates)
-        )
-        metrics = jax.tree.map(lambda x: x.mean(), metrics)
-        valid = jnp.maximum(rolled.valid.sum(), 1)
-        metrics["epsilon"] = epsilon
-        metrics["imagined_reward"] = rolled.steps.rewards.sum() / valid
-        metrics["imagined_length"] = rolled.lengths.mean(dtype=jnp.float32)
-        state = DqnState(params, target, moments, ring, state.world, state.step + updates, key)
-        return state, metrics
+def q(nets: DqnNets, params: Parts, tokens: jax.Array, actions: jax.Array) -> jax.Array:
+    """The value of first tokens `[B, D]` and actions `[B]`: `[1, B]`."""
+    values, _ = nets.network.now(params, tokens, nets.network.start(tokens.shape[0]))
+    return jnp.take_along_axis(values, actions[:, None], 1).T
 
-    return Dqn(init, update, learn, greedy, explore, network, updates)
+
+def loss(
+    params: Parts, nets: DqnNets, target: Parts, tape: Tape
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`mean huber(Q(h, a) - r - gamma (1 - d) Q'(h', argmax_a' Q(h', a')))`: double Q-learning.
+
+    van Hasselt et al. 2016, equation 4. The value after token t is that of token t + 1; where
+    there is none its mask is False.
+    """
+    config, tokens = nets.config, tape.tokens
+    values = nets.network.tape(params, tokens.observations, tape.starts)
+    slow = nets.network.tape(target, tokens.observations, tape.starts)
+    rows = jnp.arange(values.shape[0])
+    best = jnp.roll(values.argmax(-1), -1)
+    following = jnp.roll(slow, -1, axis=0)[rows, best]
+    alive = 1.0 - tokens.terminations.astype(jnp.float32)
+    reward = tokens.rewards - config.reward_shift
+    wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
+    chosen = values[rows, tokens.actions]
+    each = optax.huber_loss(chosen, wanted, delta=1.0)
+    total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
+    return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
+
+
+def update(
+    nets: DqnNets, state: DqnState, key: jax.Array, tape: Tape
+) -> tuple[DqnState, dict[str, jax.Array]]:
+    """One gradient step, and the targets follow; nothing is drawn."""
+    del key
+    params, moments, _, metrics = descend(
+        nets.optimiser, loss, state.params, state.moments, nets, state.target, tape
+    )
+    target = optax.incremental_update(params, state.target, nets.config.polyak)
+    return DqnState(params, target, moments), metrics
+
+
+def init_learner(nets: DqnNets, key: jax.Array, world: PyTree) -> DqnLearnerState:
+    """Fresh values and an empty ring."""
+    del world
+    network_key, key = jax.random.split(key)
+    capacity, episodes = ring_size(nets.config, nets.task.horizon)
+    ring = tapes.create(_token(nets.task), capacity, episodes, tape=nets.config.tape)
+    return DqnLearnerState(init(nets, network_key), ring, jnp.int32(0), key)
+
+
+def exploration(config: DqnConfig, step: jax.Array) -> jax.Array:
+    """Epsilon after so many gradient steps: from 1 down to `epsilon`, linearly."""
+    done = step / (config.epsilon_share * config.steps)
+    return 1.0 - (1.0 - config.epsilon) * jnp.minimum(done, 1.0)
+
+
+def imagine(nets: DqnNets, state: DqnLearnerState, keys: jax.Array, world: PyTree) -> Trajectory:
+    """Episodes of the exploring policy in the model, one member each; `keys` are `[2]`."""
+    config, task = nets.config, nets.task
+    start_key, roll_key = keys
+    members = None
+    if task.members is not None:
+        members = Members(jnp.arange(task.members), per="trajectory", shuffle=False)
+    return rollout(
+        task.model,
+        world,
+        task.start(start_key, config.episodes),
+        roll_key,
+        horizon=task.horizon,
+        policy=functools.partial(explore, nets),
+        policy_params=(state.agent.params, exploration(config, state.step)),
+        memory=nets.network.start(config.episodes),
+        members=members,
+    )
+
+
+def iteration(
+    nets: DqnNets, state: DqnLearnerState, world: PyTree
+) -> tuple[DqnLearnerState, dict[str, jax.Array]]:
+    """Imagine episodes, put them in the ring, take gradient steps on tapes cut from it."""
+    config, task = nets.config, nets.task
+    start_key, roll_key, learn_key, key = jax.random.split(state.key, 4)
+    rolled = imagine(nets, state, jnp.stack([start_key, roll_key]), world)
+    tokens, lengths = from_trajectory(rolled, task.model.observe(rolled.state))
+    ring = tapes.add(state.ring, tokens, lengths)
+
+    def learn(carry: DqnState, key: jax.Array) -> tuple[DqnState, dict[str, jax.Array]]:
+        tape = tapes.sample(ring, key, config.tape, weighting=config.weighting)
+        return update(nets, carry, key, tape)
+
+    keys = jax.random.split(learn_key, nets.updates)
+    agent, metrics = jax.lax.scan(learn, state.agent, keys)
+    metrics = jax.tree.map(lambda x: x.mean(), metrics)
+    valid = jnp.maximum(rolled.valid.sum(), 1)
+    metrics["epsilon"] = exploration(config, state.step)
+    metrics["imagined_reward"] = rolled.steps.rewards.sum() / valid
+    metrics["imagined_length"] = rolled.lengths.mean(dtype=jnp.float32)
+    return DqnLearnerState(agent, ring, state.step + nets.updates, key), metrics

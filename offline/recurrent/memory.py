@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
@@ -22,6 +23,8 @@ from jaxrl_rollouts.rollout import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense
+
+Rate = float | optax.Schedule
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,26 @@ class MemoryConfig:
         at_least_one(self, "width", "state", "layers")
         if not 0 <= self.radius[0] < self.radius[1] < 1:
             raise ConfigError("radius", self.radius, "0 <= low < high < 1")
+
+
+class Parts(NamedTuple):
+    """Parameters of a memory and of the head on it, which learn at rates of their own."""
+
+    memory: PyTree
+    head: PyTree
+
+
+def parts_optimiser(
+    memory_rate: Rate, head_rate: Rate, clip: float | None
+) -> optax.GradientTransformation:
+    """Adam with a rate (or schedule) for each part, and the largest norm of each one's gradient."""
+
+    def adam(rate: Rate) -> optax.GradientTransformation:
+        limit = optax.identity() if clip is None else optax.clip_by_global_norm(clip)
+        return optax.chain(limit, optax.adam(rate))
+
+    each = {"memory": adam(memory_rate), "head": adam(head_rate)}
+    return optax.partition(each, Parts("memory", "head"))
 
 
 class Memory(NamedTuple):

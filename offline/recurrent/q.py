@@ -14,8 +14,7 @@ from flax import linen as nn
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
-from ..parts import Parts
-from .memory import MemoryConfig, make_memory
+from .memory import MemoryConfig, Parts, make_memory
 
 
 class RecurrentQ(NamedTuple):

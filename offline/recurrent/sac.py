@@ -1,6 +1,6 @@
 """Recurrent SAC with REDQ-style critics: an agent with a memory for continuous actions.
 
-NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341; section 4 of our notes). Actor and critic each
+NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each
 have a memory of their own, learning slower than their heads; targets take the lowest of a few
 critics drawn at random from many. It learns from tapes (`tapes.sample`) on which real and imagined
 tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov ablation.
@@ -9,7 +9,6 @@ tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov abla
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,14 +17,16 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
+from ..agents.agent import Agent
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
-from ..parts import Parts, follow, parts_optimiser
 from .actor_critic import ActorCritic, make_actor_critic
-from .memory import MemoryConfig
+from .memory import MemoryConfig, Parts, parts_optimiser
 from .tapes import Tape, masked_mean, weighted_mean
 
 
@@ -81,34 +82,29 @@ class RecurrentSacState(NamedTuple):
     critic: Parts
     target_critic: Parts
     log_alpha: jax.Array
-    opt_actor: Parts
-    opt_critic: Parts
+    opt_actor: optax.OptState
+    opt_critic: optax.OptState
     opt_alpha: optax.OptState
 
 
-class RecurrentSac(NamedTuple):
-    """Functions of one agent; see `make_recurrent_sac`.
+class RecurrentNets(NamedTuple):
+    """Networks and optimisers of one configuration."""
 
-    Attributes:
-        init: `key -> RecurrentSacState`.
-        update: one gradient step, `(state, key, tape) -> (state, metrics)`.
-        policy: stochastic, `(actor, key, observation [B, D], memory) -> (action, memory)`.
-        greedy: the same signature, tanh of the mean.
-        networks: actor and critics; its `start` is the policies' memory.
-    """
-
-    init: Callable[[jax.Array], RecurrentSacState]
-    update: Callable[..., tuple[RecurrentSacState, dict[str, jax.Array]]]
-    policy: Callable[..., tuple[jax.Array, PyTree]]
-    greedy: Callable[..., tuple[jax.Array, PyTree]]
-    networks: ActorCritic
+    config: RecurrentSacConfig
+    target_entropy: float
+    both: ActorCritic
+    learn_actor: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+    learn_alpha: optax.GradientTransformation
 
 
 @functools.lru_cache(maxsize=32)
 def make_recurrent_sac(
     config: RecurrentSacConfig, observation_size: int, action_size: int
-) -> RecurrentSac:
-    """Build the agent's functions. Equal arguments give the same functions.
+) -> Agent:
+    """Bind the functions of this module. Equal arguments give the same functions.
+
+    `update` takes a `Tape` for a batch.
 
     Args:
         config: sizes and rates.
@@ -119,95 +115,151 @@ def make_recurrent_sac(
         ConfigError: a setting is out of range.
     """
     config.validate()
-    nets = make_actor_critic(
+    both = make_actor_critic(
         config.memory, config.head, config.critics, observation_size, action_size
     )
-    entropy_wanted = -float(action_size)
-    if config.target_entropy is not None:
-        entropy_wanted = config.target_entropy
-
-    learn_actor = parts_optimiser(
-        optax.cosine_decay_schedule(config.memory_rate, config.steps),
-        optax.cosine_decay_schedule(config.head_rate, config.steps),
-        config.clip,
+    wanted = config.target_entropy
+    falling = [
+        optax.cosine_decay_schedule(rate, config.steps)
+        for rate in (config.memory_rate, config.head_rate)
+    ]
+    nets = RecurrentNets(
+        config,
+        -float(action_size) if wanted is None else wanted,
+        both,
+        parts_optimiser(*falling, config.clip),
+        parts_optimiser(config.memory_rate, config.head_rate, config.clip),
+        optax.adam(config.temperature_rate),
     )
-    learn_critic = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
-    learn_alpha = optax.adam(config.temperature_rate)
+    functions = (init, update, policy, greedy, q)
+    return Agent(*(functools.partial(f, nets) for f in functions), memory=both.start)
 
-    def init(key: jax.Array) -> RecurrentSacState:
-        actor_key, critic_key = jax.random.split(key)
-        actor, critic = nets.init_actor(actor_key), nets.init_critic(critic_key)
-        log_alpha = jnp.log(jnp.float32(config.initial_alpha))
-        return RecurrentSacState(
-            actor, critic, critic, log_alpha, learn_actor.init(actor),
-            learn_critic.init(critic), learn_alpha.init(log_alpha),
-        )  # fmt: skip
 
-    def update(
-        state: RecurrentSacState, key: jax.Array, tape: Tape
-    ) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
-        next_key, pair_key, actor_key = jax.random.split(key, 3)
-        tokens, starts = tape.tokens, tape.starts
-        seen = tokens.observations
-        alpha = jnp.exp(state.log_alpha)
+def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> RecurrentSacState:
+    """A fresh state; tokens are seen as they are."""
+    del scaler
+    actor_key, critic_key = jax.random.split(key)
+    actor, critic = nets.both.init_actor(actor_key), nets.both.init_critic(critic_key)
+    log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
+    return RecurrentSacState(
+        actor,
+        critic,
+        critic,
+        log_alpha,
+        nets.learn_actor.init(actor),
+        nets.learn_critic.init(critic),
+        nets.learn_alpha.init(log_alpha),
+    )
 
-        def mixed(values: jax.Array) -> jax.Array:
-            return weighted_mean(values, tape.mask, tokens.real, config.real_weight)
 
-        # Targets and the actor's loss ask the same actor about the same tape: once is enough.
-        normal, to_actor = jax.vjp(lambda p: nets.heads(p, seen, starts), state.actor)
-        # The value after token t is that of token t + 1; where there is none the mask is False.
-        action, log_prob = sample_and_log_prob(next_key, *normal)
-        pair = jax.random.permutation(pair_key, config.critics)[: config.drawn]
-        drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
-        lowest = nets.q(drawn, seen, starts, action).min(0)
-        following = jnp.roll(lowest - alpha * log_prob, -1)
-        alive = 1.0 - tokens.terminations.astype(jnp.float32)
-        target = jax.lax.stop_gradient(tokens.rewards + config.discount * alive * following)
+def policy(
+    nets: RecurrentNets, actor: Parts, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The stochastic policy, one token `[B, D]` at a time."""
+    normal, memory = nets.both.now(actor, observation, memory)
+    return sample_and_log_prob(key, *normal)[0], memory
 
-        def critic_loss(critic: Parts) -> tuple[jax.Array, jax.Array]:
-            values = nets.q(critic, seen, starts, tokens.actions)
-            return mixed(optax.huber_loss(values, target[None], delta=1.0).mean(0)), values
 
-        (fit, values), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        critic, opt_critic = learn_critic.step(state.critic, gradient, state.opt_critic)
-        target_critic = follow(critic, state.target_critic, config.polyak)
+def greedy(
+    nets: RecurrentNets, actor: Parts, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Tanh of the mean, one token `[B, D]` at a time."""
+    del key
+    normal, memory = nets.both.now(actor, observation, memory)
+    return mode(normal[0]), memory
 
-        def actor_loss(normal: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            action, log_prob = sample_and_log_prob(actor_key, *normal)
-            value = nets.q(critic, seen, starts, action).mean(0)
-            return mixed(alpha * log_prob - value), -log_prob
 
-        slope, surprise = jax.grad(actor_loss, has_aux=True)(normal)
-        (gradient,) = to_actor(slope)
-        actor, opt_actor = learn_actor.step(state.actor, gradient, state.opt_actor)
+def q(nets: RecurrentNets, critic: Parts, tokens: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value of first tokens `[B, D]` and actions: `[N, B]`."""
+    # On a tape where every token begins an episode nobody remembers anything.
+    begins = jnp.ones(tokens.shape[:1], bool)
+    return nets.both.q(critic, tokens, begins, actions)
 
-        log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
-        if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)
-            slope = alpha * mixed(surprise - entropy_wanted)
-            change, opt_alpha = learn_alpha.update(slope, opt_alpha, log_alpha)
-            log_alpha = log_alpha + jnp.asarray(change)
 
-        mean = values.mean(0)
-        metrics = {
-            "critic_loss": fit,
-            "q_real": masked_mean(mean, tape.mask & tokens.real),
-            "q_imagined": masked_mean(mean, tape.mask & ~tokens.real),
-            "entropy": masked_mean(surprise, tape.mask),
-            "alpha": jnp.exp(log_alpha),
-        }
-        state = RecurrentSacState(
-            actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha
-        )
-        return state, metrics
+def mean_over(nets: RecurrentNets, tape: Tape, values: jax.Array) -> jax.Array:
+    """Mean over real tokens times `real_weight` plus that over imagined ones times the rest."""
+    return weighted_mean(values, tape.mask, tape.tokens.real, nets.config.real_weight)
 
-    def policy(actor: Parts, key: jax.Array, observation: jax.Array, carry: PyTree) -> tuple:
-        raw, carry = nets.now(actor, observation, carry)
-        return sample_and_log_prob(key, *raw)[0], carry
 
-    def greedy(actor: Parts, key: jax.Array, observation: jax.Array, carry: PyTree) -> tuple:
-        del key
-        raw, carry = nets.now(actor, observation, carry)
-        return mode(raw[0]), carry
+def bellman_target(
+    nets: RecurrentNets, state: RecurrentSacState, normal: tuple, keys: jax.Array, tape: Tape
+) -> jax.Array:
+    """`r + gamma (1 - d) (min_i Q'_i(h', a') - alpha log pi(a' | h'))`, i over `drawn` critics.
 
-    return RecurrentSac(init, update, policy, greedy, nets)
+    REDQ (Chen et al. 2021), algorithm 1, with histories h.
+
+    Args:
+        nets: of the agent.
+        state: for target critics and temperature.
+        normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
+        keys: `[2]`, for the actions and for the choice of critics.
+        tape: of `L` tokens; the value after token t is that of token t + 1, and where there is
+            none its mask is False.
+    """
+    tokens, alpha = tape.tokens, jnp.exp(state.log_alpha)
+    action, log_prob = sample_and_log_prob(keys[0], *normal)
+    pair = jax.random.permutation(keys[1], nets.config.critics)[: nets.config.drawn]
+    drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
+    lowest = nets.both.q(drawn, tokens.observations, tape.starts, action).min(0)
+    following = jnp.roll(lowest - alpha * log_prob, -1)
+    alive = 1.0 - tokens.terminations.astype(jnp.float32)
+    return jax.lax.stop_gradient(tokens.rewards + nets.config.discount * alive * following)
+
+
+def critic_loss(
+    critic: Parts, nets: RecurrentNets, tape: Tape, target: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`mean huber(Q_i(h, a) - target)` over critics and weighted tokens, and values `[N, L]`."""
+    values = nets.both.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
+    each = optax.huber_loss(values, target[None], delta=1.0).mean(0)
+    return mean_over(nets, tape, each), values
+
+
+def actor_loss(
+    normal: tuple, nets: RecurrentNets, critic: Parts, alpha: jax.Array, key: jax.Array, tape: Tape
+) -> tuple[jax.Array, jax.Array]:
+    """`mean (alpha log pi(a | h) - mean_i Q_i(h, a))` with `a ~ pi`, and `-log pi` `[L]`."""
+    action, log_prob = sample_and_log_prob(key, *normal)
+    value = nets.both.q(critic, tape.tokens.observations, tape.starts, action).mean(0)
+    return mean_over(nets, tape, alpha * log_prob - value), -log_prob
+
+
+def update(
+    nets: RecurrentNets, state: RecurrentSacState, key: jax.Array, tape: Tape
+) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
+    """One gradient step of critics, policy and temperature, in this order."""
+    config, seen = nets.config, tape.tokens.observations
+    next_key, pair_key, actor_key = jax.random.split(key, 3)
+    alpha = jnp.exp(state.log_alpha)
+    # Targets and the actor's loss ask the same actor about the same tape: once is enough.
+    normal, to_actor = jax.vjp(lambda p: nets.both.heads(p, seen, tape.starts), state.actor)
+    target = bellman_target(nets, state, normal, jnp.stack([next_key, pair_key]), tape)
+    critic, opt_critic, fit, values = descend(
+        nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
+    )
+    target_critic = optax.incremental_update(critic, state.target_critic, config.polyak)
+
+    slope, surprise = jax.grad(actor_loss, has_aux=True)(
+        normal, nets, critic, alpha, actor_key, tape
+    )
+    step, opt_actor = nets.learn_actor.update(to_actor(slope)[0], state.opt_actor, state.actor)
+    actor = optax.apply_updates(state.actor, step)
+
+    log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
+    if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)
+        slope = alpha * mean_over(nets, tape, surprise - nets.target_entropy)
+        change, opt_alpha = nets.learn_alpha.update(slope, opt_alpha, log_alpha)
+        log_alpha = log_alpha + jnp.asarray(change)
+
+    mean, real = values.mean(0), tape.tokens.real
+    metrics = {
+        "critic_loss": fit,
+        "q_real": masked_mean(mean, tape.mask & real),
+        "q_imagined": masked_mean(mean, tape.mask & ~real),
+        "entropy": masked_mean(surprise, tape.mask),
+        "alpha": jnp.exp(log_alpha),
+    }
+    state = RecurrentSacState(
+        actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha
+    )
+    return state, metrics

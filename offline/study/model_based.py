@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
@@ -27,10 +26,10 @@ from ..data import (
 from ..environments import Environment, make
 from ..environments.terminations import termination_function
 from ..methods import MethodConfig, make_method
-from ..methods.scheme import ModelBasedConfig, make_model_based
+from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import save_policy
-from ..training import evaluator, train_agents
+from ..training import evaluator, train_learner
 from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
@@ -173,13 +172,13 @@ def train_and_look(
     sizes = world.env.observation_size, world.env.action_size
     agent = make_model_based(config.rollouts, method, dynamics, *sizes)
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
-    worlds = world.fitted.worlds
+    worlds, per_seed = world.fitted.worlds, OWN_WORLDS
     if config.shared_world:
-        worlds = jax.tree.map(lambda x: jnp.repeat(x, config.seeds, 0), worlds)
+        worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
     stage = f"{slug(world.dataset.name)}-{name}"
-    trained = train_agents(
-        agent, worlds, world.dataset.transitions, train_key, epochs=config.epochs,
-        updates_per_epoch=config.rollouts.updates_per_epoch,
+    data = imagination(method, world.dataset.transitions, worlds)
+    trained = train_learner(
+        agent, data, train_key, seeds=config.seeds, per_seed=per_seed, iterations=config.epochs,
         evaluate=evaluator(
             agent, world.env, play_key, config.episodes, discount=config.agent.discount
         ),

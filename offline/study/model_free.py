@@ -8,20 +8,22 @@ import jax
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
-from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import AgentConfig, rows_for
-from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.study.model_based import (
+from jaxrl_rollouts.record.context import RunContext
+
+from ..agents.iql import IqlConfig
+from ..agents.model_free import make_model_free
+from ..agents.rebrac import RebracConfig
+from ..agents.registry import AgentConfig, rows_for
+from ..agents.td3_bc import Td3BcConfig
+from ..data import to_device
+from ..training import evaluator, train_learner
+from .model_based import (
     Outcome,
     Setting,
     StudyConfig,
     finish,
     slug,
 )
-from jaxrl_rollouts.offline.training import evaluator, train_model_free
-from jaxrl_rollouts.record.context import RunContext
 
 MODEL_FREE = ("td3_bc", "iql", "rebrac")
 
@@ -73,9 +75,9 @@ def train_model_free_and_look(
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
     iterations = config.updates // config.per_iteration
     stage = f"{slug(setting.dataset.name)}-{name}"
-    trained = train_model_free(
-        agent, rows_for(chosen, setting.dataset.transitions), train_key, seeds=study.seeds,
-        iterations=iterations, updates_per_iteration=config.per_iteration,
+    rows = to_device(rows_for(chosen, setting.dataset.transitions))
+    trained = train_learner(
+        agent, rows, train_key, seeds=study.seeds, iterations=iterations,
         evaluate=evaluator(agent, env, play_key, study.episodes, discount=chosen.discount),
         evaluate_every=max(iterations // study.evaluations, 1), stage=stage, context=context,
     )  # fmt: skip

@@ -16,10 +16,11 @@ from jaxrl_rollouts.record.context import RunContext
 from ..data import Dataset, to_device
 from ..environments import Environment
 from ..neubay.config import NeubayConfig, Sizes
-from ..neubay.prepare import neubay_evaluator, prepare, ring_text, train_neubay
+from ..neubay.prepare import prepare, ring_text, save_every
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
+from ..training import evaluator, train_learner
 from ..worlds.dynamics import World
 from ..worlds.endings import fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
@@ -143,16 +144,22 @@ def train_neubay_and_look(
     rule = termination_of(dataset, env, study)
     prepared = prepare(
         config, dataset.transitions, posterior.model.fitter, posterior.worlds, posterior.trust,
-        env, rule, source=dataset.name,
+        env, rule, seeds=study.seeds, source=dataset.name,
     )  # fmt: skip
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
     stage = f"{slug(dataset.name)}-{slug(name.replace(' ', '-'))}"
-    trained = train_neubay(
-        prepared, train_key, seeds=study.seeds,
-        evaluate=neubay_evaluator(prepared.neubay, env, play_key, study.episodes),
-        evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
-    )  # fmt: skip
     seen = env if config.markov else remembering(env)
+    if context and context.progress:
+        print(ring_text(config, prepared.sizes, study.seeds), flush=True)
+    trained = train_learner(
+        prepared.learner, prepared.data, train_key, seeds=study.seeds,
+        iterations=config.iterations, per_seed=prepared.per_seed,
+        evaluate=evaluator(
+            prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
+        ),
+        evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
+        save_every_seconds=save_every(config, prepared.sizes, study.seeds),
+    )  # fmt: skip
     return finish(trained, config.agent, name, dataset, seen, stage=stage, context=context)
 
 

@@ -8,6 +8,7 @@ compiles twice.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,10 +27,11 @@ from jaxrl_rollouts.diffusion import (
     sample,
 )
 from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.sampler import Guidance
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, learn, observation_scaler
+from ..agents.agent import Agent, Learner, first_state, learn
 from ..agents.iql import normal_log_prob
 from ..agents.registry import AgentConfig, make_agent
 from ..data import Transitions, sample_batch
@@ -88,21 +90,14 @@ class PgdState(NamedTuple):
     key: jax.Array
 
 
-class Pgd(NamedTuple):
-    """Functions of one configuration; see `make_pgd`.
+class PgdParts(NamedTuple):
+    """What the functions of this module are bound to."""
 
-    Attributes:
-        agent: of `agents.make_agent`.
-        init: `(key, PgdData) -> PgdState`.
-        update: one refresh and its gradient steps, `(state, PgdData) -> (state, metrics)`.
-        draw: `(denoiser params, actor, coefficient, key, count) -> windows [count, L, C]`,
-            standardised; `count` is static.
-    """
-
+    config: PgdConfig
     agent: Agent
-    init: Callable[[jax.Array, PgdData], PgdState]
-    update: Callable[[PgdState, PgdData], tuple[PgdState, dict[str, jax.Array]]]
-    draw: Callable[..., jax.Array]
+    denoiser: Denoiser
+    layout: WindowLayout
+    guidance: Guidance
 
 
 def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
@@ -137,8 +132,8 @@ def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
 
 def make_pgd(
     config: PgdConfig, agent_config: AgentConfig, denoiser: Denoiser, layout: WindowLayout
-) -> Pgd:
-    """Build the functions.
+) -> Learner:
+    """A learner whose data are `PgdData`; its `imagine` is `windows`.
 
     Args:
         config: cadence and guidance.
@@ -151,57 +146,72 @@ def make_pgd(
     """
     config.validate()
     agent = make_agent(agent_config, layout.observation_size, layout.action_size)
-    if not hasattr(agent, "gaussian"):
+    if agent.gaussian is None:
         raise ConfigError("agent", type(agent_config).__name__, "one with a normal policy")
     if config.updates % agent.period:
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     guidance = make_guidance(policy_target(agent.gaussian, layout), config.guidance)
+    parts = PgdParts(config, agent, denoiser, layout, guidance)
+    begin, step, draw = (functools.partial(f, parts) for f in (init, update, windows))
+    return Learner(agent, begin, step, config.updates, draw)
+
+
+def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> jax.Array:
+    """Standardised windows `[windows, L, C]`, guided towards the policy.
+
+    Before the first gradient step there is no policy worth following.
+    """
+    config, layout = parts.config, parts.layout
+    coefficient = jnp.where(state.refreshes > 0, config.coefficient, 0.0)
+    return sample(
+        parts.denoiser.denoise,
+        data.denoiser,
+        key,
+        (config.windows, layout.length, layout.channels),
+        config=config.sampler,
+        edm=parts.denoiser.config,
+        guidance=parts.guidance,
+        guide_params=GuideParams(state.agent.actor, coefficient),
+    )
+
+
+def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
+    """A fresh agent and no synthetic row."""
+    agent_key, key = jax.random.split(key)
+    row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), data.real)
+    capacity = parts.config.lifetime * parts.config.windows * (parts.layout.length - 1)
+    agent = first_state(parts.agent, agent_key, data.real.observations)
+    return PgdState(agent, replay.create(row, capacity), jnp.int32(0), key)
+
+
+def mixed_batch(
+    config: PgdConfig, data: PgdData, synthetic: replay.Replay, key: jax.Array
+) -> Transitions:
+    """`batch_size` rows, `real_share` of them real."""
     real_rows = round(config.batch_size * config.real_share)
-    per_refresh = config.windows * (layout.length - 1)
+    real_key, synthetic_key = jax.random.split(key)
+    parts = []
+    if real_rows:
+        parts.append(sample_batch(data.real, real_key, real_rows))
+    if real_rows < config.batch_size:
+        parts.append(replay.sample(synthetic, synthetic_key, config.batch_size - real_rows))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
-    def draw(
-        params: PyTree, actor: PyTree, coefficient: jax.Array, key: jax.Array, count: int
-    ) -> jax.Array:
-        return sample(
-            denoiser.denoise, params, key, (count, layout.length, layout.channels),
-            config=config.sampler, edm=denoiser.config, guidance=guidance,
-            guide_params=GuideParams(actor, coefficient),
-        )  # fmt: skip
 
-    def init(key: jax.Array, data: PgdData) -> PgdState:
-        agent_key, key = jax.random.split(key)
-        scaler = None
-        if getattr(agent_config, "normalise", False):
-            scaler = observation_scaler(data.real.observations)
-        row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), data.real)
-        empty = replay.create(row, config.lifetime * per_refresh)
-        return PgdState(agent.init(agent_key, scaler), empty, jnp.int32(0), key)
-
-    def update(state: PgdState, data: PgdData) -> tuple[PgdState, dict[str, jax.Array]]:
-        draw_key, learn_key, key = jax.random.split(state.key, 3)
-        # Before the first gradient step there is no policy worth following.
-        coefficient = jnp.where(state.refreshes > 0, config.coefficient, 0.0)
-        windows = draw(data.denoiser, state.agent.actor, coefficient, draw_key, config.windows)
-        rows, valid = layout.unpack(windows)
-        synthetic = replay.add(state.synthetic, rows, valid)
-        gap = policy_gap(agent.gaussian, state.agent.actor, rows)
-        found = {
-            "action_gap": gap.mean(where=valid),
-            "synthetic_reward": rows.rewards.mean(where=valid),
-            "synthetic_terminations": rows.terminations.mean(where=valid),
-        }
-
-        def batch(key: jax.Array) -> Transitions:
-            real_key, synthetic_key = jax.random.split(key)
-            parts = []
-            if real_rows:
-                parts.append(sample_batch(data.real, real_key, real_rows))
-            if real_rows < config.batch_size:
-                drawn = replay.sample(synthetic, synthetic_key, config.batch_size - real_rows)
-                parts.append(drawn)
-            return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-
-        learned, metrics = learn(agent, state.agent, learn_key, batch, config.updates)
-        return PgdState(learned, synthetic, state.refreshes + 1, key), {**metrics, **found}
-
-    return Pgd(agent, init, update, draw)
+def update(
+    parts: PgdParts, state: PgdState, data: PgdData
+) -> tuple[PgdState, dict[str, jax.Array]]:
+    """One refresh of the synthetic rows and its gradient steps."""
+    config, agent = parts.config, parts.agent
+    draw_key, learn_key, key = jax.random.split(state.key, 3)
+    rows, valid = parts.layout.unpack(windows(parts, state, draw_key, data))
+    synthetic = replay.add(state.synthetic, rows, valid)
+    gap = policy_gap(agent.gaussian, state.agent.actor, rows)
+    quality = {
+        "action_gap": gap.mean(where=valid),
+        "synthetic_reward": rows.rewards.mean(where=valid),
+        "synthetic_terminations": rows.terminations.mean(where=valid),
+    }
+    batch = functools.partial(mixed_batch, config, data, synthetic)
+    learned, metrics = learn(agent, state.agent, learn_key, batch, config.updates)
+    return PgdState(learned, synthetic, state.refreshes + 1, key), metrics | quality

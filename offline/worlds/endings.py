@@ -69,7 +69,7 @@ class EndingState(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callable, Callable]:
-    """`init(key)`, `update(state, data)` and `logit(params, rows)`."""
+    """`init(key, data)`, `update(state, data)` and `logit(params, rows)`."""
     config.validate()
     network = from_linen(MLP(config.hidden, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32))
     optimiser = optax.adam(config.learning_rate)
@@ -77,7 +77,8 @@ def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callab
     def logit(params: PyTree, rows: jax.Array) -> jax.Array:
         return network.apply(params, rows)[..., 0]
 
-    def init(key: jax.Array) -> EndingState:
+    def init(key: jax.Array, data: EndingData | None = None) -> EndingState:
+        del data
         init_key, key = jax.random.split(key)
         params = network.init(init_key)
         return EndingState(params, optimiser.init(params), key)
@@ -143,22 +144,23 @@ def fit_endings(
     terminating = np.flatnonzero(np.asarray(transitions.terminations))
     count, total = len(terminating), len(rows)
     init, update, _ = _functions(config, rows.shape[-1])
-    state = jax.jit(jax.vmap(init))(jax.random.split(key, seeds))
-    trained = None
+    keys = jax.random.split(key, seeds)
     if count:
         data = EndingData(scaler.normalise(rows), jnp.asarray(terminating, jnp.int32))
         trained = train(
-            update, state, data, iterations=-(-config.updates // config.updates_per_iteration),
+            update, init, keys, data, iterations=-(-config.updates // config.updates_per_iteration),
             units_per_iteration=config.updates_per_iteration, stage=stage, context=context,
         )  # fmt: skip
-        state = trained.state
+        params = trained.state.params
+    else:
+        trained, params = None, jax.jit(jax.vmap(init))(keys).params
     shift = np.log(count / (total - count)) if 0 < count < total else (-np.inf, np.inf)[count > 0]
 
     def repeat(leaf: Any) -> jax.Array:
         leaf = jnp.asarray(leaf, jnp.float32)
         return jnp.broadcast_to(leaf, (seeds, *leaf.shape))
 
-    return Ending(state.params, jax.tree.map(repeat, scaler), repeat(shift)), trained
+    return Ending(params, jax.tree.map(repeat, scaler), repeat(shift)), trained
 
 
 def _rows(*columns: jax.Array) -> jax.Array:

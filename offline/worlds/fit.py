@@ -59,7 +59,7 @@ def make_world_model(
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
-    Fit it with `loop.train(wm.fitter.update, states, wm.data, finished=wm.fitter.finished, ...)`.
+    Fit it with `fit_worlds`.
 
     Args:
         config: architecture and optimisation.
@@ -129,7 +129,7 @@ def fit_worlds(
     model = make_world_model(config, transitions, targets=targets)
     fitter = model.fitter
     trained = train(
-        fitter.update, jax.jit(jax.vmap(fitter.init))(jax.random.split(key, seeds)), model.data,
+        fitter.update, fitter.init, jax.random.split(key, seeds), model.data,
         iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
         context=context,
     )  # fmt: skip

@@ -6,7 +6,8 @@ folder, so that a resumed run does not do it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.averaged import AveragedState
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
@@ -147,13 +149,22 @@ def train_emulator(
     """
     functions = make_training(emulator, replace(training, every=study.every))
     keys = jax.random.split(jax.random.key(study.seed), study.seeds)
-    state = jax.jit(jax.vmap(functions.init))(keys)
+    begin, first = functions.init, keys
     if start is not None:
-        state = state._replace(params=start, average=start)
+        begin, first = _from_params(functions.init), (keys, start)
     return train(
-        functions.update, state, data, iterations=functions.iterations, stage=name,
+        functions.update, begin, first, data, iterations=functions.iterations, stage=name,
         units_per_iteration=training.per_iteration, context=context,
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=8)
+def _from_params(init: Callable[..., AveragedState]) -> Callable[..., AveragedState]:
+    def begin(given: tuple[jax.Array, PyTree], data: PyTree) -> AveragedState:
+        key, params = given
+        return init(key, data)._replace(params=params, average=params)
+
+    return begin
 
 
 def kept(

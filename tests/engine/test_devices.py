@@ -36,6 +36,9 @@ data = jax.random.normal(jax.random.key(0), (32, 3))
 def start(seeds):
     return {"w": jnp.zeros((seeds, 3)), "key": jax.random.split(jax.random.key(1), seeds)}
 
+def given(state, data):
+    return state
+
 def shards(leaf):
     return [[s.device.id, s.data.shape[0]] for s in leaf.addressable_shards]
 
@@ -45,7 +48,7 @@ def spread(leaf):
 mesh = devices.seed_mesh()
 options = dict(iterations=9, chunk=3, stage="a")
 one = devices.seed_mesh(jax.devices()[:1])
-alone = train(update, start(16), data, mesh=one, **options)
+alone = train(update, given, start(16), data, mesh=one, **options)
 TRACES.clear()
 seen = []
 
@@ -53,7 +56,8 @@ def look(state, iteration):
     seen.append(spread(state["w"]) and spread(state["key"]))
     return {}
 
-meshed = train(update, start(16), data, mesh=mesh, evaluate=look, evaluate_every=3, **options)
+meshed = train(update, given, start(16), data, mesh=mesh, evaluate=look, evaluate_every=3,
+               **options)
 out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
        "shards": shards(meshed.state["w"]), "mesh": dict(mesh.shape),
        "alone": np.asarray(alone.state["w"]).tolist(),
@@ -62,8 +66,8 @@ out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
 copy = devices.replicate({"x": data}, mesh)["x"]
 out["replicated"] = copy.sharding.is_fully_replicated and len(copy.sharding.device_set) == 8
 half = devices.seed_mesh(jax.devices()[:4])
-out["half"] = train(update, start(12), data, mesh=half, **options).state["w"].shape[0]
-uneven = [train(update, start(12), data, mesh=m, **options) for m in (None, mesh)]
+out["half"] = train(update, given, start(12), data, mesh=half, **options).state["w"].shape[0]
+uneven = [train(update, given, start(12), data, mesh=m, **options) for m in (None, mesh)]
 out["uneven"] = [[np.asarray(t.state["w"]).tolist(), t.history.curve("loss")[1].tolist(),
                   [d.id for d in t.state["w"].devices()]] for t in uneven]
 out["meshes"] = [m and m.size for m in map(devices.mesh_for, (1, 2, 8, 9, 12, 17))]

@@ -49,7 +49,7 @@ def fitter() -> Any:
 
 def fit(fitter: Any, config: EnsembleConfig, keys: jax.Array) -> Any:
     return train(
-        fitter.update, jax.vmap(fitter.init)(keys), DATA, iterations=config.max_epochs,
+        fitter.update, fitter.init, keys, DATA, iterations=config.max_epochs,
         stage="fit", finished=fitter.finished,
     )  # fmt: skip
 

@@ -35,6 +35,11 @@ def descend(state: dict, data: dict) -> tuple[dict, dict]:
     return {"w": w, "key": key, "n": state["n"] + 1}, {"loss": value, "n": state["n"]}
 
 
+def given(state: Any, data: Any) -> Any:
+    """An `init` that starts from what it is handed."""
+    return state
+
+
 def start(seeds: int = 2) -> dict:
     keys = jax.random.split(jax.random.key(7), seeds)
     return {"w": jnp.ones((seeds, 2)), "key": keys, "n": jnp.zeros((seeds,), jnp.int32)}
@@ -58,13 +63,13 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
             state, metrics = step(state, DATA)
             losses[i, seed] = metrics["loss"]
         finals.append(state["w"])
-    trained = train(descend, start(), DATA, iterations=7, chunk=1, stage="a")
+    trained = train(descend, given, start(), DATA, iterations=7, chunk=1, stage="a")
     np.testing.assert_allclose(trained.state["w"], np.stack(finals), rtol=1e-5)
     iterations, found = trained.history.curve("loss")
     assert iterations.tolist() == list(range(1, 8))
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     # The same iterations in chunks of three, the last one shorter, recorded as means.
-    chunked = train(descend, start(), DATA, iterations=7, chunk=3, stage="a")
+    chunked = train(descend, given, start(), DATA, iterations=7, chunk=3, stage="a")
     np.testing.assert_allclose(chunked.state["w"], trained.state["w"], rtol=1e-5)
     iterations, found = chunked.history.curve("loss")
     assert iterations.tolist() == [3, 6, 7]
@@ -73,10 +78,10 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
 
 
 def test_seeds_do_not_see_each_other() -> None:
-    both = train(descend, start(), DATA, iterations=6, chunk=3, stage="a")
+    both = train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
     for i in range(2):
         alone = jax.tree.map(lambda x, i=i: x[i : i + 1], start())
-        one = train(descend, alone, DATA, iterations=6, chunk=3, stage="a")
+        one = train(descend, given, alone, DATA, iterations=6, chunk=3, stage="a")
         np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
         np.testing.assert_array_equal(
             jax.random.key_data(one.state["key"][0]), jax.random.key_data(both.state["key"][i])
@@ -86,26 +91,28 @@ def test_seeds_do_not_see_each_other() -> None:
 
 
 def test_the_same_update_compiles_once() -> None:
-    train(descend, start(), DATA, iterations=6, chunk=3, stage="a")
+    train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
     count = len(TRACES)
-    again = train(descend, start(), DATA, iterations=12, chunk=3, stage="b")
+    again = train(descend, given, start(), DATA, iterations=12, chunk=3, stage="b")
     assert len(TRACES) == count
     assert int(again.state["n"][0]) == 12
-    train(descend, start(3), DATA, iterations=3, chunk=3, stage="a")  # other shapes do compile
+    train(
+        descend, given, start(3), DATA, iterations=3, chunk=3, stage="a"
+    )  # other shapes do compile
     assert len(TRACES) > count
 
 
 def test_the_callers_state_is_not_consumed() -> None:
     state = start()
-    train(descend, state, DATA, iterations=3, chunk=3, stage="a")
+    train(descend, given, state, DATA, iterations=3, chunk=3, stage="a")
     np.testing.assert_array_equal(state["w"], 1.0)
     assert jax.random.split(state["key"][0]).shape == (2,)
 
 
 def test_data_may_be_on_the_host() -> None:
     on_host = jax.tree.map(np.asarray, DATA)
-    here = train(descend, start(), on_host, iterations=3, chunk=3, stage="a")
-    there = train(descend, start(), DATA, iterations=3, chunk=3, stage="a")
+    here = train(descend, given, start(), on_host, iterations=3, chunk=3, stage="a")
+    there = train(descend, given, start(), DATA, iterations=3, chunk=3, stage="a")
     np.testing.assert_array_equal(here.state["w"], there.state["w"])
 
 
@@ -118,7 +125,7 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
         return {"return": state["w"][:, 0]}
 
     trained = train(
-        descend, start(), DATA, iterations=7, chunk=3, stage="a", evaluate=evaluate,
+        descend, given, start(), DATA, iterations=7, chunk=3, stage="a", evaluate=evaluate,
         evaluate_every=every,
     )  # fmt: skip
     assert seen == [(i, i) for i in asked]
@@ -135,9 +142,9 @@ def test_finished_stops_early_for_good(tmp_path: Path) -> None:
         return bool((metrics["n"] >= 4).all())  # of a chunk's mean, [seeds]
 
     options = dict(iterations=30, chunk=3, stage="a", finished=finished, context=context)
-    trained = train(descend, start(), DATA, evaluate=lambda s, i: {"at": [i, i]}, **options)
+    trained = train(descend, given, start(), DATA, evaluate=lambda s, i: {"at": [i, i]}, **options)
     assert trained.state["n"].tolist() == [6, 6] and trained.history.last("at").tolist() == [6, 6]
-    again = train(descend, start(), DATA, evaluate=None, **options)
+    again = train(descend, given, start(), DATA, evaluate=None, **options)
     assert again.state["n"].tolist() == [6, 6]
     np.testing.assert_array_equal(again.state["w"], trained.state["w"])
     assert again.history.last("at").tolist() == [6, 6]
@@ -145,24 +152,24 @@ def test_finished_stops_early_for_good(tmp_path: Path) -> None:
 
 def test_a_complete_stage_is_loaded_and_not_run_again(tmp_path: Path) -> None:
     context = run_context(tmp_path)
-    first = train(descend, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+    first = train(descend, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
 
     def never(state: Any, data: Any) -> Any:
         raise AssertionError("ran again")
 
-    second = train(never, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+    second = train(never, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
     np.testing.assert_array_equal(first.state["w"], second.state["w"])
     assert second.history.curve("loss")[0].tolist() == [3, 4]
     assert second.run_seconds == pytest.approx(first.run_seconds)
-    more = train(descend, start(), DATA, iterations=7, chunk=3, stage="a", context=context)
+    more = train(descend, given, start(), DATA, iterations=7, chunk=3, stage="a", context=context)
     assert more.state["n"].tolist() == [7, 7]
 
 
 def test_a_stage_of_another_configuration(tmp_path: Path) -> None:
     context = run_context(tmp_path)
-    train(descend, start(), DATA, iterations=3, chunk=3, stage="a", context=context)
+    train(descend, given, start(), DATA, iterations=3, chunk=3, stage="a", context=context)
     with pytest.raises(CheckpointError, match="does not fit this configuration"):
-        train(descend, start(5), DATA, iterations=3, chunk=3, stage="a", context=context)
+        train(descend, given, start(5), DATA, iterations=3, chunk=3, stage="a", context=context)
 
 
 class Recorder:
@@ -181,7 +188,7 @@ class Recorder:
 def test_loggers_hear_of_every_chunk(tmp_path: Path) -> None:
     recorder = Recorder()
     context = run_context(tmp_path, loggers=(recorder,))
-    train(descend, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
+    train(descend, given, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
     chunks = [("fit", 3, ["loss", "n"], (2,)), ("fit", 4, ["loss", "n"], (2,))]
     assert recorder.calls == [("truncate", "fit", 0), *chunks]
 
@@ -195,7 +202,7 @@ def test_divergence_names_everything_and_keeps_the_last_checkpoint(tmp_path: Pat
     context = run_context(tmp_path)
     options = dict(iterations=20, chunk=2, stage="fit", context=context, save_every_seconds=0.0)
     with pytest.raises(DivergenceError) as caught:
-        train(explode, jnp.array([90.0, 7.0, 8.0]), **options)
+        train(explode, given, jnp.array([90.0, 7.0, 8.0]), **options)
     # log(state - 2) is first infinite in the 6th iteration, where seed 1 reads 2.
     folder = context.folder.stage("fit")
     assert str(caught.value) == (
@@ -211,7 +218,7 @@ REST = {"finished": 0, "spent": {"compile": 0.0, "run": 0.0, "wall": 0.0}}
 
 def test_divergence_without_a_checkpoint() -> None:
     with pytest.raises(DivergenceError, match="seed 0: metric worse is nan.*none was saved"):
-        train(explode, jnp.array([1.5, 90.0]), iterations=2, chunk=2, stage="fit")
+        train(explode, given, jnp.array([1.5, 90.0]), iterations=2, chunk=2, stage="fit")
 
 
 @pytest.mark.parametrize(
@@ -224,9 +231,52 @@ def test_divergence_without_a_checkpoint() -> None:
 )
 def test_bad_arguments(options: dict, setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
-        train(descend, start(), DATA, stage="a", **options)
+        train(descend, given, start(), DATA, stage="a", **options)
 
 
 def test_metrics_must_be_scalars() -> None:
     with pytest.raises(ValueError, match=r"metric w: found shape \(2,\), expected a scalar"):
-        train(lambda s, d: (s, {"w": s}), jnp.ones((3, 2)), iterations=1, stage="a")
+        train(lambda s, d: (s, {"w": s}), given, jnp.ones((3, 2)), iterations=1, stage="a")
+
+
+def begin(key: jax.Array, data: dict) -> dict:
+    return {"w": data["at"] + jax.random.normal(key, (2,)), "key": key, "n": jnp.int32(0)}
+
+
+def towards(state: dict, data: dict) -> tuple[dict, dict]:
+    state, metrics = descend(state, data)
+    return state, metrics | {"gap": jnp.abs(state["w"] - data["at"]).sum()}
+
+
+PER_SEED = {"x": False, "y": False, "at": True}
+
+
+def test_what_is_per_seed_is_seen_by_its_seed_alone(tmp_path: Path) -> None:
+    keys, at = jax.random.split(jax.random.key(3), 3), jnp.arange(6.0).reshape(3, 2)
+    data = DATA | {"at": at}
+    options = dict(iterations=4, chunk=2, stage="fit")
+    context = run_context(tmp_path)
+    both = train(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
+    for i in range(3):
+        alone = DATA | {"at": at[i]}
+        one = train(towards, begin, keys[i : i + 1], alone, **options)
+        np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
+    # The whole of it can be per seed as well.
+    copies = jax.tree.map(lambda x: jnp.stack([x] * 3), DATA) | {"at": at}
+    copied = train(towards, begin, keys, copies, per_seed=True, **options)
+    np.testing.assert_allclose(copied.state["w"], both.state["w"], rtol=1e-6)
+    # It is no part of what a resumed run reads.
+    resumed = train(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
+    np.testing.assert_array_equal(resumed.state["w"], both.state["w"])
+    saved = list(context.folder.stage("fit").rglob("*"))
+    assert saved and not any("at" in path.name.split(".") for path in saved)
+    np.testing.assert_array_equal(at, jnp.arange(6.0).reshape(3, 2))  # not donated either
+
+
+def test_rows_per_seed_must_be_as_many_as_seeds() -> None:
+    data = DATA | {"at": jnp.zeros((2, 2))}
+    with pytest.raises(ConfigError, match=r"data per seed: found \[\(2, 2\)\].*3 seeds"):
+        train(
+            towards, begin, jax.random.split(jax.random.key(0), 3), data, per_seed=PER_SEED,
+            iterations=1, stage="a",
+        )  # fmt: skip

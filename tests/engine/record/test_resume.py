@@ -61,9 +61,10 @@ def evaluate(state, iteration):
 def fit(context=None):
     x = jax.random.normal(jax.random.key(1), (256, 2))
     data = (x, jnp.sin(x[:, 0]) * x[:, 1])
-    state = jax.vmap(init)(jax.random.split(jax.random.key(0), 2))
-    return train(update, state, data, iterations={ITERATIONS}, chunk={CHUNK}, stage="fit",
-                 evaluate=evaluate, evaluate_every=6, context=context, save_every_seconds=0.0)
+    keys = jax.random.split(jax.random.key(0), 2)
+    return train(update, lambda key, data: init(key), keys, data,
+                 iterations={ITERATIONS}, chunk={CHUNK}, stage="fit", evaluate=evaluate,
+                 evaluate_every=6, context=context, save_every_seconds=0.0)
 
 def save(trained, path):
     leaves = jax.tree.leaves((trained.state[:2], jax.random.key_data(trained.state[2])))
