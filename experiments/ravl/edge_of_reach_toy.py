@@ -15,48 +15,39 @@ from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .edge_of_reach_cells import RUNS, Config, prepare, train_cell
-from .edge_of_reach_page import make_report
+from .edge_of_reach_toy_cells import Config, prepare, train_all
+from .edge_of_reach_toy_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Train every run, compare, draw."""
     setting = prepare(config, context)
-    runs = [pair for pair in RUNS if config.learned or pair[1] == "true"]
-    cells = {pair: train_cell(*pair, config, setting, context) for pair in runs}
-    report = Report.of(context, config.seeds)
-    make_report(report, config, setting, cells)
-    return report
+    grid = train_all(config, setting, context)
+    return make_report(Report.of(context, config.seeds), config, setting, grid)
 
 
-_ENSEMBLE = EnsembleConfig(
-    members=5, elites=3, hidden=(64, 64), weight_decay=(2.5e-5,), max_epochs=20
-)
 EXPERIMENT = Experiment(
     name="edge_of_reach_toy",
     summary="why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
-    source="Sims et al. 2024 (arXiv 2402.12527), the simple environment",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, rows=600, learned=False,
-            ensemble=EnsembleConfig(
-                members=2, elites=1, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
-            ),
+            seeds=2, rows=600, learned=False, epochs=2, evaluations=2, starts=8, probes=64,
+            ensemble=EnsembleConfig(2, 1, (16,), weight_decay=(2.5e-5,), max_epochs=1),
             agent=SacConfig(hidden=(16,)),
             rollouts=ModelBasedConfig(
                 horizon=4, rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32
             ),
-            epochs=2, evaluations=2, starts=8, probes=64,
         ),
         "cpu": Config(
             seeds=6,  # three on each of two cores
-            ensemble=_ENSEMBLE,
+            epochs=200, evaluations=40,
+            ensemble=EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20),
             rollouts=ModelBasedConfig(
                 horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
                 real_share=0.0,
             ),
-            epochs=200, evaluations=40,
         ),
         "paper": Config(seeds=10, rows=30_000, epochs=200),
     },

@@ -1,4 +1,4 @@
-"""What the experiments on the plane share: the reach of the data, an oracle at its edge, and looks.
+"""What experiments on the plane share: the reach of the data, an oracle at its edge, training.
 
 Reach: a rollout of k steps from dataset states ends at a Chebyshev distance of at most k from the
 data (an action moves each coordinate by at most one). States at a distance in (k - 1, k] can be
@@ -8,15 +8,17 @@ reached in exactly k steps and in no fewer: they are bootstrapped from and never
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.agent import Agent, Learner
 from jaxrl_rollouts.offline.agents.critic_view import critic_view
 from jaxrl_rollouts.offline.agents.sac import SacState
+from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
     MAX_EPISODE_STEPS,
@@ -24,8 +26,19 @@ from jaxrl_rollouts.offline.environments.plane import (
     ValueGrid,
     optimal_return,
 )
-from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedState
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    Method,
+    ModelBasedConfig,
+    ModelBasedState,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.training import train_learner
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.trees import PyTree
 
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
 
@@ -152,3 +165,60 @@ def value_map(agent: Agent, states: SacState, half_width: float, points: int) ->
         return agent.q(state.critic, plane, actions).min(0).reshape(points, points)
 
     return np.asarray(jax.jit(jax.vmap(one))(states))
+
+
+class Budget(Protocol):
+    """What a configuration says of training and evaluation on the plane."""
+
+    seeds: int
+    epochs: int
+    evaluations: int
+    starts: int
+
+
+def train_on_plane(
+    budget: Budget,
+    rollouts: ModelBasedConfig,
+    method: Method,
+    dynamics: Dynamics,
+    worlds: PyTree,
+    data: Transitions,
+    reach: Reach,
+    keys: jax.Array,
+    *,
+    probes: int = 256,
+    stage: str,
+    context: RunContext | None,
+) -> tuple[Learner, Trained]:
+    """Train one method, all seeds side by side.
+
+    Args:
+        budget: seeds, epochs, and how often to evaluate from how many starts.
+        rollouts: cadence.
+        method: what to train.
+        dynamics: what it imagines with.
+        worlds: their parameters, one per seed, or `()`.
+        data: of the plane.
+        reach: of the data.
+        keys: for training and for evaluation, `[2]`.
+        probes: states of each region on which critics are compared.
+        stage, context: as for `loop.train`.
+    """
+    learner = make_model_based(rollouts, method, dynamics, 2, 2)
+    discount = method.agent.discount
+    evaluate = plane_evaluator(
+        learner, reach, keys[1], starts=budget.starts, discount=discount, probes=probes
+    )
+    trained = train_learner(
+        learner,
+        imagination(method, data, worlds),
+        keys[0],
+        seeds=budget.seeds,
+        per_seed=OWN_WORLDS if jax.tree.leaves(worlds) else False,
+        iterations=budget.epochs,
+        evaluate=evaluate,
+        evaluate_every=budget.epochs // budget.evaluations,
+        stage=stage,
+        context=context,
+    )
+    return learner, trained

@@ -27,7 +27,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Transitions
-from .dynamics import World
+from ..environments.base import Environment
+from .dynamics import Disagreement, Dynamics, World, learned_dynamics
 
 Targets = Literal["raw", "change", "observations"]
 
@@ -104,6 +105,23 @@ class FittedWorlds(NamedTuple):
     model: WorldModel
     worlds: World
     trained: Trained
+
+    def dynamics(
+        self,
+        env: Environment,
+        disagreement: Disagreement | None = None,
+        *,
+        normalised: bool = False,
+    ) -> Dynamics:
+        """Learned dynamics with the environment's own reward and termination."""
+        return learned_dynamics(
+            self.model.fitter,
+            self.model.elites,
+            termination=env.termination,
+            reward=env.reward,
+            disagreement=disagreement,
+            normalised=normalised,
+        )
 
 
 def fit_worlds(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl.edge_of_reach_cells import RUNS, Config
 from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import EXPERIMENT
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy_cells import RUNS, Config
 from jaxrl_rollouts.experiments.ravl.plane import (
     Reach,
     measure_reach,
@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_value,
 )
 from jaxrl_rollouts.offline.methods import base
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, imagination, make_model_based
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -97,7 +97,7 @@ def test_the_oracle_speaks_at_the_edge_only(reach: Reach) -> None:
     edge = np.asarray(reach.edge(states))
     np.testing.assert_array_equal(corrected[~edge], value[~edge])
     np.testing.assert_array_equal(corrected[edge], optimum(states)[edge])
-    assert method.agent == base(AGENT).agent and method.reward_penalty == 0.0
+    assert method.agent == base(AGENT).agent and method.coefficient == 0.0
 
 
 def agent_on_plane():
@@ -110,9 +110,9 @@ def agent_on_plane():
 def test_looks_measure_the_policy_and_the_buffer(reach: Reach) -> None:
     """With the optimal policy in the agent's place, return and value are the optimum's."""
     agent = agent_on_plane()
-    data = jax.tree.map(jnp.asarray, plane_random(jax.random.key(0), 300))
+    data = imagination(base(AGENT), plane_random(jax.random.key(0), 300), ())
     keys = jax.random.split(jax.random.key(1), 2)
-    state = jax.vmap(agent.init, (0, None, None))(keys, jnp.zeros(()), data)
+    state = jax.vmap(agent.init, (0, None))(keys, data)
     ideal = agent._replace(agent=agent.agent._replace(greedy=optimal_policy))
     look = plane_evaluator(ideal, reach, jax.random.key(2), starts=16, discount=0.99, probes=32)
     empty = look(state, 0)

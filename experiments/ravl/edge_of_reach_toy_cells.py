@@ -11,32 +11,26 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.offline.agents.agent import Agent
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
 from jaxrl_rollouts.offline.methods import MethodConfig, make_method
-from jaxrl_rollouts.offline.methods.scheme import (
-    OWN_WORLDS,
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
-from jaxrl_rollouts.offline.training import train_learner
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
-from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 
-from .plane import Reach, measure_reach, patch, plane_evaluator
+from ..kit.grid import Cell, Grid, run_grid
+from .plane import Reach, measure_reach, patch, train_on_plane, value_map
 
-# What is trained: (method, whose dynamics). With true dynamics MOPO and MOBILE are base exactly.
+# What is trained. With true dynamics MOPO and MOBILE are base exactly.
 RUNS = (
-    ("base", "true"), ("oracle patch", "true"), ("ravl", "true"),
-    ("base", "learned"), ("mopo", "learned"), ("ravl", "learned"),
-)  # fmt: skip
+    *((method, "true") for method in ("base", "oracle patch", "ravl")),
+    *((method, "learned") for method in ("base", "mopo", "ravl")),
+)
+AXES = {"method": ("base", "oracle patch", "mopo", "ravl"), "dynamics": ("true", "learned")}
+HALF, POINTS = 18.0, 109  # of the maps of the plane: half its width, points along a side
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class Config:
     Attributes:
         rows: transitions of a uniformly random policy; the goal is at (7, 7).
         learned: also train with learned dynamics.
-        evaluations: looks at the agents, spread evenly over the `epochs`.
+        evaluations: of the agents, spread evenly over the `epochs`.
         starts: start states of an evaluation.
         probes: states on which the critics are compared, within reach and at its edge.
     """
@@ -74,13 +68,6 @@ class Config:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
-class Cell(NamedTuple):
-    """A trained run: the agent's functions and what became of its seeds."""
-
-    agent: Agent
-    trained: Trained
-
-
 class Setting(NamedTuple):
     """What every run shares; no `fitted` without learned dynamics."""
 
@@ -104,32 +91,33 @@ def prepare(config: Config, context: RunContext | None) -> Setting:
     return Setting(data, reach, optimum, fitted)
 
 
-def train_cell(
-    name: str, dynamics_name: str, config: Config, setting: Setting, context: RunContext | None
-) -> Cell:
-    """Train one method with one kind of dynamics, all seeds side by side."""
-    base_name = "base" if name == "oracle patch" else name
-    method = make_method(base_name, config.agent, config.methods)
-    if name == "oracle patch":
-        method = patch(method, setting.reach, setting.optimum)
-    dynamics, worlds, per_seed = true_dynamics(PLANE), (), False
-    if dynamics_name == "learned":
-        assert setting.fitted is not None
-        model, worlds, per_seed = setting.fitted.model, setting.fitted.worlds, OWN_WORLDS
-        dynamics = learned_dynamics(
-            model.fitter, model.elites, termination=PLANE.termination, reward=PLANE.reward,
-            disagreement=method.disagreement,
+def train_all(config: Config, setting: Setting, context: RunContext | None) -> Grid:
+    """Every method with every kind of dynamics, all seeds side by side.
+
+    With true dynamics the cells also hold a `map`, the value of every state of the plane.
+    """
+    data, reach, optimum, fitted = setting
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+
+    def train(name: str, kind: str, stage: str) -> Cell:
+        patched = name == "oracle patch"
+        method = make_method("base" if patched else name, config.agent, config.methods)
+        if patched:
+            method = patch(method, reach, optimum)
+        dynamics, worlds = true_dynamics(PLANE), ()
+        if kind == "learned":
+            assert fitted is not None
+            dynamics, worlds = fitted.dynamics(PLANE, method.disagreement), fitted.worlds
+        learner, trained = train_on_plane(
+            config, config.rollouts, method, dynamics, worlds, data, reach, keys,
+            probes=config.probes, stage=stage, context=context,
         )  # fmt: skip
-    agent = make_model_based(config.rollouts, method, dynamics, 2, 2)
-    train_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
-    trained = train_learner(
-        agent, imagination(method, setting.data, worlds), train_key, seeds=config.seeds,
-        per_seed=per_seed, iterations=config.epochs,
-        evaluate=plane_evaluator(
-            agent, setting.reach, look_key, starts=config.starts,
-            discount=config.agent.discount, probes=config.probes,
-        ),
-        evaluate_every=config.epochs // config.evaluations,
-        stage=f"{name.replace(' ', '-')}-{dynamics_name}", context=context,
-    )  # fmt: skip
-    return Cell(agent.agent, trained)
+
+        def measure() -> dict[str, np.ndarray]:
+            return {"map": value_map(learner.agent, trained.state.agent, HALF, POINTS)}
+
+        maps = measure if kind == "true" else None
+        return Cell.of(trained, maps, config.rollouts.updates_per_epoch)
+
+    points = [point for point in RUNS if config.learned or point[1] == "true"]
+    return run_grid(AXES, train, context, seeds=config.seeds, points=points)
