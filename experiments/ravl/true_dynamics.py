@@ -21,7 +21,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .true_dynamics_cells import DialConfig, complete, open_domain, turn_dial
-from .true_dynamics_page import make_report
+from .true_dynamics_page import SOURCE, make_report
 
 
 @dataclass(frozen=True)
@@ -59,69 +59,53 @@ class Config:
 
 def run(config: Config, context: RunContext) -> Report:
     """Turn the dial on both environments, compare, draw."""
-    report = Report.of(context, config.seeds)
     results = {}
-    for index, domain_config in enumerate((config.plane, config.standard)):
-        if domain_config is None:
+    for index, part in enumerate((config.plane, config.standard)):
+        if part is None:
             continue
         open_key, key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
-        domain = open_domain(domain_config, open_key)
+        domain = open_domain(part, open_key)
         dials = turn_dial(domain, config.of_method(), config.seeds, key, context)
         results[domain.env.name] = domain, complete(dials, config.truths)
-    make_report(report, results)
-    return report
+    return make_report(Report.of(context, config.seeds), results)
 
 
-_ENSEMBLE = EnsembleConfig(
-    members=5, elites=3, hidden=(64, 64), weight_decay=(2.5e-5,), max_epochs=20
-)
-_SMALL = DialConfig(
-    rows=400,
-    ensemble=EnsembleConfig(
-        members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
-    ),
+# fmt: off
+_TINY = DialConfig(
+    rows=400, mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
+    ensemble=EnsembleConfig(2, 2, (16,), weight_decay=(2.5e-5,), max_epochs=1),
     agent=SacConfig(hidden=(16,)),
     rollouts=ModelBasedConfig(
         horizon=3, rollouts_per_epoch=50, updates_per_epoch=3, batch_size=16
     ),
-    mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
-)  # fmt: skip
+)
+_PLANE = DialConfig(
+    mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120,
+    ensemble=EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20),
+    rollouts=ModelBasedConfig(
+        horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128, real_share=0.0
+    ),
+)
+_PENDULUM = replace(
+    _PLANE, environment="gymnax/Pendulum-v1", rows=10_000, mopo_penalties=(1.0, 5.0), epochs=30,
+    ensemble=replace(_PLANE.ensemble, max_epochs=100),
+    agent=SacConfig(
+        hidden=(64, 64), polyak=0.01, actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3
+    ),
+    rollouts=replace(_PLANE.rollouts, horizon=5, real_share=0.5),
+)
+# fmt: on
 
 EXPERIMENT = Experiment(
     name="true_dynamics",
     summary="MOPO and MOBILE get worse as the model gets better, RAVL does not",
-    source="Sims et al. 2024 (arXiv 2402.12527), error-free dynamics",
+    source=SOURCE,
     config_type=Config,
     presets={
-        "smoke": Config(
-            seeds=2, truths=(0.0, 1.0), ravl_truths=(0.0, 1.0), plane=_SMALL, standard=None
-        ),
-        "cpu": Config(
-            seeds=6,  # three on each of two cores
-            truths=(0.0, 0.5, 1.0), ravl_truths=(0.0, 1.0),
-            plane=DialConfig(
-                ensemble=_ENSEMBLE,
-                rollouts=ModelBasedConfig(
-                    horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
-                    real_share=0.0,
-                ),
-                mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120,
-            ),
-            standard=DialConfig(
-                environment="gymnax/Pendulum-v1", rows=10_000,
-                ensemble=replace(_ENSEMBLE, max_epochs=100),
-                agent=SacConfig(
-                    hidden=(64, 64), polyak=0.01, actor_rate=1e-3, critic_rate=1e-3,
-                    temperature_rate=1e-3,
-                ),
-                rollouts=ModelBasedConfig(
-                    horizon=5, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128,
-                    real_share=0.5,
-                ),
-                mopo_penalties=(1.0, 5.0), mobile_samples=1, epochs=30,
-            ),
-        ),
+        "smoke": Config(2, 0, (0.0, 1.0), (0.0, 1.0), _TINY, None),
+        # Six seeds: three on each of two cores.
+        "cpu": Config(6, 0, (0.0, 0.5, 1.0), (0.0, 1.0), _PLANE, _PENDULUM),
         "paper": Config(seeds=10),
     },
     run=run,
-)  # fmt: skip
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
+from jaxrl_rollouts.offline.methods import MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     ModelBasedConfig,
@@ -30,7 +30,6 @@ from jaxrl_rollouts.offline.methods.scheme import (
 )
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
-from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.statistics import iqm
@@ -69,6 +68,18 @@ class DialConfig:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
         if not self.mopo_penalties or min(self.mopo_penalties) <= 0:
             raise ConfigError("mopo_penalties", self.mopo_penalties, "at least one, all positive")
+
+    def arms(self) -> dict[str, MethodConfig]:
+        """Every method and strength by label; the first word is the method's name."""
+        mobile = MethodConfig(
+            mobile_penalty=self.mobile_penalty, mobile_samples=self.mobile_samples
+        )
+        return {
+            "base": MethodConfig(),
+            **{f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in self.mopo_penalties},
+            "mobile": mobile,
+            "ravl": MethodConfig(),
+        }
 
 
 class Dial(NamedTuple):
@@ -147,52 +158,45 @@ def turn_dial(
     Returns:
         label -> `Dial` ("mopo 2.5" is MOPO with that lambda).
     """
-    c, env, slug = domain.config, domain.env, domain.env.name.replace("/", "-")
-    fit_key, train_key, look_key = jax.random.split(key, 3)
+    config, env = domain.config, domain.env
+    name = env.name.replace("/", "-")
+    fit_key, train_key, evaluation_key = jax.random.split(key, 3)
     fitted = fit_worlds(
-        c.ensemble, domain.data, fit_key, seeds=seeds, targets="change",
-        stage=f"{slug}-world", context=context,
+        config.ensemble, domain.data, fit_key, seeds=seeds, targets="change",
+        stage=f"{name}-world", context=context,
     )  # fmt: skip
-    settings = {"base": MethodConfig(), "ravl": MethodConfig()}
-    settings["mobile"] = MethodConfig(
-        mobile_penalty=c.mobile_penalty, mobile_samples=c.mobile_samples
-    )
-    settings |= {f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in c.mopo_penalties}
     dials = {}
-    for label in sorted(settings, key=lambda label: NAMES.index(label.split()[0])):
-        name = label.split()[0]
-        if not truths[name]:
+    for label, settings in config.arms().items():
+        weights = truths[label.split()[0]]
+        if not weights:
             continue
-        method = make_method(name, c.agent, settings[label])
-        learned = learned_dynamics(
-            fitted.model.fitter, fitted.model.elites, termination=env.termination,
-            reward=env.reward, disagreement=method.disagreement,
-        )  # fmt: skip
-        agent = make_model_based(
-            c.rollouts, method, blended_dynamics(learned, env), env.observation_size,
-            env.action_size,
-        )  # fmt: skip
-        worlds = blend_worlds(fitted.worlds, truths[name])
+        method = make_method(label.split()[0], config.agent, settings)
+        dynamics = blended_dynamics(fitted.dynamics(env, method.disagreement), env)
+        learner = make_model_based(
+            config.rollouts, method, dynamics, env.observation_size, env.action_size
+        )
+        evaluate = evaluator(
+            learner, env, evaluation_key, config.episodes, discount=config.agent.discount
+        )
+        data = imagination(method, domain.data, blend_worlds(fitted.worlds, weights))
         trained = train_learner(
-            agent, imagination(method, domain.data, worlds), train_key,
-            seeds=len(truths[name]) * seeds, per_seed=OWN_WORLDS, iterations=c.epochs,
-            evaluate=evaluator(agent, env, look_key, c.episodes, discount=c.agent.discount),
-            evaluate_every=c.epochs // c.evaluations,
-            stage=f"{slug}-{label.replace(' ', '-')}", context=context,
+            learner, data, train_key, seeds=len(weights) * seeds, per_seed=OWN_WORLDS,
+            iterations=config.epochs, evaluate=evaluate,
+            evaluate_every=config.epochs // config.evaluations,
+            stage=f"{name}-{label.replace(' ', '-')}", context=context,
         )  # fmt: skip
-        dials[label] = _read(trained, truths[name], domain)
+        dials[label] = _read(trained, weights, domain)
     return dials
 
 
 def _read(trained: Trained, truths: tuple[float, ...], domain: Domain) -> Dial:
-    curves: dict[str, Any] = {}
+    curves = {}
     for metric in ("return", "discounted_return", "estimated_value", "imagined_uncertainty"):
         iterations, values = trained.history.curve(metric)
         updates = iterations * domain.config.rollouts.updates_per_epoch
         curves[metric] = updates, values.reshape(len(values), len(truths), -1)
     updates, returns = curves["return"]
-    curves["score"] = updates, domain.score(returns)
-    return Dial(truths, curves)
+    return Dial(truths, {**curves, "score": (updates, domain.score(returns))})
 
 
 def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, Dial]:
@@ -217,11 +221,10 @@ def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, 
 
 def best_below_one(dials: Mapping[str, Dial], name: str) -> tuple[str, float, np.ndarray]:
     """The label, weight and final scores `[seeds]` of a method's best cell with truth below 1."""
-    cells: list[tuple[float, str, float, np.ndarray]] = []
-    for label, dial in dials.items():
-        if label.split()[0] == name:
-            for truth, scores in zip(dial.truths, dial.last("score"), strict=True):
-                if truth < 1.0:
-                    cells.append((float(iqm(scores)), label, truth, scores))
-    _, label, truth, scores = max(cells, key=lambda cell: cell[0])
-    return label, truth, scores
+    cells = (
+        (label, truth, scores)
+        for label, dial in dials.items()
+        for truth, scores in zip(dial.truths, dial.last("score"), strict=True)
+        if label.split()[0] == name and truth < 1.0
+    )
+    return max(cells, key=lambda cell: float(iqm(cell[2])))
