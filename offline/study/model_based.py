@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -225,11 +224,3 @@ def behaviour(world: World | Setting) -> np.ndarray:
 def slug(name: str) -> str:
     """A dataset name as part of a folder or picture name."""
     return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
-
-
-def updates(outcome: Outcome, config: StudyConfig) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Gradient steps `[points]` and curves `[seeds, points]` of the evaluated metrics."""
-    names = ("return", "discounted_return", "estimated_value")
-    curves = {name: outcome.trained.history.curve(name) for name in names}
-    steps = curves["return"][0] * config.rollouts.updates_per_epoch
-    return steps, {name: values.T for name, (_, values) in curves.items()}
