@@ -1,22 +1,37 @@
-"""Settings of `neubay_mujoco`: datasets by arms, and what the paper chose for each dataset."""
+"""What `neubay_mujoco` trains: datasets by arms, with the paper's choice for each dataset."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
-from jaxrl_rollouts.offline.study.model_based import StudyConfig
-from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, markov
+from jaxrl_rollouts.offline.study.model_based import (
+    Setting,
+    StudyConfig,
+    World,
+    fit_and_look,
+    train_and_look,
+)
+from jaxrl_rollouts.offline.study.neubay import (
+    NeubayStudyConfig,
+    Posterior,
+    fit_posterior,
+    markov,
+    train_neubay_and_look,
+)
+from jaxrl_rollouts.record.context import RunContext
 
-DATASETS = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
+from ..kit.grid import Cell, Grid, run_grid
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What the paper chose for a dataset (section 5.2 of our notes); hopper's alpha is fixed.
+    """What the paper chose for a dataset; hopper's alpha is fixed.
 
     Attributes:
         dataset: ours; each stands where the paper has the D4RL one of the same kind.
@@ -41,7 +56,7 @@ PAPER = (
 
 @dataclass(frozen=True)
 class Config:
-    """Datasets by arms; seeds and looks are the same for all.
+    """Datasets by arms; seeds and evaluations are the same for all.
 
     Attributes:
         methods: the conservative ones, of `offline.methods`.
@@ -53,7 +68,7 @@ class Config:
         tuned: settings of single datasets; others keep those of `neubay`.
     """
 
-    datasets: tuple[str, ...] = DATASETS
+    datasets: tuple[str, ...] = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
     methods: tuple[str, ...] = ("mopo", "mobile", "ravl")
     memoryless: bool = True
     levels: tuple[float, ...] = (0.9,)
@@ -74,30 +89,76 @@ class Config:
             raise ConfigError("penalties", self.penalties, "each above 0; NEUBAY itself has none")
         at_least_one(self.study, "evaluations")
         self.neubay.check_looks(self.study.evaluations)
-        steps = self.study.epochs * self.study.rollouts.updates_per_epoch
-        if self.methods and steps != self.neubay.agent.agent.steps:
-            expected = f"NEUBAY's {self.neubay.agent.agent.steps}, as epochs * updates_per_epoch"
+        if not self.methods:
+            return
+        steps, expected = self.study.epochs * self.study.rollouts.updates_per_epoch, self.steps
+        if steps != expected:
+            expected = f"NEUBAY's {expected}, as epochs * updates_per_epoch"
             raise ConfigError("study: gradient steps", steps, expected)
-        if self.methods and self.study.ensemble.max_epochs != self.neubay.ensemble.max_epochs:
-            found, expected = self.study.ensemble.max_epochs, self.neubay.ensemble.max_epochs
-            raise ConfigError("study.ensemble.max_epochs", found, f"NEUBAY's {expected}")
+        epochs, expected = self.study.ensemble.max_epochs, self.neubay.ensemble.max_epochs
+        if epochs != expected:
+            raise ConfigError("study.ensemble.max_epochs", epochs, f"NEUBAY's {expected}")
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps of everyone."""
+        return self.neubay.agent.agent.steps
 
     def agent(self, dataset: str) -> NeubayConfig:
         """NEUBAY's settings for one dataset."""
-        for tuned in self.tuned:
-            if tuned.dataset == dataset:
-                agent = replace(
-                    self.neubay.agent.agent, memory_rate=tuned.memory_rate,
-                    real_weight=tuned.real_weight, learn_alpha=tuned.learn_alpha,
-                )  # fmt: skip
-                return replace(self.neubay.agent, agent=agent)
-        return self.neubay.agent
+        chosen = {tuned.dataset: vars(tuned) for tuned in self.tuned}.get(dataset, {})
+        rates = {name: value for name, value in chosen.items() if name != "dataset"}
+        return replace(self.neubay.agent, agent=replace(self.neubay.agent.agent, **rates))
 
     def arms(self, dataset: str) -> dict[str, NeubayConfig]:
         """NEUBAY and its ablations on one dataset, by name."""
-        own = self.agent(dataset)
-        arms = {"neubay": own}
-        if self.memoryless:
-            arms["markov"] = markov(own)
-        arms |= {f"quantile {x:g}": replace(own, level=x) for x in self.levels}
-        return arms | {f"penalty {x:g}": replace(own, penalty=x) for x in self.penalties}
+        full = self.agent(dataset)
+        return {
+            "neubay": full,
+            **({"markov": markov(full)} if self.memoryless else {}),
+            **{f"quantile {x:g}": replace(full, level=x) for x in self.levels},
+            **{f"penalty {x:g}": replace(full, penalty=x) for x in self.penalties},
+        }
+
+
+class Results(NamedTuple):
+    """All that was trained.
+
+    Attributes:
+        grid: by dataset and by arm or method.
+        posteriors: dataset -> NEUBAY's ensembles.
+        worlds: dataset -> the conservative methods' ensemble, where there are such methods.
+        settings: dataset -> rows and environment.
+    """
+
+    grid: Grid
+    posteriors: dict[str, Posterior]
+    worlds: dict[str, World]
+    settings: dict[str, Setting]
+
+
+def train_all(config: Config, context: RunContext) -> Results:
+    """All arms and methods on all datasets; each stage resumes by itself."""
+    study = config.study
+    posteriors: dict[str, Posterior] = {}
+    worlds: dict[str, World] = {}
+    settings: dict[str, Setting] = {}
+
+    def train(name: str, method: str, stage: str) -> Cell:
+        if name not in settings:
+            dataset = load_dataset(name, study.seed)
+            posterior = fit_posterior(dataset, study, config.neubay, context, config.levels)
+            posteriors[name], settings[name] = posterior, Setting(dataset, posterior.env)
+        arm = config.arms(name).get(method)
+        if arm:
+            outcome = train_neubay_and_look(method, posteriors[name], study, arm, context)
+            return Cell.of(outcome.trained, updates=arm.updates_per_iteration)
+        if name not in worlds:
+            worlds[name] = fit_and_look(settings[name].dataset, study, context)
+        outcome = train_and_look(method, worlds[name], study, context)
+        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
+
+    arms = (*config.arms(config.datasets[0]), *config.methods)
+    axes = {"dataset": config.datasets, "arm": arms}
+    grid = run_grid(axes, train, context, seeds=study.seeds)
+    return Results(grid, posteriors, worlds, settings)
