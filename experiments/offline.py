@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import neubay as neubay_study
 from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_and_look, train_and_look
-from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig, small_agents
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -107,7 +108,9 @@ EXPERIMENT = Experiment(
                 episodes=2,
                 error_horizon=20,
             ),
-            model_free=small_agents(hidden=(32, 32), updates=40, per_iteration=20),
+            model_free=ModelFreeStudyConfig(
+                agents=quick_agents((32, 32)), updates=40, per_iteration=20
+            ),
             neubay=small_neubay(
                 members=4,
                 hidden=(32, 32),
@@ -131,7 +134,9 @@ EXPERIMENT = Experiment(
                 epochs=15,
                 evaluations=5,
             ),
-            model_free=small_agents(hidden=(64, 64), updates=10_000, per_iteration=500),
+            model_free=ModelFreeStudyConfig(
+                agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
+            ),
             neubay=small_neubay(),
         ),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),

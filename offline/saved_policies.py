@@ -18,7 +18,7 @@ from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.folder import read_json, write_json_atomically
 from jaxrl_rollouts.trees import PyTree
 
-from .agents.registry import CONFIGS, AgentConfig, agent_name, make_agent
+from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
 from .environments import Environment
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
@@ -109,7 +109,7 @@ def load_policy(path: str | Path) -> SavedPolicy:
                 f"{folder / FILE}: {name}: found {size!r}, expected a whole number of at least 1"
             )
     kind = facts.get("kind", "sac")  # folders of before there were others do not say
-    known = {**CONFIGS, RECURRENT: RecurrentSacConfig}
+    known = {name: spec.config for name, spec in AGENTS.items()} | {RECURRENT: RecurrentSacConfig}
     if kind not in known:
         raise CheckpointError(
             f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(known)}"

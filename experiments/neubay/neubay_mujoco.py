@@ -15,7 +15,7 @@ import jax
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import MethodConfig
+from jaxrl_rollouts.offline.methods import MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
@@ -95,7 +95,7 @@ _CPU = Config(
         rollouts=ModelBasedConfig(
             rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5
         ),
-        methods=MethodConfig(mobile_samples=1),
+        methods=MethodConfig(mobile=Mobile(samples=1)),
         epochs=8,
         evaluations=4,
         episodes=5,

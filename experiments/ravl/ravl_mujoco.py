@@ -16,7 +16,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
@@ -147,7 +147,7 @@ _CPU = StudyConfig(
         initial_alpha=0.1,
     ),
     rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mobile_samples=1),
+    methods=MethodConfig(mobile=Mobile(samples=1)),
     epochs=10,
     evaluations=5,
     episodes=5,

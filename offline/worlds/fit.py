@@ -55,7 +55,7 @@ class WorldModel(NamedTuple):
 
 
 def make_world_model(
-    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "raw"
+    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "change"
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
@@ -112,7 +112,7 @@ def fit_worlds(
     key: jax.Array,
     *,
     seeds: int = 1,
-    targets: Targets = "raw",
+    targets: Targets = "change",
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:
