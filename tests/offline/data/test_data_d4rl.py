@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers_data import (
     PLAN,
-    SHARED,
     TERMINATED,
     TRUNCATED,
     UNFINISHED,
     make,
     raw_arrays,
+    real_file,
     write_raw,
 )
 from hypothesis import given, settings
@@ -253,10 +253,7 @@ def test_frozen_observations_without_a_usable_simulator_state_lose_a_row(tmp_pat
 )
 @pytest.mark.filterwarnings("ignore:.*observations never move")
 def test_real_files(name):
-    path = SHARED / f"{name}.hdf5"
-    if not path.is_file():
-        pytest.skip("no real datasets here")
-    dataset = load_d4rl(path, infos=True)
+    dataset = load_d4rl(real_file(name), infos=True)
     rows, parts = dataset.transitions, episodes(dataset.transitions)
     assert dataset.name == f"jr/{name.replace('_', '-')}"
     whole = parts.terminated | (parts.lengths == 1000)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers_data import (
     PLAN,
-    SHARED,
     TERMINATED,
     TRUNCATED,
     make,
     neorl_arrays,
     raw_arrays,
+    real_file,
     write_raw,
 )
 from matplotlib.image import imread
@@ -229,10 +229,7 @@ def test_picture(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*observations never move")
 def test_real_file(tmp_path):
-    path = SHARED / "hopper_mixed.hdf5"
-    if not path.is_file():
-        pytest.skip("no real datasets here")
-    found = inspect_file(path)
+    found = inspect_file(real_file("hopper_mixed"))
     assert found.rows == 100_000 and found.episodes == 517 and found.time_limit == 1000
     np.testing.assert_allclose(found.returns.mean, 551.76803, rtol=1e-6)
     np.testing.assert_allclose(found.normalised_return, 17.5766, atol=1e-3)
