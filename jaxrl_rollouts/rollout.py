@@ -76,7 +76,7 @@ class Members(NamedTuple):
     Attributes:
         choices: `[E]` int32 member indices to draw from (the elites, say).
         per: draw once per trajectory, or anew at each step.
-        shuffle: False ties row `i` to `choices[i % E]` (NEUBAY section 3.2); needs
+        shuffle: False ties row `i` to `choices[i % E]` (NEUBAY); needs
             `per="trajectory"`.
     """
 
@@ -175,7 +175,7 @@ def rollout(
         memory: the policy's recurrent state for `B` rows, frozen once a row has ended.
         members: which ensemble member moves which row; None for a single model.
         threshold: a row stops once a step's uncertainty exceeds it. That step is kept, marked
-            truncated and meant to be bootstrapped from (NEUBAY section 3.4).
+            truncated and meant to be bootstrapped from (NEUBAY).
         stop_at_termination: False rolls on through terminations (open-loop error studies).
         early_exit: check after every so many steps whether all rows have ended, and stop then.
             Costs nothing in results; saves time when rows end long before the horizon.

@@ -2,7 +2,7 @@
 
 The expert sees the cue all along, the memory only at the mouth of each corridor. Trained on chains
 of one number of corridors it is tested on others: a memory that cannot let go of the first cue
-fails at the second junction (Memory Rewriting benchmark, arXiv 2601.15086; B4 of our notes).
+fails at the second junction (Memory Rewriting benchmark, arXiv 2601.15086).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two-armed bandits whose arm 0 is known from data and whose arm 1 is not (NEUBAY, section 1).
+"""Two-armed bandits whose arm 0 is known from data and whose arm 1 is not (NEUBAY).
 
 An episode is 100 pulls of one bandit; what the arms pay can only be found out within it. Actions
 are arm numbers, `[B]` int32, unlike those of an `Environment`; the models here are for `rollout`.
