@@ -1,6 +1,6 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
-NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341; sections 1.3 and 3.6 of our notes). An
+NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An
 iteration rolls episodes in imagination, one ensemble member each, puts them in the token ring and
 takes gradient steps on tapes cut from it. One network, shared by everything; its memory learns
 slower than its head.

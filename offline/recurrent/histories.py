@@ -1,7 +1,7 @@
 """Histories of a dataset: what an agent with memory is shown, and rollouts that go on from there.
 
 A token shows the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`, zeros
-at the start of an episode (NEUBAY, sections 3.1 and 3.6 of our notes). A rollout continues a logged
+at the start of an episode (NEUBAY). A rollout continues a logged
 episode from a moment drawn uniformly over all of them, the last look at each end included.
 """
 

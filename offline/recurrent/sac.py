@@ -1,6 +1,6 @@
 """Recurrent SAC with REDQ-style critics: an agent with a memory for continuous actions.
 
-NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341; section 4 of our notes). Actor and critic each
+NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each
 have a memory of their own, learning slower than their heads; targets take the lowest of a few
 critics drawn at random from many. It learns from tapes (`tapes.sample`) on which real and imagined
 tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov ablation.
