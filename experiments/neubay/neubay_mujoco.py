@@ -21,10 +21,10 @@ from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
+    FittedDataset,
     Outcome,
     Setting,
     StudyConfig,
-    World,
     fit_and_look,
     train_and_look,
 )
@@ -51,7 +51,7 @@ def run(config: Config, context: RunContext) -> Report:
     """All arms on all datasets; each stage resumes by itself."""
     study = config.study
     posteriors: dict[str, Posterior] = {}
-    worlds: dict[str, World | Setting] = {}
+    worlds: dict[str, FittedDataset | Setting] = {}
     results: dict[str, dict[str, Outcome]] = {}
     notes = []
     for name in config.datasets:

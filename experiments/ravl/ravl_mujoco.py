@@ -20,9 +20,9 @@ from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
+    FittedDataset,
     Outcome,
     StudyConfig,
-    World,
     behaviour,
     fit_and_look,
     slug,
@@ -72,7 +72,7 @@ def run(config: Config, context: RunContext) -> Report:
     """All methods on all datasets; each stage resumes by itself."""
     study = config.study
     report = Report.of(context, study.seeds)
-    worlds: dict[str, World] = {}
+    worlds: dict[str, FittedDataset] = {}
     results: dict[str, dict[str, Outcome]] = {}
     for name in config.datasets:
         world = fit_and_look(load_dataset(name, study.seed), study, context)
@@ -94,7 +94,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def _claims(
-    report: Report, worlds: dict[str, World], results: dict[str, dict[str, Outcome]]
+    report: Report, worlds: dict[str, FittedDataset], results: dict[str, dict[str, Outcome]]
 ) -> None:
     """RAVL against the behaviour and against base; base overestimates."""
     for name, of in results.items():

@@ -82,7 +82,7 @@ SMOKE_MUJOCO = StudyConfig(
 )
 
 
-class World(NamedTuple):
+class FittedDataset(NamedTuple):
     """A dataset with the world models fitted to it.
 
     Attributes:
@@ -125,7 +125,9 @@ def environment_of(dataset: Dataset) -> Environment:
     return make(dataset.environment or dataset.name)
 
 
-def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> World:
+def fit_and_look(
+    dataset: Dataset, config: StudyConfig, context: RunContext | None
+) -> FittedDataset:
     """Fit world models and measure how far they can be trusted."""
     env = environment_of(dataset)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
@@ -149,7 +151,7 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
-    return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+    return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
 
 
 def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
@@ -160,7 +162,7 @@ def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> A
 
 
 def train_and_look(
-    name: str, world: World, config: StudyConfig, context: RunContext | None
+    name: str, world: FittedDataset, config: StudyConfig, context: RunContext | None
 ) -> Outcome:
     """Train one method in the world models and play its policy in the true environment."""
     method = make_method(name, config.agent, config.methods)
@@ -213,7 +215,7 @@ def finish(
     return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
 
 
-def behaviour(world: World | Setting) -> np.ndarray:
+def behaviour(world: FittedDataset | Setting) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = episodes(rows)
