@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import neubay as neubay_study
-from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_and_look, train_and_look
+from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_dataset, train_model_based
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
 from jaxrl_rollouts.plugins import Experiment
@@ -75,8 +75,8 @@ def run(config: Config, context: RunContext) -> Report:
         dataset = load_dataset(config.dataset, study.seed)
         return run_neubay(config.method, dataset, study, config.neubay, context)
     report = Report.of(context, study.seeds)
-    world = fit_and_look(load_dataset(config.dataset, study.seed), study, context)
-    outcome = train_and_look(config.method, world, study, context)
+    world = fit_dataset(load_dataset(config.dataset, study.seed), study, context)
+    outcome = train_model_based(config.method, world, study, context)
     outcomes = {config.method: outcome}
     report.table("result", result_rows(world, outcomes))
     report.table("world model", [world_row(world)])

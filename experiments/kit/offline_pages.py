@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.study.model_based import (
     slug,
     updates,
 )
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free_and_look
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, intervals, legend
@@ -189,7 +189,7 @@ def run_model_free(
 ) -> Report:  # fmt: skip
     """Train, evaluate, report."""
     setting = Setting(dataset, environment_of(dataset))
-    outcome = train_model_free_and_look(name, setting, study, config, context)
+    outcome = train_model_free(name, setting, study, config, context)
     report = Report.of(context, study.seeds)
     played = behaviour(setting)
     rows = [

@@ -25,8 +25,8 @@ from jaxrl_rollouts.offline.study.model_based import (
     Outcome,
     Setting,
     StudyConfig,
-    fit_and_look,
-    train_and_look,
+    fit_dataset,
+    train_model_based,
 )
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
@@ -34,7 +34,7 @@ from jaxrl_rollouts.offline.study.neubay import (
     fit_posterior,
     ring_note,
     small_neubay,
-    train_neubay_and_look,
+    train_neubay,
 )
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.plugins import Experiment
@@ -60,14 +60,14 @@ def run(config: Config, context: RunContext) -> Report:
         posteriors[name], results[name] = posterior, {}
         notes.append(f"{name}: {ring_note(posterior, study, config.agent(name))}")
         for arm, settings in config.arms(name).items():
-            results[name][arm] = train_neubay_and_look(arm, posterior, study, settings, context)
+            results[name][arm] = train_neubay(arm, posterior, study, settings, context)
         jax.clear_caches()  # programs of a finished dataset are not needed again
         worlds[name] = Setting(dataset, posterior.env)
         if config.methods:
-            world = fit_and_look(dataset, study, context)
+            world = fit_dataset(dataset, study, context)
             worlds[name] = world
             for method in config.methods:
-                results[name][method] = train_and_look(method, world, study, context)
+                results[name][method] = train_model_based(method, world, study, context)
                 jax.clear_caches()
     report = Report.of(context, study.seeds)
     make_report(report, config, posteriors, worlds, results)

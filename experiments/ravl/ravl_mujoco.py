@@ -24,9 +24,9 @@ from jaxrl_rollouts.offline.study.model_based import (
     Outcome,
     StudyConfig,
     behaviour,
-    fit_and_look,
+    fit_dataset,
     slug,
-    train_and_look,
+    train_model_based,
 )
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -75,10 +75,10 @@ def run(config: Config, context: RunContext) -> Report:
     worlds: dict[str, FittedDataset] = {}
     results: dict[str, dict[str, Outcome]] = {}
     for name in config.datasets:
-        world = fit_and_look(load_dataset(name, study.seed), study, context)
+        world = fit_dataset(load_dataset(name, study.seed), study, context)
         worlds[name], results[name] = world, {}
         for method in config.methods:
-            results[name][method] = train_and_look(method, world, study, context)
+            results[name][method] = train_model_based(method, world, study, context)
             jax.clear_caches()  # programs of a finished stage are not needed again
         draw_training(report, world, results[name], study)
     report.table("world models", [world_row(world) for world in worlds.values()])

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A dataset and an agent that needs no world model: train, evaluate, save."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class ModelFreeStudyConfig:
         return getattr(self.agents, name)
 
 
-def train_model_free_and_look(
+def train_model_free(
     name: str, setting: Setting, study: StudyConfig, config: ModelFreeStudyConfig,
     context: RunContext | None,
 ) -> Outcome:  # fmt: skip
     """Train one agent on the dataset and play its policy in the true environment."""
     chosen, env = config.of(name), setting.env
-    agent = make_model_free(
+    learner = make_model_free(
         chosen, env.observation_size, env.action_size, batch_size=config.batch_size,
         updates_per_iteration=config.per_iteration,
     )  # fmt: skip
@@ -60,8 +60,8 @@ def train_model_free_and_look(
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
     trained = train_learner(
-        agent, rows, train_key, seeds=study.seeds, iterations=iterations,
-        evaluate=evaluator(agent, env, play_key, study.episodes, discount=chosen.discount),
+        learner, rows, train_key, seeds=study.seeds, iterations=iterations,
+        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
         evaluate_every=max(iterations // study.evaluations, 1), stage=stage, context=context,
     )  # fmt: skip
-    return finish(trained, chosen, name, setting.dataset, env, stage=stage, context=context)
+    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)
