@@ -17,7 +17,7 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
 )
 from jaxrl_rollouts.offline.study.model_based import Setting, slug
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
         "smoke": Config(
             datasets=("acrobot-broad",), agents=("td3_bc",), alphas=(2.5, 40.0), seeds=2,
             hidden=(16,), batch_size=32, refreshes=2, updates=10, windows=8, pool=16, length=4,
-            unet=UnetConfig(features=8, blocks=1), unet_training=denoiser_training(20, 16),
+            unet=TemporalUnetConfig(features=8, blocks=1), unet_training=denoiser_training(20, 16),
             synther=SyntherConfig(
                 ResidualMlpConfig(width=16, blocks=2, embedding=16), denoiser_training(20, 16),
                 SamplerConfig(4),
@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
         "gpu": replace(
             _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8,
             hidden=(256, 256), rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480,
-            length=32, unet=UnetConfig(features=128),
+            length=32, unet=TemporalUnetConfig(features=128),
             unet_training=denoiser_training(100_000, 128, rate=5e-4),
             synther=SyntherConfig(
                 ResidualMlpConfig(width=1024), denoiser_training(100_000, 1024, rate=3e-4)
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
         "paper": Config(
             datasets=("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2"),
             refreshes=100, updates=10_000, windows=8192, pool=32_768, length=16,
-            unet=UnetConfig(features=1024), unet_training=_PUBLISHED,
+            unet=TemporalUnetConfig(features=1024), unet_training=_PUBLISHED,
             synther=SyntherConfig(), sampler=SamplerConfig(256), coefficient=1.0,
             evaluations=20, episodes=16,
         ),

@@ -11,7 +11,7 @@ from jaxrl_rollouts.diffusion import (
     GuidanceConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
@@ -67,7 +67,7 @@ class Config:
     real_share: float = 1 / 16
     length: int = 32
     stride: int = 8
-    unet: UnetConfig = field(default_factory=UnetConfig)
+    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
     unet_training: DenoiserTrainingConfig = field(
         default_factory=lambda: denoiser_training(20_000, 64)
     )

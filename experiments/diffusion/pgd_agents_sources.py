@@ -18,7 +18,7 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     check_finite,
     make_denoiser,
-    make_unet,
+    make_temporal_unet,
     sample,
     train_denoiser,
 )
@@ -75,7 +75,7 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     if {"unguided", "guided"} & set(config.sources):
         windows = cut_windows(rows, config.length, config.stride, source=name)
         layout = fit_window_layout(windows)
-        denoiser = make_denoiser(make_unet(config.unet, config.length, layout.channels))
+        denoiser = make_denoiser(make_temporal_unet(config.unet, config.length, layout.channels))
         params = fit_denoiser(
             denoiser, config.unet_training, layout.pack(windows), unet_key,
             f"{slug(name)}-unet", context,

@@ -15,7 +15,12 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, UnetConfig, make_guidance
+from jaxrl_rollouts.diffusion import (
+    GuidanceConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    make_guidance,
+)
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
@@ -162,7 +167,8 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _TINY = CaseConfig(
-    rows=1000, unet=UnetConfig(features=8, blocks=2), training=windows_training(20, batch=8),
+    rows=1000, unet=TemporalUnetConfig(features=8, blocks=2),
+    training=windows_training(20, batch=8),
     ensemble=EnsembleConfig(
         members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
     ),
@@ -195,15 +201,15 @@ EXPERIMENT = Experiment(
         "gpu": Config(
             seeds=8, windows=1024, joint=(1.0, 3.0, 10.0, 30.0, 100.0),
             broad=CaseConfig(
-                unet=UnetConfig(features=128), training=windows_training(100_000),
+                unet=TemporalUnetConfig(features=128), training=windows_training(100_000),
                 ensemble=replace(ENSEMBLE, max_epochs=100),
             ),
             narrow=CaseConfig(
-                "acrobot-narrow", rows=20_000, unet=UnetConfig(features=128),
+                "acrobot-narrow", rows=20_000, unet=TemporalUnetConfig(features=128),
                 training=windows_training(100_000), ensemble=replace(ENSEMBLE, max_epochs=100),
             ),
             mujoco=CaseConfig(
-                "jr/halfcheetah-medium", rows=0, unet=UnetConfig(features=128),
+                "jr/halfcheetah-medium", rows=0, unet=TemporalUnetConfig(features=128),
                 training=windows_training(100_000), ensemble=replace(ENSEMBLE, max_epochs=100),
                 agent_updates=200_000,
             ),
@@ -212,7 +218,8 @@ EXPERIMENT = Experiment(
             broad=None, narrow=None, seeds=4, steps=256, many_steps=0, windows=1024, reference=1.0,
             published=(0.25, 0.5, 1.0, 2.0), published_many=(),
             mujoco=CaseConfig(
-                "halfcheetah-medium-v2", rows=0, unet=UnetConfig(features=1024, time_scale=1.0),
+                "halfcheetah-medium-v2", rows=0,
+                unet=TemporalUnetConfig(features=1024, time_scale=1.0),
                 training=replace(
                     windows_training(500_000, batch=32), rate=2e-3, clip=None, average=0.995,
                     average_every=10,

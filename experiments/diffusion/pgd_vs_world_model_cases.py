@@ -18,9 +18,9 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     Guidance,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
-    make_unet,
+    make_temporal_unet,
     sample,
     train_denoiser,
 )
@@ -68,7 +68,7 @@ class CaseConfig:
 
     data: str = "acrobot-broad"
     rows: int = 80_000
-    unet: UnetConfig = field(default_factory=UnetConfig)
+    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
     training: DenoiserTrainingConfig = field(default_factory=lambda: windows_training(20_000))
     ensemble: EnsembleConfig = field(default_factory=lambda: ENSEMBLE)
     agent: Td3BcConfig = field(default_factory=lambda: Td3BcConfig(alpha=10.0))
@@ -170,7 +170,7 @@ def prepare(
     target = train_target(config, env, data, target_key, seeds, context)
     windows = cut_windows(data, horizon + 1, stride, source=config.data)
     layout = fit_window_layout(windows)
-    denoiser = make_denoiser(make_unet(config.unet, layout.length, layout.channels))
+    denoiser = make_denoiser(make_temporal_unet(config.unet, layout.length, layout.channels))
     done = train_denoiser(
         denoiser, config.training, layout.pack(windows), jax.random.split(weights_key, seeds),
         stage=f"{config.name}-denoiser", context=context,

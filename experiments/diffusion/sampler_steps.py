@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import jax
 
-from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
+from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, TemporalUnetConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.study.model_based import environment_of
@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
     presets={
         "smoke": Config(
             dataset=PENDULUM, seeds=2, mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16),
-            mlp_training=_TINY, unet=UnetConfig(features=8, blocks=1), unet_training=_TINY,
+            mlp_training=_TINY, unet=TemporalUnetConfig(features=8, blocks=1), unet_training=_TINY,
             length=8, steps=(4, 8), churns=(80.0,), rows=64, windows=16,
             agent=Td3BcConfig(hidden=(16,)), iterations=2, updates=10, batch_size=16, episodes=2,
         ),

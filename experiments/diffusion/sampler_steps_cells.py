@@ -10,7 +10,7 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
@@ -48,7 +48,7 @@ class Config:
     mlp_training: DenoiserTrainingConfig = field(
         default_factory=lambda: denoiser_training(20_000, 256)
     )
-    unet: UnetConfig = field(default_factory=UnetConfig)
+    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
     unet_training: DenoiserTrainingConfig = field(
         default_factory=lambda: denoiser_training(10_000, 64)
     )

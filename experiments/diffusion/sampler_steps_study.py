@@ -15,7 +15,7 @@ from jaxrl_rollouts.diffusion import (
     SamplerConfig,
     make_denoiser,
     make_residual_mlp,
-    make_unet,
+    make_temporal_unet,
     sample,
     train_denoiser,
 )
@@ -80,7 +80,7 @@ def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subjec
         return take_rows(made, np.flatnonzero(valid))
 
     mlp = make_denoiser(make_residual_mlp(config.mlp, layout.features))
-    unet = make_denoiser(make_unet(config.unet, config.length, cut.channels))
+    unet = make_denoiser(make_temporal_unet(config.unet, config.length, cut.channels))
     return {
         "mlp": Subject(mlp, config.mlp_training, rows, config.rows, layout.unpack),
         "unet": Subject(unet, config.unet_training, packed, config.windows, kept),

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.study.model_based import LEVELS, Setting, World, behaviour, slug
+from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Setting, behaviour, slug
+from jaxrl_rollouts.offline.study.neubay import Posterior
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
@@ -20,6 +21,7 @@ from .colours import colour
 from .draw import curves, intervals, level, picture
 from .grid import Cell
 
+Source = FittedDataset | Posterior | Setting  # a dataset and its environment, perhaps with models
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
 COLUMNS = {
@@ -34,7 +36,7 @@ def overestimation(cell: Cell) -> np.ndarray:
     return cell["estimated_value"] - cell["discounted_return"]
 
 
-def world_row(world: World) -> dict[str, Any]:
+def world_row(world: FittedDataset) -> dict[str, Any]:
     """How good the world model of a dataset is, as a table row."""
     history = world.fitted.trained.history
     errors = {
@@ -52,7 +54,7 @@ def world_row(world: World) -> dict[str, Any]:
     }
 
 
-def result_rows(setting: World | Setting, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
+def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
     """Behaviour and methods of one dataset, as table rows."""
     name, played = setting.dataset.name, behaviour(setting)
     rows: list[dict[str, Any]] = [{"method": "behaviour", "return": float(played.mean())}]
@@ -67,7 +69,7 @@ def result_rows(setting: World | Setting, cells: Mapping[str, Cell]) -> list[dic
     return [{"dataset": name, **row} for row in rows]
 
 
-def add_main_job(report: Report, setting: World | Setting, cell: Cell) -> None:
+def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
     for column, metric in COLUMNS.items():
         report.number(column, cell[metric])
@@ -82,7 +84,7 @@ def add_main_job(report: Report, setting: World | Setting, cell: Cell) -> None:
     note_environments(report, [setting])
 
 
-def note_environments(report: Report, settings: Iterable[World | Setting]) -> None:
+def note_environments(report: Report, settings: Iterable[Source]) -> None:
     """Where policies were played, each environment once."""
     for env in {setting.env.name: setting.env for setting in settings}.values():
         report.note(f"Evaluated in {env.name} ({env.version}).")
@@ -96,14 +98,14 @@ def note_shared_data(report: Report) -> None:
     )
 
 
-def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
+def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
         "Left: error of the learned model along logged actions. Right: how often outcomes fall "
         "inside the model's intervals; on the dotted line it is calibrated, below overconfident."
     )
     titles = ("Open loop", "Calibration")
-    with picture(report, "world_model", caption, titles=titles, title="World models") as (
+    with picture(report, "world_model", caption, titles=titles, title="FittedDataset models") as (
         left,
         right,
     ):
@@ -118,7 +120,7 @@ def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
         right.set(xlabel="central interval of the model", ylabel="share of outcomes inside")
 
 
-def draw_training(report: Report, setting: World | Setting, cells: Mapping[str, Cell]) -> None:
+def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
     """Return, and promised against true value, while training on one dataset."""
     name = setting.dataset.name
     caption = (
@@ -149,7 +151,7 @@ def draw_training(report: Report, setting: World | Setting, cells: Mapping[str, 
 _BEHAVIOUR = {"color": colour("behaviour"), "linewidth": None}
 
 
-def draw_learning(report: Report, setting: World | Setting, cells: Mapping[str, Cell]) -> None:
+def draw_learning(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
     """Return while training on one dataset."""
     name, caption = setting.dataset.name, "Return of the mean action while training."
     with picture(report, f"learning-{slug(name)}", caption, title=name, width=4.6) as (ax,):
@@ -160,7 +162,7 @@ def draw_learning(report: Report, setting: World | Setting, cells: Mapping[str, 
 
 def draw_comparison(
     report: Report,
-    settings: Mapping[str, World | Setting],
+    settings: Mapping[str, Source],
     results: Mapping[str, Mapping[str, Cell]],
 ) -> None:
     """Final returns of all methods on all datasets, one panel per dataset."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.methods import MethodConfig
+from jaxrl_rollouts.offline.methods import MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
@@ -52,7 +52,7 @@ _CPU = Config(
             initial_alpha=0.1,
         ),
         rollouts=ModelBasedConfig(rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5),
-        methods=MethodConfig(mobile_samples=1),
+        methods=MethodConfig(mobile=Mobile(samples=1)),
     ),
     neubay=small_neubay(
         members=12, hidden=(128,) * 4, epochs=12, width=64, steps=4000, per_iteration=50,

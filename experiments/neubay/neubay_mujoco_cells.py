@@ -11,18 +11,18 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.study.model_based import (
+    FittedDataset,
     Setting,
     StudyConfig,
-    World,
-    fit_and_look,
-    train_and_look,
+    fit_dataset,
+    train_model_based,
 )
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     Posterior,
     fit_posterior,
     markov,
-    train_neubay_and_look,
+    train_neubay,
 )
 from jaxrl_rollouts.record.context import RunContext
 
@@ -31,7 +31,7 @@ from ..kit.grid import Cell, Grid, run_grid
 
 @dataclass(frozen=True)
 class Tuned:
-    """What the paper chose for a dataset; hopper's alpha is fixed.
+    """What the paper's public code chose for a dataset; hopper's alpha is fixed.
 
     Attributes:
         dataset: ours; each stands where the paper has the D4RL one of the same kind.
@@ -133,7 +133,7 @@ class Results(NamedTuple):
 
     grid: Grid
     posteriors: dict[str, Posterior]
-    worlds: dict[str, World]
+    worlds: dict[str, FittedDataset]
     settings: dict[str, Setting]
 
 
@@ -141,7 +141,7 @@ def train_all(config: Config, context: RunContext) -> Results:
     """All arms and methods on all datasets; each stage resumes by itself."""
     study = config.study
     posteriors: dict[str, Posterior] = {}
-    worlds: dict[str, World] = {}
+    worlds: dict[str, FittedDataset] = {}
     settings: dict[str, Setting] = {}
 
     def train(name: str, method: str, stage: str) -> Cell:
@@ -151,11 +151,11 @@ def train_all(config: Config, context: RunContext) -> Results:
             posteriors[name], settings[name] = posterior, Setting(dataset, posterior.env)
         arm = config.arms(name).get(method)
         if arm:
-            outcome = train_neubay_and_look(method, posteriors[name], study, arm, context)
+            outcome = train_neubay(method, posteriors[name], study, arm, context)
             return Cell.of(outcome.trained, updates=arm.updates_per_iteration)
         if name not in worlds:
-            worlds[name] = fit_and_look(settings[name].dataset, study, context)
-        outcome = train_and_look(method, worlds[name], study, context)
+            worlds[name] = fit_dataset(settings[name].dataset, study, context)
+        outcome = train_model_based(method, worlds[name], study, context)
         return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
 
     arms = (*config.arms(config.datasets[0]), *config.methods)

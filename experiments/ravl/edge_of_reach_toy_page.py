@@ -65,7 +65,7 @@ def make_report(report: Report, config: Config, setting: Setting, grid: Grid) ->
     )
     report.note(
         f"{config.epochs * config.rollouts.updates_per_epoch} updates per run, all seeds of a run "
-        f"vmapped. MOPO's lambda is {config.methods.mopo_penalty}; true_dynamics sweeps it."
+        f"vmapped. MOPO's lambda is {config.methods.mopo.penalty}; true_dynamics sweeps it."
     )
     return report
 

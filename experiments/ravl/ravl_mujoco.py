@@ -15,16 +15,16 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
+    FittedDataset,
     StudyConfig,
-    World,
     behaviour,
-    fit_and_look,
+    fit_dataset,
     slug,
-    train_and_look,
+    train_model_based,
 )
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -57,12 +57,12 @@ class Config:
 def run(config: Config, context: RunContext) -> Report:
     """All methods on all datasets; each stage resumes by itself."""
     study, report = config.study, Report.of(context, config.study.seeds)
-    worlds: dict[str, World] = {}
+    worlds: dict[str, FittedDataset] = {}
 
     def train(dataset: str, method: str, stage: str) -> Cell:
         if dataset not in worlds:
-            worlds[dataset] = fit_and_look(load_dataset(dataset, study.seed), study, context)
-        outcome = train_and_look(method, worlds[dataset], study, context)
+            worlds[dataset] = fit_dataset(load_dataset(dataset, study.seed), study, context)
+        outcome = train_model_based(method, worlds[dataset], study, context)
         return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
 
     axes = {"dataset": config.datasets, "method": config.methods}
@@ -83,7 +83,7 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def add_claims(report: Report, worlds: dict[str, World], results: dict[str, Grid]) -> None:
+def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[str, Grid]) -> None:
     """RAVL against the behaviour and against base; base overestimates."""
     claim, methods = claims(report, SOURCE), next(iter(results.values()))
     # fmt: off
@@ -117,7 +117,7 @@ _CPU = StudyConfig(
         initial_alpha=0.1,
     ),
     rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mobile_samples=1),
+    methods=MethodConfig(mobile=Mobile(samples=1)),
 )  # fmt: skip
 
 EXPERIMENT = Experiment(

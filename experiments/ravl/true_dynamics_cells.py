@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import MethodConfig, make_method
+from jaxrl_rollouts.offline.methods import MethodConfig, Mobile, Mopo, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     ModelBasedConfig,
@@ -71,13 +71,11 @@ class DialConfig:
 
     def arms(self) -> dict[str, MethodConfig]:
         """Every method and strength by label; the first word is the method's name."""
-        mobile = MethodConfig(
-            mobile_penalty=self.mobile_penalty, mobile_samples=self.mobile_samples
-        )
+        mobile = Mobile(self.mobile_penalty, self.mobile_samples)
         return {
             "base": MethodConfig(),
-            **{f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in self.mopo_penalties},
-            "mobile": mobile,
+            **{f"mopo {x:g}": MethodConfig(mopo=Mopo(x)) for x in self.mopo_penalties},
+            "mobile": MethodConfig(mobile=mobile),
             "ravl": MethodConfig(),
         }
 

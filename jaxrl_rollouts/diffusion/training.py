@@ -55,7 +55,7 @@ class DenoiserTrainingConfig:
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
 
 
-def take_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
+def unweighted_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
     """The default `batch_of`: rows of one array, every entry weighed alike."""
     return data[rows], None
 
@@ -64,7 +64,7 @@ def take_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
 def make_denoiser_training(
     denoiser: Denoiser,
     config: DenoiserTrainingConfig,
-    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = take_rows,
+    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = unweighted_rows,
 ) -> AveragedTraining:
     """Functions for `loop.train`. Equal arguments give the same functions.
 

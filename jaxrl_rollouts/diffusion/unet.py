@@ -25,7 +25,7 @@ from .networks import DTYPES
 
 
 @dataclass(frozen=True)
-class UnetConfig:
+class TemporalUnetConfig:
     """Sizes; the published network has 1024 features (178 million parameters).
 
     Attributes:
@@ -96,10 +96,10 @@ def double(x: jax.Array, length: int) -> jax.Array:
     return jnp.repeat(x, 2, axis=1)[:, :length]
 
 
-class Unet(nn.Module):
+class TemporalUnet(nn.Module):
     """See the module; `(x [B, L, C], c_noise [B]) -> [B, L, C]`."""
 
-    config: UnetConfig
+    config: TemporalUnetConfig
 
     @nn.compact
     def __call__(self, x: jax.Array, c_noise: jax.Array) -> jax.Array:
@@ -143,7 +143,7 @@ class Unet(nn.Module):
 
 
 @functools.lru_cache(maxsize=32)
-def make_unet(config: UnetConfig, length: int, channels: int) -> Network:
+def make_temporal_unet(config: TemporalUnetConfig, length: int, channels: int) -> Network:
     """A raw network for `make_denoiser` on `[B, length, channels]` windows.
 
     Equal arguments give the same one. It would run at other lengths too, on samples it was not
@@ -157,7 +157,9 @@ def make_unet(config: UnetConfig, length: int, channels: int) -> Network:
     if length < least:
         raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
     shapes = ((1, length, channels), (1,))
-    network = from_linen(Unet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes))
+    network = from_linen(
+        TemporalUnet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
+    )
 
     def apply(params: Any, x: jax.Array, c_noise: jax.Array) -> jax.Array:
         if x.shape[1:] != shapes[0][1:]:

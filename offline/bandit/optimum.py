@@ -3,7 +3,7 @@
 Arm 1's mean has a normal prior and its rewards are believed normal; arm 0 is known. Once arm 0 is
 better it stays better (nothing more is learned), so the question is only when to stop pulling arm
 1. The plan is made under these beliefs and played on Bernoulli arms. No neural network, no
-sampling: a reference for agents that explore in an ensemble's opinions (our notes on NEUBAY, 1.4).
+sampling: a reference for agents that explore in an ensemble's opinions.
 """
 
 from __future__ import annotations

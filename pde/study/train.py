@@ -23,7 +23,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
-from ..fieldset import Fields, to_device
+from ..fieldset import Fields, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..operators import (
@@ -120,7 +120,7 @@ def prepare(study: StudyConfig, context: RunContext) -> KsData:
         sets[split] = read_pdearena(path)
     # Training windows begin at any frame of the file, also between an emulator's steps.
     train_set, test_set = (
-        to_device(sets[split], every=every, points=study.points, conditions=study.conditions)
+        to_fields(sets[split], every=every, points=study.points, conditions=study.conditions)
         for split, every in (("train", 1), ("test", study.every))
     )
     test = sets["test"]
