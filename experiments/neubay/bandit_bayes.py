@@ -11,53 +11,36 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jax
-import numpy as np
 
 from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task
-from jaxrl_rollouts.offline.bandit.rewards import (
-    REWARD_ENSEMBLE,
-    fit_rewards,
-    logged_pulls,
-)
+from jaxrl_rollouts.offline.bandit.rewards import REWARD_ENSEMBLE, fit_rewards, logged_pulls
 from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, ring_bytes
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .bandit_bayes_cells import Config, reference, train_cell
-from .bandit_bayes_page import make_report
+from .bandit_bayes_cells import Config, train_all
+from .bandit_bayes_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit the opinions, train every penalty, compare with the optimum, draw."""
-    report = Report.of(context, config.seeds)
-    task = bandit_task(config.ensemble.elites)
-    room = ring_bytes(config.agent, task) * config.seeds
-    text = (
-        f"Token rings: {config.agent.capacity:,} tokens per seed, {room / 1e6:.0f} MB for "
-        f"{config.seeds} seeds."
-    )
+    report, seeds = Report.of(context, config.seeds), config.seeds
+    size = ring_bytes(config.agent, bandit_task(config.ensemble.elites)) * seeds / 1e6
+    text = f"{config.agent.capacity:,} tokens per seed, {size:.0f} MB for {seeds} seeds."
+    report.note(f"Token rings: {text}")
     if context.progress:
-        print(text, flush=True)
-    report.note(text)
-    fit_key = jax.random.key(config.seed)
-    fitted = fit_rewards(
-        config.ensemble, logged_pulls(config.seed), fit_key, seeds=config.seeds, context=context
-    )
-    cells = {p: train_cell(p, config, fitted, context) for p in config.penalties}
-    optima = {
-        p: np.stack([reference(p, fitted, s).returns for s in range(config.seeds)])
-        for p in config.penalties
-    }
-    make_report(report, config.last, fitted, cells, optima)
-    return report
+        print(report.notes[-1], flush=True)
+    pulls, key = logged_pulls(config.seed), jax.random.key(config.seed)
+    fitted = fit_rewards(config.ensemble, pulls, key, seeds=seeds, context=context)
+    return make_report(report, config, fitted, train_all(config, fitted, context))
 
 
 EXPERIMENT = Experiment(
     name="bandit_bayes",
     summary="data of one arm: Bayesian agents try the other and stay if it pays, penalised do not",
-    source="Ni et al. 2025 (NEUBAY, arXiv 2512.04341), bandit illustration",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(
@@ -69,9 +52,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         "cpu": Config(),
-        "paper": Config(
-            seeds=6, agent=DqnConfig(), evaluations=100, episodes=20, last=10
-        ),
+        "paper": Config(seeds=6, agent=DqnConfig(), evaluations=100, episodes=20, last=10),
     },
     run=run,
 )  # fmt: skip

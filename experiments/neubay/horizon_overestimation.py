@@ -1,8 +1,8 @@
 """Do long adaptive rollouts keep values honest where short ones overestimate?
 
 Two tasks, each with data of low quality and an agent without pessimism: a plane where data end
-before the goal (`horizon_plane.py`), and a runner where falling ends episodes and the data are
-clumsy (`horizon_runner.py`). Rollouts have a fixed length or go on until the members disagree more
+before the goal, and a runner where falling ends episodes and the data are
+clumsy. Rollouts have a fixed length or go on until the members disagree more
 than they do on the data (NEUBAY). Promised value is compared with what the policy then earns. A
 reward penalty on the disagreement is the conservative control.
 """
@@ -20,8 +20,14 @@ from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .horizon_plane import SOURCE, PlaneConfig, run_plane
-from .horizon_runner import AGENT, RunnerConfig, run_runner
+from .horizon_overestimation_cells import (
+    AGENT,
+    PlaneConfig,
+    RunnerConfig,
+    train_plane,
+    train_runner,
+)
+from .horizon_overestimation_page import SOURCE, add_plane, add_runner
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,12 @@ class Config:
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train every arm, compare promised with earned value."""
-    used = [getattr(config, task).seeds for task in config.tasks]
-    report = Report.of(context, min(used))
+    seeds = min(getattr(config, task).seeds for task in config.tasks)
+    report = Report.of(context, seeds)
     if "plane" in config.tasks:
-        run_plane(report, config.plane, config.seed, context)
+        add_plane(report, config.plane, *train_plane(config.plane, config.seed, context))
     if "runner" in config.tasks:
-        run_runner(report, config.runner, config.seed, context)
+        add_runner(report, config.runner, *train_runner(config.runner, config.seed, context))
     return report
 
 

@@ -12,13 +12,20 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT
 from jaxrl_rollouts.experiments.neubay.bandit_bayes_cells import Config, reference
-from jaxrl_rollouts.experiments.neubay.bandit_bayes_page import _claims
+from jaxrl_rollouts.experiments.neubay.bandit_bayes_page import add_claims
 from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS, Arms
 from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
 from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
-from jaxrl_rollouts.reports.report import load_report
+from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.report import Report, load_report
+
+
+def claims_on(fitted: FittedRewards, returns: dict, published: np.ndarray) -> list[Claim]:
+    report = Report("bandit_bayes", "smoke", {}, "command", 3)
+    add_claims(report, fitted, returns, published)
+    return report.claims
 
 
 def opinions(*spreads: float) -> FittedRewards:
@@ -44,15 +51,15 @@ def test_claims_tell_bayesians_from_conservatives() -> None:
     bayes = np.array([[0.483, 0.476, 0.469, 0.480, 0.535, 0.679, 0.836, 0.984]] * 3)
     flat, published = np.full((3, 8), 0.5), play_optimum(Beliefs(), TEST_ARMS).returns
     fitted = opinions(0.3, 0.3, 0.3)
-    good = _claims(fitted, {0.0: bayes, 0.1: 0.5 * (bayes + flat), 2.5: flat}, published)
+    good = claims_on(fitted, {0.0: bayes, 0.1: 0.5 * (bayes + flat), 2.5: flat}, published)
     assert all(claim.holds for claim in good) and len(good) == 12
-    swapped = _claims(fitted, {0.0: flat, 2.5: bayes}, published)
+    swapped = claims_on(fitted, {0.0: flat, 2.5: bayes}, published)
     failing = {claim.name for claim in swapped if not claim.holds}
     assert {
         "the conservative stays with the known arm", "the Bayesian finds the best arm",
         "the Bayesian earns more over all arms",
     } <= failing  # fmt: skip
-    sure = _claims(opinions(0.01, 0.3, 0.3), {0.0: bayes, 2.5: flat}, published)
+    sure = claims_on(opinions(0.01, 0.3, 0.3), {0.0: bayes, 2.5: flat}, published)
     assert "members disagree about the unknown arm" in {c.name for c in sure if not c.holds}
 
 

@@ -10,14 +10,13 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.compounding_error import (
-    EXPERIMENT,
+from jaxrl_rollouts.experiments.neubay.compounding_error import EXPERIMENT
+from jaxrl_rollouts.experiments.neubay.compounding_error_cells import (
     Case,
-    growth,
     rank_correlation,
     split_error,
-    trust_row,
 )
+from jaxrl_rollouts.experiments.neubay.compounding_error_page import growth, trust_row
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE as NEUBAY
 from jaxrl_rollouts.offline.worlds.judge import OpenLoop
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust

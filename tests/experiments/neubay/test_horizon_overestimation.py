@@ -12,7 +12,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT
-from jaxrl_rollouts.experiments.neubay.horizon_plane import Arm
+from jaxrl_rollouts.experiments.neubay.horizon_overestimation_cells import Arm
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")

@@ -1,0 +1,295 @@
+"""Rollouts of fixed and of adaptive lengths, on the plane and on the runner.
+
+Plane: a random policy's data end before the goal; the same agent, without any pessimism, learns in
+one ensemble from rollouts of several fixed lengths and from rollouts that go on until the members
+disagree more than they do on the data. Runner: a feed-forward agent in NEUBAY's loop learns to run
+from twelve clumsy episodes that fall soon. How far its rollouts go, and whether disagreement costs
+reward, is what the arms differ in; their posteriors and random numbers are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.agent import Agent
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.environments.base import true_model
+from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
+from jaxrl_rollouts.offline.environments.runner import RUNNER
+from jaxrl_rollouts.offline.methods import base
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.neubay import NeubayState
+from jaxrl_rollouts.offline.neubay.prepare import prepare
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.training import evaluator, train_learner
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts, threshold
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.rollout import rollout
+
+from ..kit.grid import Cell, Grid, run_grid
+from ..ravl.plane import measure_reach, train_on_plane
+
+
+class Arm(NamedTuple):
+    """One way to roll: a fixed horizon, or a quantile of the data's spread to stop at.
+
+    Attributes:
+        horizon: most steps.
+        level: quantile over the dataset; None never stops.
+        penalty: of the spread, in units of its mean over the dataset (NEUBAY).
+    """
+
+    horizon: int
+    level: float | None = None
+    penalty: float = 0.0
+
+    @property
+    def name(self) -> str:
+        how = f"H {self.horizon}" if self.level is None else f"adaptive {self.level:g}"
+        return how + (f", penalty {self.penalty:g}" if self.penalty else "")
+
+
+@dataclass(frozen=True)
+class PlaneConfig:
+    """Arms and what they share.
+
+    Attributes:
+        rows: transitions of a uniformly random policy.
+        fixed: horizons that nothing cuts short.
+        levels: quantiles at which rollouts of at most `longest` steps stop; the last is the one
+            claims are about.
+        penalties: of the last level's conservative versions.
+        steps_per_epoch: imagined at most.
+        starts: start states of an evaluation.
+    """
+
+    seeds: int = 4
+    rows: int = 20_000
+    ensemble: EnsembleConfig = field(
+        default_factory=lambda: replace(
+            NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30
+        )
+    )
+    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
+    fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
+    levels: tuple[float, ...] = (0.9, 0.99, 1.0)
+    penalties: tuple[float, ...] = (0.2, 1.0)
+    longest: int = MAX_EPISODE_STEPS
+    steps_per_epoch: int = 6000
+    updates_per_epoch: int = 500
+    batch_size: int = 128
+    real_share: float = 0.05
+    epochs: int = 100
+    evaluations: int = 20
+    starts: int = 128
+
+    def validate(self) -> None:
+        at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "longest")
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+        if not self.fixed or not self.levels:
+            raise ConfigError("fixed, levels", (self.fixed, self.levels), "at least one of each")
+        if any(not 0 <= level <= 1 for level in self.levels):
+            raise ConfigError("levels", self.levels, "each from 0 to 1")
+        longest = max(*self.fixed, self.longest)
+        if self.steps_per_epoch < longest:
+            expected = f"at least the longest rollout ({longest})"
+            raise ConfigError("steps_per_epoch", self.steps_per_epoch, expected)
+
+    def arms(self) -> list[Arm]:
+        """Every arm, in the order of the tables."""
+        adaptive = [Arm(self.longest, level) for level in self.levels]
+        penalised = [Arm(self.longest, self.levels[-1], penalty) for penalty in self.penalties]
+        return [*(Arm(h) for h in self.fixed), *adaptive, *penalised]
+
+
+def train_plane(config: PlaneConfig, seed: int, context: RunContext) -> tuple[Grid, float]:
+    """Every arm by name, and the most that any policy can earn from the start states.
+
+    Seeds have an ensemble each; the arms share data, ensembles and random numbers.
+    """
+    data_key, fit_key = jax.random.split(jax.random.key(seed))
+    data = plane_random(data_key, config.rows)
+    fitted = fit_worlds(
+        config.ensemble, data, fit_key, seeds=config.seeds, targets="observations", context=context
+    )
+    levels = tuple(sorted({*config.levels, 1.0}))
+    trust = measure_trusts(fitted.model.fitter, fitted.worlds, to_device(data), levels)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    arms = {arm.name: arm for arm in config.arms()}
+
+    def train(name: str, stage: str) -> Cell:
+        horizon, level, penalty = arms[name]
+        measured = level is not None or penalty > 0
+        dynamics = fitted.dynamics(PLANE, spread_of_means if measured else None, normalised=True)
+        cadence = ModelBasedConfig(
+            horizon, config.steps_per_epoch // horizon, batch_size=config.batch_size,
+            updates_per_epoch=config.updates_per_epoch, real_share=config.real_share,
+            member="trajectory", adaptive=level is not None,
+        )  # fmt: skip
+        # One number for all seeds: the mean spread hardly differs between them.
+        coefficient = penalty / float(np.mean(trust.mean))
+        method = base(config.agent)._replace(
+            coefficient=coefficient, penalise_rewards=coefficient > 0
+        )
+        worlds = fitted.worlds
+        if level is not None:
+            worlds = worlds._replace(limit=threshold(trust, level))
+        reach = measure_reach(np.asarray(data.observations), horizon)
+        _, trained = train_on_plane(
+            config, cadence, method, dynamics, worlds, data, reach, keys,
+            stage=stage.replace(",", ""), context=context,
+        )  # fmt: skip
+        return Cell.of(trained, updates=config.updates_per_epoch)
+
+    grid = run_grid({"rollouts": list(arms)}, train, context, seeds=config.seeds)
+    begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
+    best = optimal_return(begin, discount=config.agent.discount, horizon=None).mean()
+    return grid, float(best)
+
+
+AGENT = NeubayConfig(
+    agent=RecurrentSacConfig(
+        memory=MemoryConfig("none", width=64), head=(64, 64), critics=4, discount=0.98,
+        polyak=0.03, memory_rate=1e-3, head_rate=1e-3, temperature_rate=1e-3, steps=6000,
+        real_weight=0.05,
+    ),
+    updates_per_iteration=100, tape=256, capacity=200_000, early_exit=20,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunnerConfig:
+    """Data, posterior, agent and arms.
+
+    Attributes:
+        episodes: of clumsy balancing, the data.
+        agent: the arms' common settings; `level` 1 is the arm that claims are about.
+        fixed: horizons without a threshold.
+        levels: quantiles to cut rollouts at, besides 1.
+        penalties: coefficients at the adaptive horizon, ascending.
+        looks, last: evaluations, and how many of the last ones are averaged.
+        plays: episodes of an evaluation.
+    """
+
+    seeds: int = 3
+    episodes: int = 12
+    ensemble: EnsembleConfig = field(
+        default_factory=lambda: replace(
+            NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=100, patience=100
+        )
+    )
+    agent: NeubayConfig = field(default_factory=lambda: AGENT)
+    fixed: tuple[int, ...] = (1, 5, 20)
+    levels: tuple[float, ...] = (0.9,)
+    penalties: tuple[float, ...] = (0.2, 1.0)
+    looks: int = 12
+    last: int = 3
+    plays: int = 50
+
+    def validate(self) -> None:
+        at_least_one(self, "seeds", "episodes", "looks", "last", "plays")
+        if self.agent.iterations % self.looks or self.last > self.looks:
+            expected = f"a divisor of {self.agent.iterations} iterations, at least {self.last}"
+            raise ConfigError("looks", self.looks, expected)
+        if not self.fixed or not self.levels or not self.penalties:
+            empty = (self.fixed, self.levels, self.penalties)
+            raise ConfigError("fixed, levels, penalties", empty, "at least one of each")
+
+    def arms(self) -> dict[str, NeubayConfig]:
+        """Every arm by name; the first one cuts rollouts at the data's largest disagreement."""
+        adaptive = replace(self.agent, level=1.0, penalty=0.0)
+        return {
+            "adaptive 1": adaptive,
+            **{f"adaptive {x:g}": replace(adaptive, level=x) for x in self.levels},
+            **{f"H {h}": replace(adaptive, level=-1.0, horizon=h) for h in self.fixed},
+            **{f"penalty {x:g}": replace(adaptive, penalty=x) for x in self.penalties},
+        }
+
+
+def train_runner(
+    config: RunnerConfig, seed: int, context: RunContext | None
+) -> tuple[Grid, Transitions]:
+    """Every arm by name, and the data.
+
+    Cells hold, besides the history: `score`, the mean return of the last evaluations, `promised`
+    and `earned`, of `promised_and_earned`.
+    """
+    data_key, fit_key, train_key, evaluation_key = jax.random.split(jax.random.key(seed), 4)
+    data = runner_clumsy(data_key, config.episodes)
+    fitted = fit_worlds(
+        config.ensemble, data, fit_key, seeds=config.seeds, targets="observations",
+        stage="runner-world", context=context,
+    )  # fmt: skip
+    rows, levels = to_device(data), tuple(sorted({*LEVELS, *config.levels}))
+    fitter, worlds, rule = fitted.model.fitter, fitted.worlds, RUNNER.termination
+    trust, arms = measure_trusts(fitter, worlds, rows, levels), config.arms()
+    assert rule is not None  # the runner's is known
+
+    def train(name: str, stage: str) -> Cell:
+        arm, discount = arms[name], arms[name].agent.discount
+        learner, shared, per_seed, _ = prepare(
+            arm, data, fitter, worlds, trust, RUNNER, rule, seeds=config.seeds, source="runner"
+        )
+        evaluate = evaluator(learner, RUNNER, evaluation_key, config.plays, discount=discount)
+        trained = train_learner(
+            learner, shared, train_key, seeds=config.seeds, per_seed=per_seed,
+            iterations=arm.iterations, evaluate=evaluate,
+            evaluate_every=arm.iterations // config.looks, stage=stage, context=context,
+        )  # fmt: skip
+
+        def measure() -> dict[str, np.ndarray]:
+            promised, earned = promised_and_earned(learner.agent, discount, trained.state, rows)
+            score = trained.history.curve("return")[1][-config.last :].mean(0)
+            return {"score": score, "promised": promised, "earned": earned}
+
+        return Cell.of(trained, measure, arm.updates_per_iteration)
+
+    axes = {"rollouts": list(arms)}
+    return run_grid(axes, train, context, seeds=config.seeds, stage="runner"), data
+
+
+def promised_and_earned(
+    agent: Agent, discount: float, states: NeubayState, rows: Transitions, horizon: int = 400
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean critics' value of the data's actions, and what the greedy policy then earns.
+
+    Args:
+        agent: a Markov one.
+        discount: per step.
+        states: of all seeds.
+        rows: of the dataset, on the device.
+        horizon: steps to play; `0.98^400` is 0.03 %.
+
+    Returns:
+        Means over the rows, `[seeds]` each.
+    """
+    model, key = true_model(RUNNER), jax.random.key(0)
+
+    def one(state: NeubayState, rows: Transitions) -> tuple[jax.Array, jax.Array]:
+        promised = agent.q(state.agent.critic, rows.observations, rows.actions).mean()
+        following, out = model.step(None, key, rows.observations, rows.actions, None)
+        played = rollout(
+            model, None, following, key, horizon=horizon, policy=agent.greedy,
+            policy_params=state.agent.actor, record=lambda step: step.rewards,
+        )  # fmt: skip
+        later = (discount ** jnp.arange(1, horizon + 1)) @ played.steps
+        return promised, (out.reward + jnp.where(out.terminated, 0.0, later)).mean()
+
+    promised, earned = jax.jit(jax.vmap(one, (0, None)))(states, rows)
+    return np.asarray(promised), np.asarray(earned)
