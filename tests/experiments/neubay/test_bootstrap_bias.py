@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+from helpers_bootstrap_bias import bootstrap_bias, learned_bias
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.bootstrap_bias import bootstrap_bias, learned_bias
 
 RANGES = {
     (1, 0.99): (47.07, 49.00), (5, 0.99): (45.22, 47.07), (20, 0.99): (38.89, 40.49),

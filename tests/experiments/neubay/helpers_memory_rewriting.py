@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from helpers_t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
@@ -22,8 +23,6 @@ from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
 from jaxrl_rollouts.rollout import Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
-
-from .t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
 
 
 @dataclass(frozen=True)
