@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -33,12 +33,11 @@ class ModelFreeStudyConfig:
     td3_bc: Td3BcConfig = field(default_factory=Td3BcConfig)
     iql: IqlConfig = field(default_factory=IqlConfig)
     rebrac: RebracConfig = field(default_factory=RebracConfig)
-    batch_size: int = 256
-    updates: int = 1_000_000
-    per_iteration: int = 1000
+    batch_size: int = positive(256)
+    updates: int = positive(1_000_000)
+    per_iteration: int = positive(1000)
 
     def validate(self) -> None:
-        at_least_one(self, "batch_size", "updates", "per_iteration")
         if self.updates % self.per_iteration:
             expected = f"a divisor of updates ({self.updates})"
             raise ConfigError("per_iteration", self.per_iteration, expected)
