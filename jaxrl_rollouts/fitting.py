@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .configs import at_least_one
+from .configs import check, positive
 from .descent import descend
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
@@ -66,9 +66,9 @@ class EnsembleConfig:
     bootstrap: bool = True
     learning_rate: float = 1e-3
     weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
-    batch_size: int = 256
-    max_epochs: int = 100
-    patience: int = 5
+    batch_size: int = positive(256)
+    max_epochs: int = positive(100)
+    patience: int = positive(5)
     judge: Literal["mse", "nll"] = "mse"
     improvement: float = 0.01
     holdout_share: float = 0.2
@@ -88,7 +88,6 @@ class EnsembleConfig:
             )
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
-        at_least_one(self, "batch_size", "max_epochs", "patience")
 
 
 class FitData(NamedTuple):
@@ -187,7 +186,7 @@ class FitParts(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
     """Bind the functions that fit an ensemble. Equal arguments give the same functions."""
-    config.validate()
+    check(config)
     members = ensemble(gaussian_network(config, inputs, outputs), config.members)
     parts = FitParts(config, members, _optimiser(config))
     return Fitter(members, *(functools.partial(f, parts) for f in (init, update, finished)))
