@@ -52,7 +52,7 @@ class SavedPolicy(NamedTuple):
 
     def start(self, episodes: int) -> PyTree:
         """The policy's memory at the beginning of so many episodes."""
-        return self.agent.networks.start(episodes) if self.remembers else ()
+        return self.agent.memory(episodes)
 
     def actor(self, seed: int) -> PyTree:
         """Parameters of one training seed.
