@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..configs import at_least_one
+from ..configs import check, positive
 from ..errors import ConfigError
 from ..group_norm import GroupNorm
 from ..networks import Dense, Network, from_linen, normal_fan_in
@@ -37,14 +37,13 @@ class TemporalUnetConfig:
             which on CPU is hundreds of times faster inside a scan; `auto` takes the latter there.
     """
 
-    features: int = 32
-    blocks: int = 3
+    features: int = positive(32)
+    blocks: int = positive(3)
     time_scale: float = 100.0
     dtype: Literal["float32", "bfloat16"] = "float32"
     convolution: Literal["auto", "native", "shift"] = "auto"
 
     def validate(self) -> None:
-        at_least_one(self, "features", "blocks")
         if self.features % 8:
             raise ConfigError("features", self.features, "a multiple of 8, the groups")
         if self.dtype not in DTYPES:
@@ -152,7 +151,7 @@ def make_temporal_unet(config: TemporalUnetConfig, length: int, channels: int) -
     Raises:
         ConfigError: a setting is out of range, or the windows are too short for the blocks.
     """
-    config.validate()
+    check(config)
     least = 2 ** (config.blocks - 1)
     if length < least:
         raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")

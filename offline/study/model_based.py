@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
@@ -49,7 +49,7 @@ class StudyConfig:
     where no rule is known. `evaluations` are spread evenly over the `epochs`.
     """
 
-    seeds: int = 3
+    seeds: int = positive(3)
     seed: int = 0
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     targets: Targets = "change"
@@ -59,13 +59,12 @@ class StudyConfig:
     agent: SacConfig = field(default_factory=SacConfig)
     rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
     methods: MethodConfig = field(default_factory=MethodConfig)
-    epochs: int = 100
-    evaluations: int = 5
-    episodes: int = 10
-    error_horizon: int = 50
+    epochs: int = positive(100)
+    evaluations: int = positive(5)
+    episodes: int = positive(10)
+    error_horizon: int = positive(50)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "epochs", "evaluations", "episodes", "error_horizon")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 

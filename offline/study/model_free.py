@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 
@@ -30,12 +30,11 @@ class ModelFreeStudyConfig:
     """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s."""
 
     agents: AgentConfigs = field(default_factory=AgentConfigs)
-    batch_size: int = 256
-    updates: int = 1_000_000
-    per_iteration: int = 1000
+    batch_size: int = positive(256)
+    updates: int = positive(1_000_000)
+    per_iteration: int = positive(1000)
 
     def validate(self) -> None:
-        at_least_one(self, "batch_size", "updates", "per_iteration")
         if self.updates % self.per_iteration:
             expected = f"a divisor of updates ({self.updates})"
             raise ConfigError("per_iteration", self.per_iteration, expected)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
@@ -43,12 +43,9 @@ class NeubayStudyConfig:
     """
 
     ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
-    worlds: int = 1
+    worlds: int = positive(1)
     folder: str = ""
     agent: NeubayConfig = field(default_factory=NeubayConfig)
-
-    def validate(self) -> None:
-        at_least_one(self, "worlds")
 
     def check_looks(self, evaluations: int) -> None:
         """Looks at the agents lie between iterations.

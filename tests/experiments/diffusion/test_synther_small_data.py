@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.own_data import Own, on_own, stack
 from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
@@ -22,13 +20,13 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     upsample,
     with_noise,
 )
-from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
+from jaxrl_rollouts.trees import stack
 
 SMOKE, KEY = EXPERIMENT.preset("smoke"), jax.random.key(0)
 
@@ -49,18 +47,6 @@ def test_every_seed_has_rows_of_its_own(data: Transitions) -> None:
     assert len(np.intersect1d(one.rewards, two.rewards)) < 50
     (whole,) = own_rows(numbered, 1.0, KEY, 1)
     np.testing.assert_array_equal(whole.rewards, numbered.rewards)
-
-
-def test_updates_see_their_own_seeds_data() -> None:
-    def update(state: jax.Array, rows: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return state + rows.mean(), {"seen": rows.mean()}
-
-    rows = jnp.array([[1.0, 3.0], [10.0, 30.0]])
-    done = train(on_own(update), Own(jnp.zeros(2), rows), iterations=3, stage="own")
-    np.testing.assert_allclose(done.state.inner, [6.0, 60.0])
-    np.testing.assert_array_equal(done.state.data, rows)
-    np.testing.assert_allclose(done.history.last("seen"), [2.0, 20.0])
-    assert on_own(update) is on_own(update)
 
 
 def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:
