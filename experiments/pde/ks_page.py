@@ -6,6 +6,7 @@ Cells are those of `ks_cells.cell_of`, by method; those that diverged are left o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def draw_rollouts(report: Report, study: StudyConfig, data: StudyData, cells: Gr
     made, axes = figure(len(rows), 2, width=5.0, height=1.25, sharex=True, sharey=True)
     axes[1].set_visible(False)
     limit = float(np.abs(truth).max())
-    style = {
+    style: dict[str, Any] = {
         "aspect": "auto", "origin": "lower", "interpolation": "nearest", "cmap": "RdBu_r",
         "extent": (data.dt, study.steps * data.dt, 0.0, float(study.points)),
         "vmin": -limit, "vmax": limit,
@@ -33,7 +34,7 @@ def draw_rollouts(report: Report, study: StudyConfig, data: StudyData, cells: Gr
     for row, (name, field) in enumerate(rows.items()):
         panels = (field,) if row == 0 else (field, field - truth)
         for ax, values in zip(axes[2 * row : 2 * row + 2], panels, strict=False):
-            shown = ax.imshow(values.T, **style)
+            ax.imshow(values.T, **style)
             ax.grid(visible=False)
             ax.set_yticks([])
         axes[2 * row].set_ylabel(name, fontsize=8)
@@ -41,7 +42,7 @@ def draw_rollouts(report: Report, study: StudyConfig, data: StudyData, cells: Gr
             axes[2 * row + 1].set_title("error")
     for ax in axes[-2:]:
         ax.set_xlabel("time")
-    made.colorbar(shown, ax=axes, shrink=0.6, pad=0.01)
+    made.colorbar(axes[0].images[0], ax=axes, shrink=0.6, pad=0.01)
     report.picture(
         "rollouts",
         made,
