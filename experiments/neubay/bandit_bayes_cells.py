@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
@@ -35,17 +35,16 @@ class Config:
         last: evaluations at the end whose mean is the result.
     """
 
-    seeds: int = 5
+    seeds: int = positive(5)
     seed: int = 0
     penalties: tuple[float, ...] = (0.0, 0.1, 0.5, 2.5)
     ensemble: EnsembleConfig = field(default_factory=lambda: REWARD_ENSEMBLE)
     agent: DqnConfig = field(default_factory=lambda: SMALL_AGENT)
-    evaluations: int = 25
-    episodes: int = 100
-    last: int = 5
+    evaluations: int = positive(25)
+    episodes: int = positive(100)
+    last: int = positive(5)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "evaluations", "episodes", "last")
         penalties = list(self.penalties)
         if penalties != sorted({0.0, *penalties}) or len(penalties) < 2:
             raise ConfigError("penalties", self.penalties, "ascending, 0 and at least one more")
@@ -95,7 +94,7 @@ def train_all(config: Config, fitted: FittedRewards, context: RunContext) -> Gri
 
         optimum = [reference(penalty, fitted, seed).returns for seed in range(config.seeds)]
         extra = {"returns": result("return"), "unknown": result("unknown")}
-        return Cell.of(trained, {**extra, "optimum": np.stack(optimum)}, learner.updates)
+        return Cell.of(trained, {**extra, "optimum": np.stack(optimum)}, updates=learner.updates)
 
     axes = {"penalty": config.penalties}
     return run_grid(axes, train_penalty, context, seeds=config.seeds, stage="penalty")

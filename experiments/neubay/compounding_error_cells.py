@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.scipy.stats import rankdata
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -43,14 +43,13 @@ class Config:
 
     pairs: tuple[tuple[str, str], ...] = ((MEDIUM, MIXED), (MIXED, MEDIUM), (PENDULUM, PENDULUM))
     ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
-    seeds: int = 1
+    seeds: int = positive(1)
     seed: int = 0
-    length: int = 1000
-    trajectories: int = 200
-    rows: int = 1_000_000
+    length: int = positive(1000)
+    trajectories: int = positive(200)
+    rows: int = positive(1_000_000)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "length", "trajectories", "rows")
         if not self.pairs or any(len(pair) != 2 for pair in self.pairs):
             raise ConfigError("pairs", self.pairs, "pairs of two datasets")
         if not self.ensemble.layer_norm:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -78,8 +78,8 @@ class PlaneConfig:
         starts: start states of an evaluation.
     """
 
-    seeds: int = 4
-    rows: int = 20_000
+    seeds: int = positive(4)
+    rows: int = positive(20_000)
     ensemble: EnsembleConfig = field(
         default_factory=lambda: replace(
             NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30
@@ -89,17 +89,16 @@ class PlaneConfig:
     fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
     levels: tuple[float, ...] = (0.9, 0.99, 1.0)
     penalties: tuple[float, ...] = (0.2, 1.0)
-    longest: int = MAX_EPISODE_STEPS
+    longest: int = positive(MAX_EPISODE_STEPS)
     steps_per_epoch: int = 6000
     updates_per_epoch: int = 500
     batch_size: int = 128
     real_share: float = 0.05
-    epochs: int = 100
-    evaluations: int = 20
-    starts: int = 128
+    epochs: int = positive(100)
+    evaluations: int = positive(20)
+    starts: int = positive(128)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "longest")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
         if not self.fixed or not self.levels:
@@ -187,8 +186,8 @@ class RunnerConfig:
         plays: episodes of an evaluation.
     """
 
-    seeds: int = 3
-    episodes: int = 12
+    seeds: int = positive(3)
+    episodes: int = positive(12)
     ensemble: EnsembleConfig = field(
         default_factory=lambda: replace(
             NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=100, patience=100
@@ -198,12 +197,11 @@ class RunnerConfig:
     fixed: tuple[int, ...] = (1, 5, 20)
     levels: tuple[float, ...] = (0.9,)
     penalties: tuple[float, ...] = (0.2, 1.0)
-    looks: int = 12
-    last: int = 3
-    plays: int = 50
+    looks: int = positive(12)
+    last: int = positive(3)
+    plays: int = positive(50)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "episodes", "looks", "last", "plays")
         if self.agent.iterations % self.looks or self.last > self.looks:
             expected = f"a divisor of {self.agent.iterations} iterations, at least {self.last}"
             raise ConfigError("looks", self.looks, expected)
@@ -258,7 +256,7 @@ def train_runner(
             score = trained.history.curve("return")[1][-config.last :].mean(0)
             return {"score": score, "promised": promised, "earned": earned}
 
-        return Cell.of(trained, measure, arm.updates_per_iteration)
+        return Cell.of(trained, measure=measure, updates=arm.updates_per_iteration)
 
     axes = {"rollouts": list(arms)}
     return run_grid(axes, train, context, seeds=config.seeds, stage="runner"), data

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
@@ -87,7 +86,6 @@ class Config:
             raise ConfigError("levels", self.levels, "each at most 1")
         if any(penalty <= 0 for penalty in self.penalties):
             raise ConfigError("penalties", self.penalties, "each above 0; NEUBAY itself has none")
-        at_least_one(self.study, "evaluations")
         self.neubay.check_looks(self.study.evaluations)
         if not self.methods:
             return

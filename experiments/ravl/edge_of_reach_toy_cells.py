@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -29,7 +29,6 @@ RUNS = (
     *((method, "true") for method in ("base", "oracle patch", "ravl")),
     *((method, "learned") for method in ("base", "mopo", "ravl")),
 )
-AXES = {"method": ("base", "oracle patch", "mopo", "ravl"), "dynamics": ("true", "learned")}
 HALF, POINTS = 18.0, 109  # of the maps of the plane: half its width, points along a side
 
 
@@ -45,9 +44,9 @@ class Config:
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
-    seeds: int = 5
+    seeds: int = positive(5)
     seed: int = 0
-    rows: int = 20_000
+    rows: int = positive(20_000)
     learned: bool = True
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
@@ -57,13 +56,12 @@ class Config:
         )
     )
     methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo=Mopo(2.0)))
-    epochs: int = 100
-    evaluations: int = 20
-    starts: int = 128
-    probes: int = 1024
+    epochs: int = positive(100)
+    evaluations: int = positive(20)
+    starts: int = positive(128)
+    probes: int = positive(1024)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "rows", "epochs", "evaluations", "starts", "probes")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
@@ -116,8 +114,8 @@ def train_all(config: Config, setting: Setting, context: RunContext | None) -> G
         def measure() -> dict[str, np.ndarray]:
             return {"map": value_map(learner.agent, trained.state.agent, HALF, POINTS)}
 
-        maps = measure if kind == "true" else None
-        return Cell.of(trained, maps, config.rollouts.updates_per_epoch)
+        maps, updates = measure if kind == "true" else None, config.rollouts.updates_per_epoch
+        return Cell.of(trained, measure=maps, updates=updates)
 
     points = [point for point in RUNS if config.learned or point[1] == "true"]
-    return run_grid(AXES, train, context, seeds=config.seeds, points=points)
+    return run_grid(("method", "dynamics"), train, context, seeds=config.seeds, points=points)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import jax
 
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -34,7 +35,7 @@ class Config:
         plane, standard: the two environments; None leaves the second out.
     """
 
-    seeds: int = 5
+    seeds: int = positive(5)
     seed: int = 0
     truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
     ravl_truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
@@ -44,12 +45,10 @@ class Config:
     )
 
     def validate(self) -> None:
-        if self.seeds < 1:
-            raise ConfigError("seeds", self.seeds, "at least 1")
         for name in ("truths", "ravl_truths"):
-            found = getattr(self, name)
-            if list(found) != sorted(set(found)) or found[:1] != (0.0,) or found[-1:] != (1.0,):
-                raise ConfigError(name, found, "ascending weights from 0 to 1")
+            weights = getattr(self, name)
+            if weights != (0.0, *sorted({*weights} - {0.0, 1.0}), 1.0):
+                raise ConfigError(name, weights, "ascending weights from 0 to 1")
 
     def of_method(self) -> Mapping[str, tuple[float, ...]]:
         """Weights at which each method is trained; at 1 a penalty is zero and base stands in."""

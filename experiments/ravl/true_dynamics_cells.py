@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
@@ -49,7 +49,7 @@ class DialConfig:
     """
 
     environment: Literal["plane", "pendulum", "gymnax/Pendulum-v1"] = "plane"
-    rows: int = 20_000
+    rows: int = positive(20_000)
     noise: float = 0.5
     random: float = 0.2
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
@@ -58,12 +58,11 @@ class DialConfig:
     mopo_penalties: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0)
     mobile_penalty: float = 1.0
     mobile_samples: int = 10
-    epochs: int = 100
-    evaluations: int = 10
-    episodes: int = 32
+    epochs: int = positive(100)
+    evaluations: int = positive(10)
+    episodes: int = positive(32)
 
     def validate(self) -> None:
-        at_least_one(self, "rows", "epochs", "evaluations", "episodes")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
         if not self.mopo_penalties or min(self.mopo_penalties) <= 0:

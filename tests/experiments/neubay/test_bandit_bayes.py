@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT
 from jaxrl_rollouts.experiments.neubay.bandit_bayes_cells import Config, reference
@@ -94,9 +95,9 @@ def test_smoke_run_of_the_bandit_reports_and_redraws(tmp_path: Path) -> None:
 
 def test_settings_of_the_bandit_are_checked() -> None:
     for preset in EXPERIMENT.presets.values():
-        preset.validate()
+        check(preset)
     assert EXPERIMENT.preset("cpu").seeds >= 5
     assert EXPERIMENT.preset("cpu").penalties == (0.0, 0.1, 0.5, 2.5)
     for change in ({"penalties": (0.1, 0.5)}, {"evaluations": 7}, {"last": 26}, {"seeds": 0}):
         with pytest.raises(ConfigError, match=next(iter(change))):
-            replace(Config(), **change).validate()
+            check(replace(Config(), **change))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.compounding_error import EXPERIMENT
 from jaxrl_rollouts.experiments.neubay.compounding_error_cells import (
@@ -101,7 +102,7 @@ def test_rank_correlation_is_spearmans() -> None:
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        replace(SMOKE, **wrong).validate()
+        check(replace(SMOKE, **wrong))
 
 
 def test_the_members_are_the_specs() -> None:

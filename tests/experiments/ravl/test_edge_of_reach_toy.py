@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import EXPERIMENT
 from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy_cells import RUNS, Config
@@ -146,11 +147,11 @@ def test_value_map_is_the_minimum_over_critics_indexed_by_coordinates() -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ConfigError, match="evaluations"):
-        Config(epochs=10, evaluations=3).validate()
+        check(Config(epochs=10, evaluations=3))
     with pytest.raises(ConfigError, match="rows"):
-        Config(rows=0).validate()
+        check(Config(rows=0))
     for preset in EXPERIMENT.presets.values():
-        preset.validate()
+        check(preset)
     assert EXPERIMENT.preset("cpu").seeds >= 5
 
 

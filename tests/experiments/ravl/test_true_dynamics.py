@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
 from jaxrl_rollouts.experiments.ravl.true_dynamics_cells import (
@@ -93,9 +94,9 @@ def test_score_runs_from_its_zero_to_its_hundred() -> None:
 @pytest.mark.parametrize("truths", [(0.0, 0.5), (0.5, 1.0), (1.0, 0.0), (0.0, 0.0, 1.0), ()])
 def test_the_dial_has_both_ends_in_order(truths: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="truths"):
-        Config(truths=truths).validate()
+        check(Config(truths=truths))
     with pytest.raises(ConfigError, match="ravl_truths"):
-        Config(ravl_truths=truths).validate()
+        check(Config(ravl_truths=truths))
 
 
 @pytest.mark.parametrize(
@@ -103,14 +104,14 @@ def test_the_dial_has_both_ends_in_order(truths: tuple[float, ...]) -> None:
 )
 def test_settings_are_checked(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        replace(DialConfig(), **wrong).validate()
+        check(replace(DialConfig(), **wrong))
 
 
 def test_presets_are_valid_and_sweep_lambda() -> None:
     for preset in EXPERIMENT.presets.values():
         for part in (preset, preset.plane, preset.standard):
             if part is not None:
-                part.validate()
+                check(part)
     cpu = EXPERIMENT.preset("cpu")
     assert cpu.seeds >= 5 and len(cpu.plane.mopo_penalties) > 1
     assert cpu.of_method()["mopo"] == cpu.truths[:-1]
