@@ -105,7 +105,7 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
         "inside the model's intervals; on the dotted line it is calibrated, below overconfident."
     )
     titles = ("Open loop", "Calibration")
-    with picture(report, "world_model", caption, titles=titles, title="FittedDataset models") as (
+    with picture(report, "world_model", caption, titles=titles, title="World models") as (
         left,
         right,
     ):
