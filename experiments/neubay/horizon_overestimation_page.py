@@ -82,14 +82,11 @@ def draw_plane(report: Report, grid: Grid, best: float) -> None:
     with picture(report, "values", caption, width=6.4, height=3.4) as (ax,):
         for (metric, label, shade), shift in zip(kinds, (-0.12, 0.12), strict=True):
             places, values = np.arange(len(grid)) + shift, stacked(grid.values(), metric)
-            style = {"color": shade, "linestyle": ""}
+            style = {"color": shade, "label": label, "markersize": 14, "markeredgewidth": 2}
             ax.plot(places, values.T, ".", color=shade, alpha=0.6)
-            ax.plot(
-                places, np.median(values, 0), marker="_", markersize=14, markeredgewidth=2,
-                label=label, **style,
-            )  # fmt: skip
+            ax.plot(places, np.median(values, 0), "_", **style)
         level(ax, best, "the most possible", linestyle=":", linewidth=1.0)
-        promised = stacked(grid.values(), "estimated_value")
+        promised = stacked(grid.trained.values(), "estimated_value")
         lowest, highest = promised.min(), promised.max()
         if np.abs(promised).max() > 5 * best:
             # Linear up to what is possible, logarithmic beyond.

@@ -128,20 +128,21 @@ def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
 
 def draw_spread(report: Report, grid: Grid) -> None:
     """Disagreement of the critics within reach and at the edge, and how rare edge states are."""
-    titles = "Critics' standard deviation", "Mean minus minimum over critics"
     caption = (
         "With true dynamics: critics disagree more at the edge of reach (solid) than within reach "
         "(dotted); only with many diverse critics does their minimum feel it."
     )
-    titles = (*titles, "Edge states among next states")
+    titles = (
+        "Critics' standard deviation",
+        "Mean minus minimum over critics",
+        "Edge states among next states",
+    )
     with picture(report, "spread", caption, titles=titles, width=3.0) as axes:
         for ax, metric in zip(axes[:2], ("spread", "gap"), strict=True):
+            curves(ax, grid, f"{metric}_edge")
             for method, cell in grid.items():
-                shade, one = colour(method), {method: cell}
-                curves(ax, one, f"{metric}_edge", colour_name=shade)
-                curves(
-                    ax, one, f"{metric}_within", label="_".format, colour_name=shade, linestyle=":"
-                )
+                style = {"colour_name": colour(method), "linestyle": ":"}
+                curves(ax, {"_": cell}, f"{metric}_within", **style)
             ax.set_yscale("log")
         curves(axes[2], grid, "edge_share", scale=100)
         axes[2].set_ylabel("% of the buffer")
