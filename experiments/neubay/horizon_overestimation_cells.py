@@ -21,7 +21,6 @@ from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.agent import Agent
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -42,7 +41,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollout import rollout
 
 from ..kit.grid import Cell, Grid, run_grid
-from ..ravl.plane import measure_reach, train_on_plane
+from ..ravl.plane import PlaneBudget, measure_reach, train_on_plane
 
 
 class Arm(NamedTuple):
@@ -65,27 +64,23 @@ class Arm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlaneConfig:
+class PlaneConfig(PlaneBudget):
     """Arms and what they share.
 
     Attributes:
-        rows: transitions of a uniformly random policy.
         fixed: horizons that nothing cuts short.
         levels: quantiles at which rollouts of at most `longest` steps stop; the last is the one
             claims are about.
         penalties: of the last level's conservative versions.
         steps_per_epoch: imagined at most.
-        starts: start states of an evaluation.
     """
 
     seeds: int = positive(4)
-    rows: int = positive(20_000)
     ensemble: EnsembleConfig = field(
         default_factory=lambda: replace(
             NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30
         )
     )
-    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
     fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
     levels: tuple[float, ...] = (0.9, 0.99, 1.0)
     penalties: tuple[float, ...] = (0.2, 1.0)
@@ -94,13 +89,9 @@ class PlaneConfig:
     updates_per_epoch: int = 500
     batch_size: int = 128
     real_share: float = 0.05
-    epochs: int = positive(100)
-    evaluations: int = positive(20)
-    starts: int = positive(128)
 
     def validate(self) -> None:
-        if self.epochs % self.evaluations:
-            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
+        super().validate()
         if not self.fixed or not self.levels:
             raise ConfigError("fixed, levels", (self.fixed, self.levels), "at least one of each")
         if any(not 0 <= level <= 1 for level in self.levels):

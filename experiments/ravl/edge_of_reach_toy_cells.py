@@ -9,9 +9,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
@@ -22,7 +20,7 @@ from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 
 from ..kit.grid import Cell, Grid, run_grid
-from .plane import Reach, measure_reach, patch, train_on_plane, value_map
+from .plane import PlaneBudget, Reach, measure_reach, patch, train_on_plane, value_map
 
 # What is trained. With true dynamics MOPO and MOBILE are base exactly.
 RUNS = (
@@ -33,37 +31,24 @@ HALF, POINTS = 18.0, 109  # of the maps of the plane: half its width, points alo
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PlaneBudget):
     """Data, nets and cadence; the same for every method.
 
     Attributes:
-        rows: transitions of a uniformly random policy; the goal is at (7, 7).
         learned: also train with learned dynamics.
-        evaluations: of the agents, spread evenly over the `epochs`.
-        starts: start states of an evaluation.
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
-    seeds: int = positive(5)
     seed: int = 0
-    rows: int = positive(20_000)
     learned: bool = True
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
     rollouts: ModelBasedConfig = field(
         default_factory=lambda: ModelBasedConfig(
             horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
         )
     )
     methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo=Mopo(2.0)))
-    epochs: int = positive(100)
-    evaluations: int = positive(20)
-    starts: int = positive(128)
     probes: int = positive(1024)
-
-    def validate(self) -> None:
-        if self.epochs % self.evaluations:
-            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
 class Setting(NamedTuple):

@@ -8,16 +8,19 @@ reached in exactly k steps and in no fewer: they are bootstrapped from and never
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.agent import Agent, Learner
 from jaxrl_rollouts.offline.agents.critic_view import critic_view
-from jaxrl_rollouts.offline.agents.sac import SacState
+from jaxrl_rollouts.offline.agents.sac import SacConfig, SacState
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
@@ -167,17 +170,30 @@ def value_map(agent: Agent, states: SacState, half_width: float, points: int) ->
     return np.asarray(jax.jit(jax.vmap(one))(states))
 
 
-class Budget(Protocol):
-    """What a configuration says of training and evaluation on the plane."""
+@dataclass(frozen=True)
+class PlaneBudget:
+    """Data, agent and evaluations on the plane.
 
-    seeds: int
-    epochs: int
-    evaluations: int
-    starts: int
+    Attributes:
+        rows: transitions of a uniformly random policy; the goal is at (7, 7).
+        evaluations: of the agents, spread evenly over the `epochs`.
+        starts: start states of an evaluation.
+    """
+
+    seeds: int = positive(5)
+    rows: int = positive(20_000)
+    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
+    epochs: int = positive(100)
+    evaluations: int = positive(20)
+    starts: int = positive(128)
+
+    def validate(self) -> None:
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
 def train_on_plane(
-    budget: Budget,
+    budget: PlaneBudget,
     rollouts: ModelBasedConfig,
     method: Method,
     dynamics: Dynamics,
@@ -193,7 +209,7 @@ def train_on_plane(
     """Train one method, all seeds side by side.
 
     Args:
-        budget: seeds, epochs, and how often to evaluate from how many starts.
+        budget: seeds, epochs and evaluations.
         rollouts: cadence.
         method: what to train.
         dynamics: what it imagines with.
