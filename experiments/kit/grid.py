@@ -138,6 +138,7 @@ def run_grid(
     seeds: int,
     points: Iterable[tuple] | None = None,
     stage: str = "",
+    clear: bool = True,
 ) -> Grid:
     """Train every arm; one that diverges becomes a cell of NaN and the others go on.
 
@@ -149,6 +150,7 @@ def run_grid(
         seeds: how many each cell has.
         points: those of the product that are run, in this order; None for all.
         stage: what the names of the stages begin with, if anything.
+        clear: drop the compiled programs after each arm; False where arms share them.
     """
     cells = {}
     for point in itertools.product(*axes.values()) if points is None else points:
@@ -161,7 +163,8 @@ def run_grid(
             cell = Cell(diverged=True)
         where = dict(zip(axes, point, strict=True))
         cells[point] = replace(cell, seeds=seeds, point=where)
-        jax.clear_caches()  # an arm's programs are not needed again
+        if clear:
+            jax.clear_caches()  # an arm's programs are not needed again
     return Grid(tuple(axes), cells)
 
 
