@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods import NAMES
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import neubay as neubay_study
-from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_and_look, train_and_look
-from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig, small_agents
+from jaxrl_rollouts.offline.study.model_based import StudyConfig, fit_dataset, train_model_based
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -74,8 +75,8 @@ def run(config: Config, context: RunContext) -> Report:
         dataset = load_dataset(config.dataset, study.seed)
         return run_neubay(config.method, dataset, study, config.neubay, context)
     report = Report.of(context, study.seeds)
-    world = fit_and_look(load_dataset(config.dataset, study.seed), study, context)
-    outcome = train_and_look(config.method, world, study, context)
+    world = fit_dataset(load_dataset(config.dataset, study.seed), study, context)
+    outcome = train_model_based(config.method, world, study, context)
     outcomes = {config.method: outcome}
     report.table("result", result_rows(world, outcomes))
     report.table("world model", [world_row(world)])
@@ -107,7 +108,9 @@ EXPERIMENT = Experiment(
                 episodes=2,
                 error_horizon=20,
             ),
-            model_free=small_agents(hidden=(32, 32), updates=40, per_iteration=20),
+            model_free=ModelFreeStudyConfig(
+                agents=quick_agents((32, 32)), updates=40, per_iteration=20
+            ),
             neubay=small_neubay(
                 members=4,
                 hidden=(32, 32),
@@ -131,7 +134,9 @@ EXPERIMENT = Experiment(
                 epochs=15,
                 evaluations=5,
             ),
-            model_free=small_agents(hidden=(64, 64), updates=10_000, per_iteration=500),
+            model_free=ModelFreeStudyConfig(
+                agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
+            ),
             neubay=small_neubay(),
         ),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),

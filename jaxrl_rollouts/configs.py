@@ -23,6 +23,7 @@ Config = TypeVar("Config")
 
 # JSON has no such numbers; strings keep the file readable by strict parsers and lose nothing.
 _SPECIAL = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+_POSITIVE = "positive"  # key of a field's metadata
 
 
 def to_json(config: Any) -> dict[str, Any]:
@@ -54,15 +55,18 @@ def from_json(cls: type[Config], data: Any, where: str = "config") -> Config:
 
 
 def check(config: Any) -> None:
-    """Call `validate()` on `config` and on every dataclass inside it that defines one.
+    """Hold `config` and every dataclass inside it to their ranges, then to their `validate()`.
+
+    Ranges are declared with the fields (`positive`); `validate` is for what is between fields.
 
     Raises:
-        ConfigError: whatever the `validate` methods raise.
+        ConfigError: a setting below its range, or whatever the `validate` methods raise.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             check(value)
+    at_least_one(config, *(f.name for f in dataclasses.fields(config) if _POSITIVE in f.metadata))
     validate = getattr(config, "validate", None)
     if callable(validate):
         validate()
@@ -72,6 +76,11 @@ def digest(config: Any) -> str:
     """Twelve hex digits that depend on the values of `config` only, not on machine or session."""
     text = json.dumps(to_json(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def positive(default: int) -> Any:
+    """A dataclass field that `check` wants to be at least 1: `steps: int = positive(3)`."""
+    return dataclasses.field(default=default, metadata={_POSITIVE: True})
 
 
 def at_least_one(config: Any, *names: str) -> None:

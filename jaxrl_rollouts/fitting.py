@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .configs import at_least_one
+from .configs import check, positive
+from .descent import descend
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
 from .gaussian import gaussian_nll, soft_clamp
@@ -65,9 +66,9 @@ class EnsembleConfig:
     bootstrap: bool = True
     learning_rate: float = 1e-3
     weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
-    batch_size: int = 256
-    max_epochs: int = 100
-    patience: int = 5
+    batch_size: int = positive(256)
+    max_epochs: int = positive(100)
+    patience: int = positive(5)
     judge: Literal["mse", "nll"] = "mse"
     improvement: float = 0.01
     holdout_share: float = 0.2
@@ -87,7 +88,6 @@ class EnsembleConfig:
             )
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
-        at_least_one(self, "batch_size", "max_epochs", "patience")
 
 
 class FitData(NamedTuple):
@@ -175,83 +175,115 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
     return optax.chain(optax.scale_by_adam(), stateless, optax.scale(-config.learning_rate))
 
 
+class FitParts(NamedTuple):
+    """What the functions of this module are bound to."""
+
+    config: EnsembleConfig
+    members: Ensemble
+    optimiser: optax.GradientTransformation
+
+
 @functools.lru_cache(maxsize=32)
 def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
-    """Build the pure functions that fit an ensemble. Equal arguments give the same functions."""
-    config.validate()
+    """Bind the functions that fit an ensemble. Equal arguments give the same functions."""
+    check(config)
     members = ensemble(gaussian_network(config, inputs, outputs), config.members)
-    optimiser = _optimiser(config)
+    parts = FitParts(config, members, _optimiser(config))
+    return Fitter(members, *(functools.partial(f, parts) for f in (init, update, finished)))
 
-    def loss(params: PyTree, x: jax.Array, y: jax.Array) -> jax.Array:
-        """Sum over members of the mean negative log-likelihood; `x` is `[N, B, I]`."""
-        mean, log_var = members.apply_each(params, x)
-        total = gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
-        if config.learned_bounds:
-            gap = params["log_var_high"].sum() - params["log_var_low"].sum()
-            total += config.bound_weight * gap
-        return total
 
-    def init(key: jax.Array, data: FitData | None = None) -> FitState:
-        del data  # what it is fitted to does not matter to its beginning
-        init_key, key = jax.random.split(key)
-        params = members.init(init_key)
-        worst = jnp.full((config.members,), jnp.inf)
-        return FitState(params, optimiser.init(params), params, worst, jnp.int32(0), key)
+def init(parts: FitParts, key: jax.Array, data: FitData | None = None) -> FitState:
+    """Fresh members; what they are fitted to does not matter to their beginning."""
+    del data
+    init_key, key = jax.random.split(key)
+    params = parts.members.init(init_key)
+    worst = jnp.full((parts.config.members,), jnp.inf)
+    return FitState(params, parts.optimiser.init(params), params, worst, jnp.int32(0), key)
 
-    def update(state: FitState, data: FitData) -> tuple[FitState, dict[str, jax.Array]]:
-        rows = data.inputs.shape[0]
-        batch = min(config.batch_size, rows)
-        steps = rows // batch
-        bootstrap_key = jax.random.fold_in(state.key, 0)
-        order_key = jax.random.fold_in(state.key, 1 + state.opt_state[0].count)
 
-        def order(member: jax.Array) -> jax.Array:
-            shuffled = jax.random.permutation(jax.random.fold_in(order_key, member), rows)
-            if not config.bootstrap:
-                return shuffled
-            own = jax.random.randint(jax.random.fold_in(bootstrap_key, member), (rows,), 0, rows)
-            return own[shuffled]
+def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
+    """`sum_n mean nll_n(y | x)`, plus what keeps learned bounds of the variance together.
 
-        index = jax.vmap(order)(jnp.arange(config.members))[:, : steps * batch]
-        index = index.reshape(config.members, steps, batch).swapaxes(0, 1)
+    Chua et al. 2018 (PETS), appendix A.1; `x` is `[N, B, I]`, `y` `[N, B, O]`.
+    """
+    mean, log_var = parts.members.apply_each(params, x)
+    total = gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
+    if parts.config.learned_bounds:
+        gap = params["log_var_high"].sum() - params["log_var_low"].sum()
+        total += parts.config.bound_weight * gap
+    return total, None
 
-        def one(carry: tuple, chosen: jax.Array) -> tuple[tuple, jax.Array]:
-            params, opt_state = carry
-            x, y = data.inputs[chosen], data.targets[chosen]
-            value, gradient = jax.value_and_grad(loss)(params, x, y)
-            updates, opt_state = optimiser.update(gradient, opt_state, params)
-            return (optax.apply_updates(params, updates), opt_state), value
 
-        carry, losses = jax.lax.scan(one, (state.params, state.opt_state), index)
-        mean, log_var = members.apply_all(carry[0], data.holdout_inputs)
-        if config.judge == "mse":
-            holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
-            better = holdout < state.best_loss * (1.0 - config.improvement)
-        else:  # a likelihood has no zero to be a share of
-            holdout = gaussian_nll(mean, log_var, data.holdout_targets).mean((1, 2))
-            better = holdout < state.best_loss - config.improvement
-        fresh = FitState(
-            *carry,
-            best=select_members(better, carry[0], state.best),
-            best_loss=jnp.where(better, holdout, state.best_loss),
-            stale=jnp.where(better.any(), 0, state.stale + 1),
-            key=state.key,
-        )
-        # A finished ensemble stands still while others beside it (other seeds) go on.
-        done = state.stale >= config.patience
-        state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
-        metrics = {
-            "loss": losses.mean() / config.members,
-            f"holdout_{config.judge}": holdout.mean(),
-            f"best_holdout_{config.judge}": state.best_loss.mean(),
-            "stale_epochs": state.stale,
-        }
-        return state, metrics
+def epoch_order(parts: FitParts, state: FitState, rows: int) -> jax.Array:
+    """Which rows each member sees in this epoch: `[steps, N, batch]`, a bootstrap if asked for."""
+    config = parts.config
+    batch = min(config.batch_size, rows)
+    steps = rows // batch
+    bootstrap_key = jax.random.fold_in(state.key, 0)
+    order_key = jax.random.fold_in(state.key, 1 + state.opt_state[0].count)
 
-    def finished(metrics: Mapping[str, np.ndarray]) -> bool:
-        return bool((metrics["stale_epochs"] >= config.patience).all())
+    def order(member: jax.Array) -> jax.Array:
+        shuffled = jax.random.permutation(jax.random.fold_in(order_key, member), rows)
+        if not config.bootstrap:
+            return shuffled
+        drawn = jax.random.randint(jax.random.fold_in(bootstrap_key, member), (rows,), 0, rows)
+        return drawn[shuffled]
 
-    return Fitter(members, init, update, finished)
+    index = jax.vmap(order)(jnp.arange(config.members))[:, : steps * batch]
+    return index.reshape(config.members, steps, batch).swapaxes(0, 1)
+
+
+def judge(
+    parts: FitParts, params: PyTree, best_loss: jax.Array, data: FitData
+) -> tuple[jax.Array, jax.Array]:
+    """Every member's error on the holdout, and whether it is better than its snapshot's: `[N]`."""
+    config = parts.config
+    mean, log_var = parts.members.apply_all(params, data.holdout_inputs)
+    if config.judge == "mse":
+        holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
+        return holdout, holdout < best_loss * (1.0 - config.improvement)
+    # A likelihood has no zero to be a share of.
+    holdout = gaussian_nll(mean, log_var, data.holdout_targets).mean((1, 2))
+    return holdout, holdout < best_loss - config.improvement
+
+
+def update(
+    parts: FitParts, state: FitState, data: FitData
+) -> tuple[FitState, dict[str, jax.Array]]:
+    """One epoch, then the holdout's verdict on every member."""
+    config = parts.config
+
+    def one(carry: tuple, chosen: jax.Array) -> tuple[tuple, jax.Array]:
+        x, y = data.inputs[chosen], data.targets[chosen]
+        *carry, value, _ = descend(parts.optimiser, loss, *carry, parts, x, y)
+        return tuple(carry), value
+
+    index = epoch_order(parts, state, data.inputs.shape[0])
+    (params, moments), losses = jax.lax.scan(one, (state.params, state.opt_state), index)
+    holdout, better = judge(parts, params, state.best_loss, data)
+    fresh = FitState(
+        params,
+        moments,
+        best=select_members(better, params, state.best),
+        best_loss=jnp.where(better, holdout, state.best_loss),
+        stale=jnp.where(better.any(), 0, state.stale + 1),
+        key=state.key,
+    )
+    # A finished ensemble stands still while others beside it (other seeds) go on.
+    done = state.stale >= config.patience
+    state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
+    metrics = {
+        "loss": losses.mean() / config.members,
+        f"holdout_{config.judge}": holdout.mean(),
+        f"best_holdout_{config.judge}": state.best_loss.mean(),
+        "stale_epochs": state.stale,
+    }
+    return state, metrics
+
+
+def finished(parts: FitParts, metrics: Mapping[str, np.ndarray]) -> bool:
+    """No member of any ensemble has improved for `patience` epochs."""
+    return bool((metrics["stale_epochs"] >= parts.config.patience).all())
 
 
 def elite_members(state: FitState, count: int) -> jax.Array:

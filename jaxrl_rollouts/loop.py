@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -109,25 +110,19 @@ def train(
     if evaluate_every is not None and evaluate_every % chunk:
         raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
     folder = context.folder.stage(stage) if context else None
+    loggers = context.loggers if context else ()
+    seeds, axes = len(jax.tree.leaves(keys)[0]), _Axes.of(per_seed)
     data = jax.tree.map(jnp.asarray, data)
-    seeds, mapped = len(jax.tree.leaves(keys)[0]), jax.tree.broadcast(per_seed, data)
-    axes = _Axes.of(per_seed)
-    _check_rows(data, mapped, seeds)
+    _check_rows(data, per_seed, seeds)
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, _begin(init, axes)(keys, data))
-    iteration, stopped, spent = 0, False, _Spent()
-    if folder and (found := checkpoint.load_newest(folder, _bundle(state, False, spent))):
-        iteration, bundle = found
-        state, stopped = bundle["state"], bool(bundle["finished"])
-        spent = _Spent(**bundle["spent"])
+    iteration, state, stopped, spent = _resumed(folder, state)
     history = History(folder / "history.jsonl" if folder else None, upto=iteration)
-    for logger in context.loggers if context else ():
+    for logger in loggers:
         logger.truncate(stage, iteration)
     over = mesh or devices.mesh_for(seeds)
     if over is not None:
-        state = devices.shard_seeds(state, over)
-        places = {True: devices.shard_seeds, False: devices.replicate}
-        data = jax.tree.map(lambda own, leaf: places[own](leaf, over), mapped, data)
+        state, data = _spread(state, data, per_seed, over)
 
     def whole() -> PyTree:
         """The state as the caller knows it; on their own mesh it stays there."""
@@ -142,12 +137,9 @@ def train(
     with progress:
         while iteration < iterations and not stopped:
             if asked:
-                raise Interrupted(
-                    f"stopped in stage {stage} after {iteration} of {iterations} iterations; "
-                    f"go on with: jaxrl-rollouts resume {context.folder.path}"  # type: ignore[union-attr]
-                )
-            length = min(chunk, iterations - iteration)
+                raise _interrupted(stage, iteration, iterations, context)
             begin = time.perf_counter()
+            length = min(chunk, iterations - iteration)
             program = _compiled(update, length, axes).get(state, data)
             compiled = time.perf_counter()
             state, metrics = program(state, data)
@@ -156,23 +148,44 @@ def train(
             _check_finite(stage, iteration, metrics, folder)
             iteration += length
             means = {name: value.mean(0) for name, value in metrics.items()}
-            last = iteration == iterations
             stopped = bool(finished and finished(means))
-            if evaluate and (
-                last or stopped or (evaluate_every and not iteration % evaluate_every)
-            ):
+            last = stopped or iteration == iterations
+            if evaluate and (last or (evaluate_every and not iteration % evaluate_every)):
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             history.append(iteration, means)
-            for logger in context.loggers if context else ():
+            for logger in loggers:
                 logger.log(stage, iteration, means)
             progress.advance(length * units_per_iteration, means)
             spent = spent.plus(wall=time.perf_counter() - begin)
             asked = _asked(context)  # looked at once, so that who stops has saved
-            due = time.monotonic() - saved_at >= save_every_seconds
-            if folder and (last or stopped or asked or due):
+            if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
                 checkpoint.save(folder, iteration, _bundle(whole(), stopped, spent))
                 saved_at = time.monotonic()
     return Trained(whole(), history, spent.compile, spent.run, spent.wall)
+
+
+def _resumed(folder: Path | None, state: PyTree) -> tuple[int, PyTree, bool, _Spent]:
+    """Iteration, state, whether it had finished and what it cost: the newest checkpoint's."""
+    found = checkpoint.load_newest(folder, _bundle(state, False, _Spent())) if folder else None
+    if found is None:
+        return 0, state, False, _Spent()
+    iteration, bundle = found
+    return iteration, bundle["state"], bool(bundle["finished"]), _Spent(**bundle["spent"])
+
+
+def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[PyTree, PyTree]:
+    """Seeds over the devices of the mesh, and a copy of what they share on each."""
+    places = {True: devices.shard_seeds, False: devices.replicate}
+    mapped = jax.tree.broadcast(per_seed, data)
+    data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, over), mapped, data)
+    return devices.shard_seeds(state, over), data
+
+
+def _interrupted(stage: str, iteration: int, of: int, context: Any) -> Interrupted:
+    return Interrupted(
+        f"stopped in stage {stage} after {iteration} of {of} iterations; "
+        f"go on with: jaxrl-rollouts resume {context.folder.path}"
+    )
 
 
 def _asked(context: RunContext | None) -> bool:
@@ -240,9 +253,11 @@ def _begin(init: Init, axes: _Axes) -> Callable[[PyTree, PyTree], PyTree]:
     return jax.jit(jax.vmap(init, in_axes=(0, axes.tree())))
 
 
-def _check_rows(data: PyTree, mapped: PyTree, seeds: int) -> None:
+def _check_rows(data: PyTree, per_seed: PyTree, seeds: int) -> None:
     """Raise unless every leaf that is per seed has `seeds` rows."""
-    pairs = zip(jax.tree.leaves(mapped), jax.tree.leaves(data), strict=True)
+    pairs = zip(
+        jax.tree.leaves(jax.tree.broadcast(per_seed, data)), jax.tree.leaves(data), strict=True
+    )
     shapes = {leaf.shape for own, leaf in pairs if own and leaf.shape[:1] != (seeds,)}
     if shapes:
         raise ConfigError("data per seed", sorted(shapes), f"a leading axis of {seeds} seeds")

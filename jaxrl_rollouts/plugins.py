@@ -1,7 +1,9 @@
-"""What the command line can run: experiments and subcommands, found through entry points.
+"""What other packages bring: experiments, subcommands, agents, methods, found by entry points.
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
-`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`.
+`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. What
+goes into the groups of agents and methods is said in `offline.agents.registry` and
+`offline.methods`.
 """
 
 from __future__ import annotations
@@ -92,6 +94,23 @@ def load_experiment(name: str) -> Experiment:
 def load_command(name: str) -> Command:
     """Import the subcommand called `name`; `ConfigError` when nothing announces it."""
     return _load(COMMANDS, "command", name)
+
+
+def announced(group: str, kind: str) -> dict[str, Any]:
+    """Everything announced in a group, imported, by name.
+
+    Raises:
+        ConfigError: one of them cannot be imported.
+    """
+    objects = {}
+    for name, entry in sorted(_entries(group).items()):
+        try:
+            objects[name] = entry.load()
+        except Exception as error:
+            raise ConfigError(
+                f"{kind} {name}", entry.value, f"an object to import: {error}"
+            ) from error
+    return objects
 
 
 def _entries(group: str) -> dict[str, metadata.EntryPoint]:

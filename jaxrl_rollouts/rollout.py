@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from .trees import PyTree
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What a transition reports besides the next state; every field is `[B]`."""
 
     reward: jax.Array  # float32
@@ -36,10 +36,10 @@ class Outcome(NamedTuple):
     uncertainty: jax.Array  # float32: how lost the model is here; 0 for true dynamics
 
 
-def outcome(batch: int, **fields: jax.Array) -> Outcome:
-    """An `Outcome` for `batch` rows whose unnamed fields are zero or False."""
+def outcome(batch: int, **fields: jax.Array) -> StepOutcome:
+    """A `StepOutcome` for `batch` rows whose unnamed fields are zero or False."""
     zero, no = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), bool)
-    return Outcome(zero, no, no, zero)._replace(**fields)
+    return StepOutcome(zero, no, no, zero)._replace(**fields)
 
 
 class StepFunction(Protocol):
@@ -47,7 +47,7 @@ class StepFunction(Protocol):
 
     def __call__(
         self, params: Any, key: jax.Array, state: Any, action: Any, member: Any, /
-    ) -> tuple[Any, Outcome]: ...
+    ) -> tuple[Any, StepOutcome]: ...
 
 
 def _identity(state: PyTree) -> PyTree:
@@ -58,8 +58,8 @@ class Model(NamedTuple):
     """A transition as a pure function.
 
     Attributes:
-        step: `(params, key, state, action, member) -> (next_state, Outcome)`, batched over rows.
-            `action` is None without a policy, `member` (`[B]` int32) is None without `members`.
+        step: `(params, key, state, action, member) -> (next_state, StepOutcome)`, batched over
+            rows. `action` is None without a policy, `member` (`[B]` int32) without `members`.
         observe: `state -> observation`, what the policy sees and what is recorded.
     """
 
@@ -76,7 +76,7 @@ class Members(NamedTuple):
     Attributes:
         choices: `[E]` int32 member indices to draw from (the elites, say).
         per: draw once per trajectory, or anew at each step.
-        shuffle: False ties row `i` to `choices[i % E]` (NEUBAY section 3.2); needs
+        shuffle: False ties row `i` to `choices[i % E]` (NEUBAY); needs
             `per="trajectory"`.
     """
 
@@ -175,7 +175,7 @@ def rollout(
         memory: the policy's recurrent state for `B` rows, frozen once a row has ended.
         members: which ensemble member moves which row; None for a single model.
         threshold: a row stops once a step's uncertainty exceeds it. That step is kept, marked
-            truncated and meant to be bootstrapped from (NEUBAY section 3.4).
+            truncated and meant to be bootstrapped from (NEUBAY).
         stop_at_termination: False rolls on through terminations (open-loop error studies).
         early_exit: check after every so many steps whether all rows have ended, and stop then.
             Costs nothing in results; saves time when rows end long before the horizon.

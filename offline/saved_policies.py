@@ -18,7 +18,8 @@ from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.folder import read_json, write_json_atomically
 from jaxrl_rollouts.trees import PyTree
 
-from .agents.registry import CONFIGS, AgentConfig, agent_name, make_agent
+from .agents.agent import Agent
+from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
 from .environments import Environment
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
@@ -40,7 +41,7 @@ class SavedPolicy(NamedTuple):
         remembers: it is shown its last action and reward, and has a memory; see `sees`.
     """
 
-    agent: Any
+    agent: Agent
     actors: PyTree
     environment: str
     facts: Mapping[str, Any]
@@ -52,7 +53,7 @@ class SavedPolicy(NamedTuple):
 
     def start(self, episodes: int) -> PyTree:
         """The policy's memory at the beginning of so many episodes."""
-        return self.agent.networks.start(episodes) if self.remembers else ()
+        return self.agent.memory(episodes)
 
     def actor(self, seed: int) -> PyTree:
         """Parameters of one training seed.
@@ -109,7 +110,7 @@ def load_policy(path: str | Path) -> SavedPolicy:
                 f"{folder / FILE}: {name}: found {size!r}, expected a whole number of at least 1"
             )
     kind = facts.get("kind", "sac")  # folders of before there were others do not say
-    known = {**CONFIGS, RECURRENT: RecurrentSacConfig}
+    known = {name: spec.config for name, spec in AGENTS.items()} | {RECURRENT: RecurrentSacConfig}
     if kind not in known:
         raise CheckpointError(
             f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(known)}"

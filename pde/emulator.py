@@ -36,7 +36,7 @@ class FieldNetwork(NamedTuple):
     history: int = 1
 
 
-class Step(Protocol):
+class EmulatorStep(Protocol):
     """See `Emulator.step`; positional arguments only."""
 
     def __call__(
@@ -59,7 +59,7 @@ class Emulator(NamedTuple):
     """
 
     init: Callable[[jax.Array], PyTree]
-    step: Step
+    step: EmulatorStep
     loss: Callable[[PyTree, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
     frames: int
     calls: int

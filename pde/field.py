@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.rollout import Model, Outcome, outcome, rollout
+from jaxrl_rollouts.rollout import Model, StepOutcome, outcome, rollout
 from jaxrl_rollouts.trees import PyTree
 
 Stepper = Callable[..., jax.Array]
@@ -25,7 +25,7 @@ def field_model(stepper: Stepper, *, own_params: bool = False) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: Any, member: Any
-    ) -> tuple[jax.Array, Outcome]:
+    ) -> tuple[jax.Array, StepOutcome]:
         batch = state.shape[0]
         keys = jax.random.split(key, batch)
         axes = (0 if own_params else None, 0, 0)

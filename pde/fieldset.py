@@ -86,7 +86,7 @@ def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
     return np.concatenate(columns, 1)
 
 
-def to_device(
+def to_fields(
     found: FieldSet, *, every: int = 1, points: int | None = None, conditions: tuple[str, ...] = ()
 ) -> Fields:
     """Read all of it as float32.

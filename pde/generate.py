@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.record.loggers import Progress
 
@@ -38,20 +38,19 @@ class GenerateConfig:
     """
 
     equation: str = "ks"
-    trajectories: int = 2048
+    trajectories: int = positive(2048)
     points: int = 256
     extent: tuple[float, float] = (57.6, 70.4)
     dt: tuple[float, float] = (0.18, 0.22)
     parameter: tuple[float, float] = (1.0, 1.0)
-    frames: int = 140
+    frames: int = positive(140)
     burn_in: int = 360
-    substeps: int = 4
-    chunk: int = 64
+    substeps: int = positive(4)
+    chunk: int = positive(64)
     seed: int = 0
 
     def validate(self) -> None:
         equation(self.equation)
-        at_least_one(self, "trajectories", "frames", "substeps", "chunk")
         if self.burn_in < 0:
             raise ConfigError("burn_in", self.burn_in, "at least 0")
         if self.points < 8 or self.points % 2:
@@ -123,7 +122,7 @@ def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solv
         ConfigError: a setting is out of range.
         DivergenceError: a solution became infinite; names the trajectory and its parameters.
     """
-    config.validate()
+    check(config)
     with jax.enable_x64(True):
         solve = jax.jit(lambda keys: _solve(config, keys))
     bar = Progress("solve", total=config.trajectories, unit="trajectories", enabled=progress)

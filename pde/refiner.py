@@ -8,8 +8,9 @@ prediction, 0 the finest refinement.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import functools
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -109,100 +110,170 @@ def make_refiner(
     Raises:
         ConfigError: a setting is out of range, or settings contradict each other.
     """
+    refiner = _with_weights(net, config, after)
+    calls = _applied(config) + (1 if after is None else after.calls)
+    return Emulator(
+        functools.partial(init, refiner),
+        functools.partial(step, refiner),
+        functools.partial(loss, refiner),
+        frames=net.history + 1,
+        calls=config.samples * calls,
+        history=net.history,
+    )
+
+
+def refinements(
+    net: FieldNetwork, config: RefinerConfig, *, after: Emulator | None = None
+) -> list[Emulator]:
+    """`make_refiner` stepping with 0, 1, ... K refinements applied; the last is the whole."""
+    stages = [replace(config, applied=n) for n in range(config.steps + 1)]
+    return [make_refiner(net, stage, after=after) for stage in stages]
+
+
+class Refiner(NamedTuple):
+    """A network, its schedule and forms; what `init`, `step` and `loss` share.
+
+    Attributes:
+        net, config, after: as for `make_refiner`.
+        clean, dirt: `[K + 1]` weights of signal and noise in the noised input of every index.
+        on_guess, on_noised, on_fresh: `[K + 1]` as in `schedule.sampler_weights`.
+        odds: `[K + 1]` shares of the training samples.
+    """
+
+    net: FieldNetwork
+    config: RefinerConfig
+    after: Emulator | None
+    clean: jax.Array
+    dirt: jax.Array
+    on_guess: jax.Array
+    on_noised: jax.Array
+    on_fresh: jax.Array
+    odds: jax.Array
+
+
+def _with_weights(net: FieldNetwork, config: RefinerConfig, after: Emulator | None) -> Refiner:
     config.validate()
     if after is not None and config.first_share is not None:
         raise ConfigError("first_share", config.first_share, "None: first predictions are not its")
     if after is not None and after.history != net.history:
         raise ConfigError("after", f"history {after.history}", f"the network's ({net.history})")
-    applied = config.steps if config.applied is None else config.applied
-    last, scale, v_form = config.steps, config.residual_scale, config.form == "v"
-    plan = make_schedule(config.steps, config.min_noise_variance, config.max_noise_variance)
+    last, v_form = config.steps, config.form == "v"
+    plan = make_schedule(last, config.min_noise_variance, config.max_noise_variance)
     # 1 - signal loses the finest noise in float32.
     noise_share = 1.0 - plan.signal if v_form else plan.variance
-    clean = jnp.asarray(np.sqrt(1.0 - noise_share) if v_form else np.ones(last + 1), jnp.float32)
-    dirt = jnp.asarray(np.sqrt(noise_share), jnp.float32)
-    on_guess, on_noised, on_fresh = (
-        jnp.asarray(weights, jnp.float32)
-        for weights in sampler_weights(plan, config.form, config.sampler)
-    )
+    clean = np.sqrt(1.0 - noise_share) if v_form else np.ones(last + 1)
+    weights = (clean, np.sqrt(noise_share), *sampler_weights(plan, config.form, config.sampler))
     share = config.first_share if config.first_share is not None else 1.0 / (last + 1)
     share = 0.0 if after is not None else share
     odds = jnp.append(jnp.full((last,), (1.0 - share) / last), share)
+    return Refiner(net, config, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds)
 
-    def own(params: PyTree) -> PyTree:
-        return params if after is None else params[1]
 
-    def call(
-        params: PyTree, field: jax.Array, noised: jax.Array, t: jax.Array, conditions: jax.Array
-    ) -> jax.Array:
-        if config.first == "zeros":
-            noised = jnp.where(t == last, 0.0, noised)
-        return net.apply(own(params), field, noised, t * (FIRST_INDEX / last), conditions)
+def _applied(config: RefinerConfig) -> int:
+    return config.steps if config.applied is None else config.applied
 
-    def denoised(said: jax.Array, noised: jax.Array, t: jax.Array) -> jax.Array:
-        """The clean residual, from what the network said at index `t`."""
-        if v_form:
-            return clean[t] * noised - dirt[t] * said
-        return jnp.where(t == last, said, noised - dirt[t] * said)
 
-    def loss(
-        params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
-    ) -> tuple[jax.Array, Metrics]:
-        index_key, noise_key = jax.random.split(key)
-        t = jax.random.choice(index_key, last + 1, p=odds)
-        field, following = opening(window, net.history)
-        target = residual(field, following[0], scale)
-        noise = draws.normal(noise_key, target.shape, target.dtype)
-        noised = clean[t] * target + dirt[t] * noise
-        said = call(params, field, noised, t, conditions)
-        if v_form:
-            wanted = clean[t] * noise - dirt[t] * target
-        else:
-            wanted = jnp.where(t == last, target, noise)
-        value = squared_error(said, wanted)
-        first = (t == last).astype(value.dtype)
-        weighed = value * (1.0 + first * (config.first_weight - 1.0))
-        return weighed, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
+def init(refiner: Refiner, key: jax.Array) -> PyTree:
+    """The network's parameters, or the pair of the first emulator's and the network's."""
+    if refiner.after is None:
+        return refiner.net.init(key)
+    after_key, net_key = jax.random.split(key)
+    return refiner.after.init(after_key), refiner.net.init(net_key)
 
-    def predict(
-        params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
-    ) -> jax.Array:
-        frame = latest(field, net.history)
 
-        def noise(t: Any) -> jax.Array:
-            return draws.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
+def call(
+    refiner: Refiner, params: PyTree, field: jax.Array, noised: jax.Array, t: jax.Array,
+    conditions: jax.Array,
+) -> jax.Array:  # fmt: skip
+    """The network at index `t`; its second input is the noised residual `[C, *space]`."""
+    config, params = refiner.config, params if refiner.after is None else params[1]
+    if config.first == "zeros":
+        noised = jnp.where(t == config.steps, 0.0, noised)
+    return refiner.net.apply(params, field, noised, t * (FIRST_INDEX / config.steps), conditions)
 
-        def renoised(guess: jax.Array, noised: jax.Array, t: Any) -> jax.Array:
-            """The input of index `t - 1`."""
-            return on_guess[t] * guess + on_noised[t] * noised + on_fresh[t] * noise(t)
 
-        def refine(carry: tuple[jax.Array, jax.Array], t: jax.Array) -> tuple[tuple, None]:
-            noised, _ = carry
-            guess = denoised(call(params, field, noised, t, conditions), noised, t)
-            return (renoised(guess, noised, t), guess), None
+def denoised(refiner: Refiner, prediction: jax.Array, noised: jax.Array, t: jax.Array) -> jax.Array:
+    """The clean residual `x` that a prediction at index `t` stands for.
 
-        noised = guess = noise(last + 1)  # nothing but noise at index K
-        begin = last
-        if after is not None:
-            their_key = jax.random.fold_in(key, last + 2)
-            theirs = after.step(params[0], their_key, field, conditions)
-            guess = residual(field, latest(theirs, net.history), scale)
-            noised, begin = renoised(guess, noised, last), last - 1
-        indices = jnp.arange(begin, last - applied - 1, -1)
-        return jax.lax.scan(refine, (noised, guess), indices)[0][1]
+    With `z = clean_t x + dirt_t e`, form `v` predicts `clean_t e - dirt_t x`, so
+    `x = clean_t z - dirt_t v` (`clean^2 + dirt^2 = 1`). Form `noise` predicts `e` of
+    `z = x + dirt_t e`, so `x = z - dirt_t e`; the first prediction is `x` itself.
+    """
+    if refiner.config.form == "v":
+        return refiner.clean[t] * noised - refiner.dirt[t] * prediction
+    first = t == refiner.config.steps
+    return jnp.where(first, prediction, noised - refiner.dirt[t] * prediction)
 
-    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        if config.samples == 1:
-            return pushed(field, scale * predict(params, key, field, conditions))
-        keys = jax.random.split(key, config.samples)
-        guesses = jax.vmap(predict, in_axes=(None, 0, None, None))(params, keys, field, conditions)
-        return pushed(field, scale * guesses.mean(0))
 
-    def init(key: jax.Array) -> PyTree:
-        if after is None:
-            return net.init(key)
-        after_key, net_key = jax.random.split(key)
-        return after.init(after_key), net.init(net_key)
+def loss(
+    refiner: Refiner, params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
+) -> tuple[jax.Array, Metrics]:
+    """The training objective of the paper's section 3, of one window at one random index.
 
-    calls = applied + (1 if after is None else after.calls)
-    return Emulator(init, step, loss, net.history + 1, config.samples * calls, net.history)
+    `|| net(u, clean_t x + dirt_t e, t) - y ||^2` with the residual `x = (u(t + dt) - u(t)) / c`,
+    noise `e` and the target `y = clean_t e - dirt_t x` (form `v`) or `e` (form `noise`; `x` at the
+    first prediction). First predictions count `first_weight` times.
+    """
+    config = refiner.config
+    index_key, noise_key = jax.random.split(key)
+    t = jax.random.choice(index_key, config.steps + 1, p=refiner.odds)
+    field, following = opening(window, refiner.net.history)
+    x = residual(field, following[0], config.residual_scale)
+    noise = draws.normal(noise_key, x.shape, x.dtype)
+    noised = refiner.clean[t] * x + refiner.dirt[t] * noise
+    prediction = call(refiner, params, field, noised, t, conditions)
+    if config.form == "v":
+        target = refiner.clean[t] * noise - refiner.dirt[t] * x
+    else:
+        target = jnp.where(t == config.steps, x, noise)
+    value = squared_error(prediction, target)
+    first = (t == config.steps).astype(value.dtype)
+    weighed = value * (1.0 + first * (config.first_weight - 1.0))
+    return weighed, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
+
+
+def predict(
+    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+) -> jax.Array:
+    """The residual `[C, *space]`: a first prediction and its refinements.
+
+    The noised input of index `t - 1` is `on_guess_t x + on_noised_t z_t + on_fresh_t e`, with `x`
+    the clean residual that index `t` predicts.
+    """
+    config, after, last = refiner.config, refiner.after, refiner.config.steps
+    frame = latest(field, refiner.net.history)
+
+    def noise(t: Any) -> jax.Array:
+        return draws.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
+
+    def renoised(guess: jax.Array, noised: jax.Array, t: Any) -> jax.Array:
+        mixed = refiner.on_guess[t] * guess + refiner.on_noised[t] * noised
+        return mixed + refiner.on_fresh[t] * noise(t)
+
+    def refine(carry: tuple[jax.Array, jax.Array], t: jax.Array) -> tuple[tuple, None]:
+        noised, _ = carry
+        prediction = call(refiner, params, field, noised, t, conditions)
+        guess = denoised(refiner, prediction, noised, t)
+        return (renoised(guess, noised, t), guess), None
+
+    noised = guess = noise(last + 1)  # nothing but noise at index K
+    begin = last
+    if after is not None:
+        first = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
+        guess = residual(field, latest(first, refiner.net.history), config.residual_scale)
+        noised, begin = renoised(guess, noised, last), last - 1
+    indices = jnp.arange(begin, last - _applied(config) - 1, -1)
+    return jax.lax.scan(refine, (noised, guess), indices)[0][1]
+
+
+def step(
+    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+) -> jax.Array:
+    """`u + c x` with the predicted residual `x`, a mean over `samples` predictions."""
+    config, scale = refiner.config, refiner.config.residual_scale
+    if config.samples == 1:
+        return pushed(field, scale * predict(refiner, params, key, field, conditions))
+    keys = jax.random.split(key, config.samples)
+    guess = functools.partial(predict, refiner)
+    guesses = jax.vmap(guess, in_axes=(None, 0, None, None))(params, keys, field, conditions)
+    return pushed(field, scale * guesses.mean(0))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.averaged import AveragedTraining, check_schedule, make_averaged
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -35,11 +35,10 @@ class TrainingConfig:
     clip: float | None = 1.0
     average: float = 0.999
     shift: bool = True
-    every: int = 1
+    every: int = positive(1)
     per_iteration: int = 100
 
     def validate(self) -> None:
-        at_least_one(self, "every")
         check_schedule(self)
         if not 0 < self.final_rate <= self.rate:
             raise ConfigError("final_rate", self.final_rate, f"above 0, at most rate {self.rate}")
@@ -52,7 +51,7 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTrainin
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     cosine = optax.cosine_decay_schedule(
         config.rate, config.updates - config.warmup, config.final_rate / config.rate
     )

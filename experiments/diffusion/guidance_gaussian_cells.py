@@ -131,4 +131,4 @@ def measure(setting: str, rule: str, config: Config, steps: int) -> jax.Array:
 
 def measure_cell(config: Config, setting: str, rule: str, steps: int, *, stage: str) -> Cell:
     """`measure` as a cell of the grid, called `moments`."""
-    return Cell(extra=lambda: {"moments": measure(setting, rule, config, steps)})
+    return Cell(measure=lambda: {"moments": measure(setting, rule, config, steps)})

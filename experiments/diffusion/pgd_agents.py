@@ -17,7 +17,7 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     small_training,
 )
 from jaxrl_rollouts.experiments.kit.grid import Grid
@@ -58,7 +58,7 @@ PRESETS = {
     "smoke": Config(
         datasets=("acrobot-broad",), agents=("td3_bc",), alphas=(2.5, 40.0), seeds=2,
         hidden=(16,), batch_size=32, refreshes=2, updates=10, windows=8, pool=16, length=4,
-        unet=UnetConfig(features=8, blocks=1), unet_training=small_training(20, 16),
+        unet=TemporalUnetConfig(features=8, blocks=1), unet_training=small_training(20, 16),
         synther=SyntherConfig(
             ResidualMlpConfig(width=16, blocks=2, embedding=16), small_training(20, 16),
             SamplerConfig(4),
@@ -69,7 +69,7 @@ PRESETS = {
     "gpu": replace(
         _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8, hidden=(256, 256),
         rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480, length=32,
-        unet=UnetConfig(features=128), unet_training=small_training(100_000, 128, rate=5e-4),
+        unet=TemporalUnetConfig(features=128), unet_training=small_training(100_000, 128, rate=5e-4),
         synther=SyntherConfig(
             ResidualMlpConfig(width=1024), small_training(100_000, 1024, rate=3e-4)
         ),
@@ -78,7 +78,7 @@ PRESETS = {
     "paper": Config(
         datasets=("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2"),
         refreshes=100, updates=10_000, windows=8192, pool=32_768, length=16,
-        unet=UnetConfig(features=1024),
+        unet=TemporalUnetConfig(features=1024),
         unet_training=DenoiserTrainingConfig(
             updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
         ),

@@ -22,9 +22,9 @@ from jaxrl_rollouts.diffusion import (
     GuidanceConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
-    make_unet,
+    make_temporal_unet,
     small_training,
     train_denoiser,
 )
@@ -104,7 +104,7 @@ class Config:
     real_share: float = 1 / 16
     length: int = 32
     stride: int = 8
-    unet: UnetConfig = UnetConfig()
+    unet: TemporalUnetConfig = TemporalUnetConfig()
     unet_training: DenoiserTrainingConfig = small_training(20_000, 64)
     synther: SyntherConfig = SyntherConfig(
         ResidualMlpConfig(width=256), small_training(20_000, 256), SamplerConfig(128)
@@ -181,7 +181,7 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     if {"unguided", "guided"} & set(config.sources):
         windows = cut_windows(rows, config.length, config.stride, source=name)
         layout = fit_window_layout(windows)
-        denoiser = make_denoiser(make_unet(config.unet, config.length, layout.channels))
+        denoiser = make_denoiser(make_temporal_unet(config.unet, config.length, layout.channels))
         params = fit("unet", unet_key, denoiser, config.unet_training, layout.pack(windows))
         sources = sources._replace(denoiser=denoiser, params=params, layout=layout)
         if "unguided" in config.sources:
@@ -257,7 +257,7 @@ def train_cell(
     extra["gap"] = action_gap(learner.agent, trained.state.agent.actor, looked)
     dynamics = dynamics_of(sources, looked)
     extra |= {} if dynamics is None else {"dynamics": dynamics}
-    return Cell.of(trained, extra, config.updates)
+    return Cell.of(trained, extra, updates=config.updates)
 
 
 def some_rows(rows: Transitions, key: jax.Array) -> Transitions:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import jax
 
-from jaxrl_rollouts.diffusion import UnetConfig
+from jaxrl_rollouts.diffusion import TemporalUnetConfig
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.plugins import Experiment
@@ -47,7 +47,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _TINY = CaseConfig(
-    rows=1000, unet=UnetConfig(features=8, blocks=2), training=windows_training(20, batch=8),
+    rows=1000, unet=TemporalUnetConfig(features=8, blocks=2), training=windows_training(20, batch=8),
     ensemble=EnsembleConfig(
         members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
     ),
@@ -58,7 +58,7 @@ _BROAD = CaseConfig(
     agent_updates=10_000,
 )  # fmt: skip
 _LONG = CaseConfig(
-    unet=UnetConfig(features=128), training=windows_training(100_000),
+    unet=TemporalUnetConfig(features=128), training=windows_training(100_000),
     ensemble=replace(ENSEMBLE, max_epochs=100),
 )  # fmt: skip
 PRESETS = {
@@ -84,7 +84,7 @@ PRESETS = {
         broad=None, narrow=None, seeds=4, steps=256, many_steps=0, windows=1024, reference=1.0,
         published=(0.25, 0.5, 1.0, 2.0), published_many=(),
         mujoco=CaseConfig(
-            "halfcheetah-medium-v2", rows=0, unet=UnetConfig(features=1024, time_scale=1.0),
+            "halfcheetah-medium-v2", rows=0, unet=TemporalUnetConfig(features=1024, time_scale=1.0),
             training=replace(
                 windows_training(500_000, batch=32), rate=2e-3, clip=None, average=0.995,
                 average_every=10,

@@ -17,10 +17,10 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     GuidanceConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
     make_guidance,
-    make_unet,
+    make_temporal_unet,
     sample,
     train_denoiser,
 )
@@ -86,7 +86,7 @@ class CaseConfig:
 
     data: str = "acrobot-broad"
     rows: int = 80_000
-    unet: UnetConfig = UnetConfig()
+    unet: TemporalUnetConfig = TemporalUnetConfig()
     training: DenoiserTrainingConfig = windows_training(20_000)
     ensemble: EnsembleConfig = ENSEMBLE
     agent: Td3BcConfig = Td3BcConfig(alpha=10.0)
@@ -289,7 +289,7 @@ def prepare(
     target = train_target(config, env, data, target_key, seeds, context)
     windows = cut_windows(data, horizon + 1, STRIDE, source=config.data)
     layout = fit_window_layout(windows)
-    denoiser = make_denoiser(make_unet(config.unet, layout.length, layout.channels))
+    denoiser = make_denoiser(make_temporal_unet(config.unet, layout.length, layout.channels))
     rows, keys = layout.pack(windows), jax.random.split(weights_key, seeds)
     stages = ({"stage": f"{config.name}-{x}", "context": context} for x in ("denoiser", "world"))
     trained = train_denoiser(denoiser, config.training, rows, keys, **next(stages))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import jax
 
-from jaxrl_rollouts.diffusion import ResidualMlpConfig, UnetConfig, small_training
+from jaxrl_rollouts.diffusion import ResidualMlpConfig, TemporalUnetConfig, small_training
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
@@ -54,7 +54,7 @@ EXPERIMENT = Experiment(
             windows=16,
             mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16),
             mlp_training=_TINY,
-            unet=UnetConfig(features=8, blocks=1),
+            unet=TemporalUnetConfig(features=8, blocks=1),
             unet_training=_TINY,
             agent=Td3BcConfig(hidden=(16,)),
             iterations=2,

@@ -16,10 +16,10 @@ from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
     make_residual_mlp,
-    make_unet,
+    make_temporal_unet,
     sample,
     small_training,
     train_denoiser,
@@ -66,7 +66,7 @@ class Config:
     seed: int = 0
     mlp: ResidualMlpConfig = ResidualMlpConfig(width=128)
     mlp_training: DenoiserTrainingConfig = small_training(20_000, 256)
-    unet: UnetConfig = UnetConfig()
+    unet: TemporalUnetConfig = TemporalUnetConfig()
     unet_training: DenoiserTrainingConfig = small_training(10_000, 64)
     length: int = 16
     steps: tuple[int, ...] = (16, 32, 64, 128, 256)
@@ -117,7 +117,7 @@ def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subjec
         return take_rows(transitions, np.flatnonzero(whole))
 
     mlp = make_denoiser(make_residual_mlp(config.mlp, layout.features))
-    unet = make_denoiser(make_unet(config.unet, config.length, windows.channels))
+    unet = make_denoiser(make_temporal_unet(config.unet, config.length, windows.channels))
     return {
         "mlp": Subject(mlp, config.mlp_training, layout.pack(data), config.rows, layout.unpack),
         "unet": Subject(unet, config.unet_training, windows.pack(cut), config.windows, valid),
@@ -191,7 +191,7 @@ def measure_net(
                 numbers["return"] = learn(samples, env, config, learn_key, stage, context)
             return numbers
 
-        return Cell(extra=measured)
+        return Cell(measure=measured)
 
     samples = real_samples(subject, real_key, config.seeds)
     earned = learn(samples, env, config, learn_key, f"{net}-real", context)

@@ -120,7 +120,7 @@ def measure_share(
         keys, discount = tuple(jax.random.split(agent_key)), config.agent.discount
         run = {"discount": discount, "stage": stage, "context": context}
         trained = train_and_play(learner, data, env, keys, **budget, **run)
-        return Cell.of(trained, quality.get(kind), config.per_iteration)
+        return Cell.of(trained, quality.get(kind), updates=config.per_iteration)
 
     axes = {"kind": tuple(KINDS)}
     return run_grid(axes, train_agents, context, seeds=config.seeds, stage=name, clear=False)

@@ -1,1 +1,1 @@
-"""What every experiment needs: datasets' pages, pictures, claims, timing."""
+"""What experiments are made of: grids of arms, claims, drawings, colours, pages, timing."""

@@ -22,7 +22,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.statistics import summarize
 
-Extra = Mapping[str, Any]
+Measure = Callable[[], Mapping[str, Any]]
 Column = str | Callable[["Cell"], Any]
 
 
@@ -32,16 +32,19 @@ class Cell:
 
     Attributes:
         history: of the training; None where nothing was trained.
-        extra: arrays `[seeds, ...]` by name, or a function that measures them: `run_grid` keeps
-            what it returns in the stage's folder, so that a resumed run measures nothing again.
+        extra: more by name: arrays `[seeds, ...]`, and whatever tables want to say.
+        measure: makes more of `extra`. `run_grid` calls it and keeps its arrays in the stage's
+            folder, so that a resumed run does not measure again.
         updates: gradient steps of a recorded iteration.
         seconds: spent in compiled training.
-        seeds, point, diverged: how many, the value of every axis, and whether training failed on
-            non-finite numbers (every metric is then NaN); filled in by `run_grid`.
+        seeds, diverged: how many, and whether training failed on non-finite numbers (every metric
+            is then NaN); filled in by `run_grid`.
+        point: the value of every axis of the grid it lies in.
     """
 
     history: History | None = None
-    extra: Extra | Callable[[], Extra] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    measure: Measure | None = None
     updates: int = 1
     seconds: float = np.nan
     seeds: int = 0
@@ -50,25 +53,34 @@ class Cell:
 
     @classmethod
     def of(
-        cls, trained: Trained, extra: Extra | Callable[[], Extra] | None = None, updates: int = 1
+        cls,
+        trained: Trained,
+        extra: Mapping[str, Any] | None = None,
+        *,
+        measure: Measure | None = None,
+        updates: int = 1,
     ) -> Cell:
         """What `loop.train` returned; the state is not kept."""
-        return cls(trained.history, extra or {}, updates, trained.run_seconds)
+        return cls(trained.history, extra or {}, measure, updates, trained.run_seconds)
 
-    def __getitem__(self, metric: str) -> np.ndarray:
-        """A metric at the end, `[seeds]`, or an array of `extra`.
+    def __getitem__(self, key: Any) -> np.ndarray:
+        """A metric at the end, `[seeds]`, or an array of `extra`; also a part of one.
+
+        `cell["error", :, 20:]` is `cell["error"][:, 20:]`. In a cell that diverged it is NaN, with
+        one entry along every axis but the seeds', so that means over parts are `[seeds]` there too.
 
         Raises:
-            KeyError: neither has it; says what there is.
+            KeyError: neither has the metric; says what there is.
         """
+        metric, *index = key if isinstance(key, tuple) else (key,)
         if self.diverged:
-            return np.full(self.seeds, np.nan)
-        assert not callable(self.extra)
+            axes = [i for i in index[1:] if not isinstance(i, int | np.integer)]
+            return np.full((self.seeds, *[1] * len(axes)), np.nan)
         if metric in self.extra:
-            return np.asarray(self.extra[metric])
+            return np.asarray(self.extra[metric])[tuple(index)]
         if self.history is None:
             raise KeyError(f"{metric}: not measured; measured are {sorted(self.extra)}")
-        return self.history.last(metric)
+        return self.history.last(metric)[tuple(index)]
 
     def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Gradient steps `[points]` and values `[seeds, points]` of a recorded metric."""
@@ -87,7 +99,11 @@ class Grid(Mapping[Any, Cell]):
     """
 
     def __init__(self, axes: Sequence[str], cells: Mapping[tuple, Cell]) -> None:
-        self.axes, self.cells = tuple(axes), dict(cells)
+        self.axes = tuple(axes)
+        self.cells = {
+            point: replace(cell, point=dict(zip(axes, point, strict=True)))
+            for point, cell in cells.items()
+        }
 
     def __getitem__(self, key: Any) -> Cell:
         return self.cells[(key,) if len(self.axes) == 1 else key]
@@ -104,7 +120,7 @@ class Grid(Mapping[Any, Cell]):
         chosen = {
             tuple(cell.point[axis] for axis in rest): cell
             for cell in self.cells.values()
-            if all(cell.point[axis] == value for axis, value in fixed.items())
+            if fixed.items() <= cell.point.items()
         }
         return Grid(rest, chosen)
 
@@ -119,8 +135,7 @@ class Grid(Mapping[Any, Cell]):
         A function may return anything a table holds; arrays `[seeds]` are summarised.
         """
         return [
-            {axis: cell.point[axis] for axis in self.axes}
-            | {name: _entry(cell, column) for name, column in columns.items()}
+            dict(cell.point) | {name: _entry(cell, column) for name, column in columns.items()}
             for cell in self.cells.values()
         ]
 
@@ -131,7 +146,7 @@ def _entry(cell: Cell, column: Column) -> Any:
 
 
 def run_grid(
-    axes: Mapping[str, Sequence[Any]],
+    axes: Mapping[str, Sequence[Any]] | Sequence[str],
     train: Callable[..., Cell],
     context: RunContext | None,
     *,
@@ -143,26 +158,30 @@ def run_grid(
     """Train every arm; one that diverges becomes a cell of NaN and the others go on.
 
     Args:
-        axes: name -> values (text or numbers); their product is run, the last axis fastest.
+        axes: name -> values (text or numbers); their product is run, the last axis fastest. With
+            `points`, names are enough.
         train: `(*values, stage) -> Cell`, all seeds of one arm; `stage` names its folder in the
             run, where it resumes by itself.
         context: of the run; None keeps nothing.
         seeds: how many each cell has.
-        points: those of the product that are run, in this order; None for all.
+        points: what is run, in this order, in place of the product.
         stage: what the names of the stages begin with, if anything.
         clear: drop the compiled programs after each arm; False where arms share them.
     """
     cells = {}
-    for point in itertools.product(*axes.values()) if points is None else points:
+    if points is None:
+        assert isinstance(axes, Mapping), "values or points are needed"
+        points = itertools.product(*axes.values())
+    for point in points:
         name = stage_name(*([stage] if stage else []), *point)
         try:
             cell = train(*point, stage=name)
-            if callable(cell.extra):
-                cell = replace(cell, extra=remember(context, name, "measured", cell.extra))
+            if cell.measure is not None:
+                measured = remember(context, name, "measured", cell.measure)
+                cell = replace(cell, extra={**cell.extra, **measured}, measure=None)
         except DivergenceError:
             cell = Cell(diverged=True)
-        where = dict(zip(axes, point, strict=True))
-        cells[point] = replace(cell, seeds=seeds, point=where)
+        cells[point] = replace(cell, seeds=seeds)
         if clear:
             jax.clear_caches()  # an arm's programs are not needed again
     return Grid(tuple(axes), cells)

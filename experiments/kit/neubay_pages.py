@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.study.neubay import (
     fit_posterior,
     markov,
     ring_note,
-    train_neubay_and_look,
+    train_neubay,
 )
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import figure, legend
@@ -144,7 +144,7 @@ def run_neubay(
     """The main job with NEUBAY: fit, train, evaluate, report."""
     posterior = fit_posterior(dataset, study, config, context)
     agent: NeubayConfig = config.agent if name == "neubay" else markov(config.agent)
-    outcome = train_neubay_and_look(name, posterior, study, agent, context)
+    outcome = train_neubay(name, posterior, study, agent, context)
     setting = Setting(dataset, posterior.env)
     report = Report.of(context, study.seeds)
     report.table("result", result_rows(setting, {name: outcome}))

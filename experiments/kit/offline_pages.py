@@ -11,16 +11,16 @@ from jaxrl_rollouts.offline.data import Dataset, normalised_score
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.study.model_based import (
     LEVELS,
+    FittedDataset,
     Outcome,
     Setting,
     StudyConfig,
-    World,
     behaviour,
     environment_of,
     slug,
     updates,
 )
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free_and_look
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure, legend
@@ -34,7 +34,7 @@ STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
 
 
-def world_row(world: World) -> dict[str, Any]:
+def world_row(world: FittedDataset) -> dict[str, Any]:
     """How good the world model of a dataset is, as a table row."""
     history = world.fitted.trained.history
     holdout = history.curve("best_holdout_mse")[1][-1]
@@ -51,7 +51,9 @@ def world_row(world: World) -> dict[str, Any]:
     return row
 
 
-def result_rows(world: World | Setting, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+def result_rows(
+    world: FittedDataset | Setting, outcomes: Mapping[str, Outcome]
+) -> list[dict[str, Any]]:
     """Behaviour and methods of one dataset, as table rows."""
     name, shown = world.dataset.name, behaviour(world)
     rows: list[dict[str, Any]] = [
@@ -76,7 +78,7 @@ def result_rows(world: World | Setting, outcomes: Mapping[str, Outcome]) -> list
     return rows
 
 
-def add_main_job(report: Report, setting: World | Setting, outcome: Outcome) -> None:
+def add_main_job(report: Report, setting: FittedDataset | Setting, outcome: Outcome) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
     report.number("return", outcome.returns)
     report.number("estimated value", outcome.estimated_value)
@@ -105,7 +107,7 @@ def note_shared_data(report: Report) -> None:
     )
 
 
-def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
+def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
     """Open-loop error growth and calibration of the world models."""
     made, (left, right) = figure(1, 2, title="World models", titles=("Open loop", "Calibration"))
     for index, (name, world) in enumerate(worlds.items()):
@@ -130,7 +132,7 @@ def draw_world(report: Report, worlds: Mapping[str, World]) -> None:
 
 
 def draw_training(
-    report: Report, world: World, outcomes: Mapping[str, Outcome], config: StudyConfig
+    report: Report, world: FittedDataset, outcomes: Mapping[str, Outcome], config: StudyConfig
 ) -> None:
     """Return, and promised against true value, while training on one dataset."""
     name = slug(world.dataset.name)
@@ -163,7 +165,7 @@ def draw_training(
 
 
 def draw_comparison(
-    report: Report, worlds: Mapping[str, World | Setting],
+    report: Report, worlds: Mapping[str, FittedDataset | Setting],
     results: Mapping[str, Mapping[str, Outcome]],
 ) -> None:  # fmt: skip
     """Final returns of all methods on all datasets, one panel per dataset."""
@@ -190,7 +192,7 @@ def run_model_free(
 ) -> Report:  # fmt: skip
     """Train, evaluate, report."""
     setting = Setting(dataset, environment_of(dataset))
-    outcome = train_model_free_and_look(name, setting, study, config, context)
+    outcome = train_model_free(name, setting, study, config, context)
     report = Report.of(context, study.seeds)
     played = behaviour(setting)
     rows = [

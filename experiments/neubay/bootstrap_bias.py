@@ -4,8 +4,7 @@ A chain pays the same reward in every state. Data cover its first `covered` tran
 rollouts of `horizon` steps start from any state of the data, the last one included, and every
 state they leave is updated with a one-step target. The state they end in never is: it keeps its
 initial, too high value, and the error comes back damped by the discount once per step. Long
-rollouts move that edge away, so values are right without any conservatism (NEUBAY; section 9a of
-our notes).
+rollouts move that edge away, so values are right without any conservatism (Ni et al. 2025, NEUBAY).
 """
 
 from __future__ import annotations

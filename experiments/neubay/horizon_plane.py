@@ -166,7 +166,7 @@ class Arm(NamedTuple):
     Attributes:
         horizon: most steps.
         level: quantile over the dataset; None never stops.
-        penalty: of the spread, in units of its mean over the dataset (NEUBAY section 3.5).
+        penalty: of the spread, in units of its mean over the dataset (NEUBAY).
     """
 
     horizon: int

@@ -15,18 +15,18 @@ import jax
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import MethodConfig
+from jaxrl_rollouts.offline.methods import MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
+    FittedDataset,
     Outcome,
     Setting,
     StudyConfig,
-    World,
-    fit_and_look,
-    train_and_look,
+    fit_dataset,
+    train_model_based,
 )
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
@@ -34,7 +34,7 @@ from jaxrl_rollouts.offline.study.neubay import (
     fit_posterior,
     ring_note,
     small_neubay,
-    train_neubay_and_look,
+    train_neubay,
 )
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.plugins import Experiment
@@ -51,7 +51,7 @@ def run(config: Config, context: RunContext) -> Report:
     """All arms on all datasets; each stage resumes by itself."""
     study = config.study
     posteriors: dict[str, Posterior] = {}
-    worlds: dict[str, World | Setting] = {}
+    worlds: dict[str, FittedDataset | Setting] = {}
     results: dict[str, dict[str, Outcome]] = {}
     notes = []
     for name in config.datasets:
@@ -60,14 +60,14 @@ def run(config: Config, context: RunContext) -> Report:
         posteriors[name], results[name] = posterior, {}
         notes.append(f"{name}: {ring_note(posterior, study, config.agent(name))}")
         for arm, settings in config.arms(name).items():
-            results[name][arm] = train_neubay_and_look(arm, posterior, study, settings, context)
+            results[name][arm] = train_neubay(arm, posterior, study, settings, context)
         jax.clear_caches()  # programs of a finished dataset are not needed again
         worlds[name] = Setting(dataset, posterior.env)
         if config.methods:
-            world = fit_and_look(dataset, study, context)
+            world = fit_dataset(dataset, study, context)
             worlds[name] = world
             for method in config.methods:
-                results[name][method] = train_and_look(method, world, study, context)
+                results[name][method] = train_model_based(method, world, study, context)
                 jax.clear_caches()
     report = Report.of(context, study.seeds)
     make_report(report, config, posteriors, worlds, results)
@@ -95,7 +95,7 @@ _CPU = Config(
         rollouts=ModelBasedConfig(
             rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5
         ),
-        methods=MethodConfig(mobile_samples=1),
+        methods=MethodConfig(mobile=Mobile(samples=1)),
         epochs=8,
         evaluations=4,
         episodes=5,

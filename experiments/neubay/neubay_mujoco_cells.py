@@ -16,7 +16,7 @@ DATASETS = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
 
 @dataclass(frozen=True)
 class Tuned:
-    """What the paper chose for a dataset (section 5.2 of our notes); hopper's alpha is fixed.
+    """What the paper's public code chose for a dataset; hopper's alpha is fixed.
 
     Attributes:
         dataset: ours; each stands where the paper has the D4RL one of the same kind.

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.study.model_based import Outcome, Setting, World, behaviour, slug
+from jaxrl_rollouts.offline.study.model_based import (
+    FittedDataset,
+    Outcome,
+    Setting,
+    behaviour,
+    slug,
+)
 from jaxrl_rollouts.offline.study.neubay import Posterior
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report
@@ -29,7 +35,7 @@ Results = Mapping[str, Mapping[str, Outcome]]
 
 def make_report(
     report: Report, config: Config, posteriors: Mapping[str, Posterior],
-    worlds: Mapping[str, World | Setting], results: Results,
+    worlds: Mapping[str, FittedDataset | Setting], results: Results,
 ) -> None:  # fmt: skip
     """Everything but times.
 
@@ -55,7 +61,7 @@ def make_report(
     report.table("results", rows)
     report.table("rollouts of the last collection", horizons)
     report.table("posteriors", [posterior_row(p) for p in posteriors.values()])
-    fitted = {name: world for name, world in worlds.items() if isinstance(world, World)}
+    fitted = {name: world for name, world in worlds.items() if isinstance(world, FittedDataset)}
     if fitted:
         report.table("world models of the conservative methods", [*map(world_row, fitted.values())])
         draw_world(report, fitted)

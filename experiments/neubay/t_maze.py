@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.rollout import Model, Outcome, outcome
+from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
 
 ACTIONS, OBSERVATION = 3, 3
 
@@ -112,7 +112,7 @@ def make_t_maze(config: MazeConfig) -> Maze:
 
     def step(
         params: object, key: jax.Array, state: MazeState, action: jax.Array, member: object
-    ) -> tuple[MazeState, Outcome]:
+    ) -> tuple[MazeState, StepOutcome]:
         batch = action.shape[0]
         junction = state.position == state.length
         turned = junction & (action > 0)

@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.study.train import prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .ks_ablation_cells import AblationConfig, run_setting, settings
+from .ks_ablation_cells import AblationConfig, train_settings
 from .ks_ablation_page import make_report
-from .ks_refiner import SOURCE
-from .presets import CPU, SMOKE, small_domain
+from .ks_cells import CPU, SMOKE, SOURCE, small_domain
 
 
 def run(config: AblationConfig, context: RunContext) -> Report:
     """Train and roll every setting, compare, draw."""
-    points = [p for s in settings(config) for p in run_setting(config, s, context)]
+    cells = train_settings(config, context)
     report = Report.of(context, config.study.seeds)
-    make_report(report, config, points)
+    make_report(report, config, cells, prepare(config.study, context).dt)
     return report
 
 

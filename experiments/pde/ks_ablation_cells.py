@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.study.look import Evaluated, high_correlation_times
-from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
+from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
 from jaxrl_rollouts.record.context import RunContext
 
-from .ks_refiner import KsConfig, train_and_roll
+from ..kit.grid import Cell, Grid, run_grid
+from .ks_cells import train_cell
 
 BOTH = ("mse", "refiner")
 
@@ -65,9 +63,9 @@ class Setting(NamedTuple):
 
 
 def settings(config: AblationConfig) -> Iterator[Setting]:
-    """The base (its sweep is empty), and every other value of every sweep."""
+    """The base (its sweep is `base`), and every other value of every sweep."""
     base = config.study
-    yield Setting("", 0.0, BOTH, {}, {})
+    yield Setting("base", 0.0, BOTH, {}, {})
     for variance in config.noise_variances:
         change = {"min_noise_variance": variance}
         yield Setting("noise floor", variance, ("refiner",), {}, change)
@@ -94,44 +92,27 @@ def base_value(config: AblationConfig, sweep: str) -> float:
     }[sweep]  # fmt: skip
 
 
-class Point(NamedTuple):
-    """One method at one setting."""
+def train_settings(config: AblationConfig, context: RunContext) -> Grid:
+    """Train and roll every setting's methods; axes are sweep, value and method."""
+    points = {(s.sweep, s.value, method): s for s in settings(config) for method in s.methods}
 
-    setting: Setting
-    method: str
-    found: Evaluated
-    dt: float
+    def train(sweep: str, value: float, method: str, stage: str) -> Cell:
+        setting = points[sweep, value, method]
+        study = replace(config.study, **setting.study)
+        data = prepare(study, context).first(setting.share)
+        study = replace(study, residual_scale=data.step_scale(study.every))
+        refiner = replace(config.refiner, **setting.refiner)
+        return train_cell(method, study, refiner, data, context, stage)
 
-    @property
-    def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """How long rollouts last, `[seeds]`: by the mean curve, and mean over trajectories."""
-        return high_correlation_times(self.found.correlation, self.dt)
-
-    @property
-    def tail(self) -> np.ndarray:
-        """One-step error of the highest wavenumbers, `[seeds]`."""
-        return self.found.first_error[:, -1, -13:].mean(1)
+    axes = ("sweep", "value", "method")
+    return run_grid(axes, train, context, seeds=config.study.seeds, points=points)
 
 
-def run_setting(config: AblationConfig, setting: Setting, context: RunContext) -> Iterator[Point]:
-    """Train and roll the setting's methods."""
-    study = replace(config.study, **setting.study)
-    data = prepare(study, context)
-    count = max(1, round(setting.share * len(data.train.fields)))
-    data = data._replace(train=type(data.train)(*(x[:count] for x in data.train)))
-    study = replace(study, residual_scale=step_scale(data, study))
-    for method in setting.methods:
-        kept = replace(config.refiner, **setting.refiner)
-        where = f"{setting.sweep or 'base'}-{setting.value:g}".replace(" ", "_")
-        e = train_and_roll(
-            method, KsConfig(BOTH, study, kept), data, context, sampled=False,
-            stage=f"{where}-{method}",
-        )  # fmt: skip
-        yield Point(setting, method, e.found, data.dt)
-
-
-def step_scale(data: KsData, study: StudyConfig) -> float:
-    """Standard deviation of a step's change in the training data, two digits: the residual's c."""
-    fields = np.asarray(data.train.fields[:256])
-    change = fields[:, study.every :] - fields[:, : -study.every]
-    return float(f"{change.std():.2g}")
+def along(config: AblationConfig, cells: Grid, sweep: str) -> Grid:
+    """A sweep with the base in its place, by value and method."""
+    base, swept = cells.at(sweep="base", value=0.0), cells.at(sweep=sweep)
+    methods = [m for m in BOTH if any(method == m for _, method in swept)]
+    at_base = {(base_value(config, sweep), m): base[m] for m in methods}
+    both = dict(swept) | at_base
+    order = sorted(both, key=lambda point: (methods.index(point[1]), point[0]))
+    return Grid((sweep, "method"), {point: both[point] for point in order})

@@ -13,18 +13,19 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_time
 from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
+from jaxrl_rollouts.pde.study.look import Outcome, train_and_roll
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators, prepare
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.claims import claims
 from ..kit.colours import colour
+from ..kit.draw import level, picture
+from ..kit.grid import Cell, Grid, run_grid
+from .ks_cells import CPU, GPU, PAPER, SMOKE, SOURCE, cell_of
 from .ks_page import draw_rollouts
-from .ks_refiner import SOURCE, KsConfig, train_and_roll
-from .presets import CPU, GPU, PAPER, SMOKE
 
 METHODS = ("mse", "refiner")
 
@@ -51,80 +52,90 @@ class ConditionalConfig:
         """Limits of the bins, `[bins + 1]`."""
         return np.linspace(*self.study.test.parameter, self.bins + 1)
 
+    def bin_of(self, parameter: np.ndarray) -> np.ndarray:
+        """Which bin a trajectory lies in."""
+        return np.clip(np.digitize(parameter, self.edges()) - 1, 0, self.bins - 1)
+
 
 def run(config: ConditionalConfig, context: RunContext) -> Report:
     """Train both methods on all viscosities, compare bin by bin."""
-    study = config.study
-    data = prepare(study, context)
-    both = KsConfig(METHODS, study, config.refiner)
-    found = {
-        name: train_and_roll(name, both, data, context, sampled=False).found for name in METHODS
-    }
+    study, data = config.study, prepare(config.study, context)
+
+    def train(method: str, stage: str) -> Cell:
+        emulators = make_emulators(method, study, config.refiner)
+        outcome = train_and_roll(stage, emulators, study, data, context)
+        return cell_of(outcome, data.dt, _by_viscosity(config, data, outcome))
+
+    cells = run_grid({"method": METHODS}, train, context, seeds=study.seeds)
     report = Report.of(context, study.seeds)
-    edges = config.edges()
-    member = np.clip(np.digitize(data.parameter, edges) - 1, 0, config.bins - 1)
-    rows: list[dict] = []
-    curves: dict[str, list[np.ndarray]] = {name: [] for name in METHODS}
-    for index in range(config.bins):
-        inside = member == index
-        if not inside.any():
-            continue
-        row = {"viscosity": f"{edges[index]:.2g} to {edges[index + 1]:.2g}"}
-        row |= {"trajectories": int(inside.sum())} | _change(data, inside)
-        for name, e in found.items():
-            curve = [high_correlation_time(c[:, inside], data.dt) for c in e.correlation]
-            row[f"{name} T(0.8)"] = summarize(curve)
-            curves[name].append(np.array(curve))
-        rows.append(row)
-    report.table("horizon by viscosity", rows)
-    horizons = {
-        name: np.array([correlation_horizons(c, data.dt) for c in e.correlation])
-        for name, e in found.items()
-    }
-    for name, values in horizons.items():
-        report.claim(
-            Claim.at_least(
-                f"{name}: the horizon grows with viscosity", source=SOURCE, threshold=0.3,
-                values=np.array([np.corrcoef(data.parameter, h)[0, 1] for h in values]),
-                expected="Pearson correlation of a trajectory's viscosity and horizon",
-            )
-        )  # fmt: skip
-    worst = np.min([r / m for r, m in zip(curves["refiner"], curves["mse"], strict=True)], 0)
-    report.claim(
-        Claim.at_least(
-            "the refiner lasts longer at every viscosity", source=SOURCE, threshold=1.05,
-            values=worst, expected="T(0.8) over MSE training's, in the worst bin",
-        )
-    )  # fmt: skip
-    _draw(report, config, data, horizons)
-    draw_rollouts(report, study, data, found)
-    report.note(
-        f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
-        f"trajectories, {study.steps} steps of {data.dt:g}. Change: standard deviation from one "
-        "step to the next, median over trajectories; still: less than a twentieth of that."
-    )
+    _make_report(report, config, data, cells)
     return report
 
 
-def _change(data: KsData, inside: np.ndarray) -> dict:
+def _by_viscosity(
+    config: ConditionalConfig, data: StudyData, outcome: Outcome
+) -> dict[str, np.ndarray]:
+    """Horizons `[seeds, B]`, their correlation with viscosity, and T(0.8) `[seeds, bins]`."""
+    correlation = outcome.evaluation.correlation
+    horizons = np.array([correlation_horizons(c, data.dt) for c in correlation])
+    member = config.bin_of(data.parameter)
+    times = [
+        [high_correlation_time(c[:, member == index], data.dt) for index in np.unique(member)]
+        for c in correlation
+    ]
+    grows = [np.corrcoef(data.parameter, horizon)[0, 1] for horizon in horizons]
+    return {"horizons": horizons, "grows": np.array(grows), "time_by_bin": np.array(times)}
+
+
+def _make_report(report: Report, config: ConditionalConfig, data: StudyData, cells: Grid) -> None:
+    edges, member = config.edges(), config.bin_of(data.parameter)
+    rows = [
+        {
+            "viscosity": f"{edges[index]:.2g} to {edges[index + 1]:.2g}",
+            "trajectories": int((member == index).sum()),
+        }
+        | _change(data, member == index)
+        | {f"{name} T(0.8)": summarize(c["time_by_bin", :, at]) for name, c in cells.items()}
+        for at, index in enumerate(np.unique(member))
+    ]
+    report.table("horizon by viscosity", rows)
+    claim = claims(report, SOURCE)
+    for name, cell in cells.items():
+        claim(
+            f"{name}: the horizon grows with viscosity",
+            cell["grows"],
+            at_least=0.3,
+            means="Pearson correlation of a trajectory's viscosity and horizon",
+        )
+    times = {name: cell["time_by_bin", :, :] for name, cell in cells.items()}
+    claim(
+        "the refiner lasts longer at every viscosity",
+        (times["refiner"] / times["mse"]).min(1),
+        at_least=1.05,
+        means="T(0.8) over MSE training's, in the worst bin",
+    )
+    caption = "Each point is a test trajectory, mean over seeds; dotted: the end of the rollouts."
+    with picture(report, "horizon", caption, width=5.6, height=3.2) as (ax,):
+        for name, cell in cells.trained.items():
+            style = {"color": colour(name), "markersize": 4, "label": name}
+            ax.plot(data.parameter, cell["horizons"].mean(0), ".", **style)
+        level(ax, config.study.steps * data.dt, linestyle=":")
+        ax.set_xlabel("viscosity")
+        ax.set_ylabel("time above correlation 0.8")
+    draw_rollouts(report, config.study, data, cells)
+    report.note(
+        f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
+        f"trajectories, {config.study.steps} steps of {data.dt:g}. Change: standard deviation from "
+        "one step to the next, median over trajectories; still: less than a twentieth of that."
+    )
+
+
+def _change(data: StudyData, inside: np.ndarray) -> dict[str, float]:
+    """How much a step changes the field, and how many trajectories are still."""
     fields = np.asarray(data.test.fields)[inside]
     change = np.diff(fields, axis=1).std((1, 2, 3))
     still = 100.0 * float((change < np.median(change) / 20).mean())
     return {"change": float(np.median(change)), "still %": still}
-
-
-def _draw(report: Report, config: ConditionalConfig, data: KsData, horizons: dict) -> None:
-    made, (ax,) = figure(width=5.6, height=3.2)
-    for name, values in horizons.items():
-        ax.plot(data.parameter, values.mean(0), ".", color=colour(name), markersize=4, label=name)
-    ax.axhline(config.study.steps * data.dt, color="black", linestyle=":", linewidth=0.8)
-    ax.set_xlabel("viscosity")
-    ax.set_ylabel("time above correlation 0.8")
-    ax.legend(frameon=False, fontsize=8)
-    report.picture(
-        "horizon", made,
-        "Each point is a test trajectory, mean over seeds; dotted: the end of the rollouts.",
-    )  # fmt: skip
 
 
 def _varied(study: StudyConfig, extent: tuple[float, float], points: int) -> StudyConfig:

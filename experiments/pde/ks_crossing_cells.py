@@ -11,17 +11,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.study.look import Evaluated, evaluate
-from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, make_network, train_emulator
+from jaxrl_rollouts.pde.refiner import RefinerConfig, refinements
+from jaxrl_rollouts.pde.study.look import (
+    correlation_solved_from,
+    high_correlation_times,
+    train_and_roll,
+)
+from jaxrl_rollouts.pde.study.train import (
+    StudyConfig,
+    StudyData,
+    make_emulators,
+    make_network,
+    train_emulator,
+)
 from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
+
+from ..kit.grid import Cell
+from .ks_cells import cell_of
 
 
 class Arm(NamedTuple):
@@ -133,11 +147,6 @@ def part(training: TrainingConfig, share: float) -> TrainingConfig:
     return replace(training, updates=updates, warmup=int(training.warmup * share))
 
 
-def mse_of(study: StudyConfig) -> Emulator:
-    """The emulator of plain MSE training."""
-    return make_one_step(make_network(study), OneStepConfig(residual_scale=study.residual_scale))
-
-
 class First(NamedTuple):
     """MSE training for a share of the budget, `[seeds, ...]`, and its error on training windows."""
 
@@ -146,83 +155,20 @@ class First(NamedTuple):
     error: float
 
 
-class Result(NamedTuple):
-    """What was trained and rolled; `refiner` is None for plain MSE training."""
-
-    found: Evaluated
-    params: PyTree
-    refiner: RefinerConfig | None
-    updates: int
-    seconds: float
-
-
-class Trainer:
-    """Trains arms; a first model that several of them use is trained once."""
-
-    def __init__(self, config: CrossingConfig, data: KsData, context: RunContext) -> None:
-        self.config, self.data, self.context = config, data, context
-        self._firsts: dict[float, First] = {}
-
-    def first(self, share: float) -> First:
-        """MSE training for a share of the budget."""
-        if share not in self._firsts:
-            study = self.config.study
-            emulator, training = mse_of(study), part(study.training, share)
-            trained = train_emulator(
-                f"mse_{share:g}", emulator, training, study, self.data.train, self.context
-            )
-            # Training's own loss at its end: no test trajectory is looked at to choose a noise.
-            losses = trained.history.curve("loss")[1]
-            error = float(losses[-max(1, len(losses) // 20) :].mean())
-            self._firsts[share] = First(emulator, trained.state.average, error)
-        return self._firsts[share]
-
-    def at_budget(self, method: str, share: float) -> Evaluated:
-        """MSE training or the paper's refiner with a share of the budget."""
-        study, name = self.config.study, f"{method}_{share:g}"
-        if method == "mse":
-            first = self.first(share)
-            stages, params = [first.emulator], first.params
-        else:
-            settings = refiner_of(self.config, ARMS[method], None)
-            stages = self._stages(settings, None)
-            trained = train_emulator(
-                name, stages[-1], part(study.training, share), study, self.data.train, self.context
-            )
-            params = trained.state.average
-        return evaluate(name, stages, params, study, self.data, self.context)
-
-    def run(self, name: str) -> Result:
-        """Train and roll one arm."""
-        arm, study = ARMS[name], self.config.study
-        training, settings, start = study.training, None, None
-        first = None if arm.levels is None else self.first(arm.before)
-        if arm.changes is None:
-            stages = [mse_of(study)]
-        else:
-            settings = refiner_of(self.config, arm, first)
-            stages = self._stages(
-                settings, first.emulator if first and arm.first == "own" else None
-            )
-        if first is not None and arm.first != "shared":
-            training, start = part(training, 1.0 - arm.before), first.params
-        if first is not None and arm.first == "own":
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 7), study.seeds)
-            start = (first.params, jax.vmap(make_network(study).init)(keys))
-        trained = train_emulator(
-            name, stages[-1], training, study, self.data.train, self.context, start=start
-        )
-        params = trained.state.average
-        found = evaluate(name, stages, params, study, self.data, self.context)
-        return Result(found, params, settings, training.updates, trained.run_seconds)
-
-    def _stages(self, settings: RefinerConfig, after: Emulator | None) -> list[Emulator]:
-        """The refiner with 0, 1, ... refinements applied."""
-        net = make_network(self.config.study)
-        return [
-            make_refiner(net, replace(settings, applied=n), after=after)
-            for n in range(settings.steps + 1)
-        ]
+def first_model(
+    share: float, config: CrossingConfig, data: StudyData, context: RunContext
+) -> First:
+    """Train by MSE for a share of the budget; arms that begin with the same one share its stage."""
+    study = config.study
+    (emulator,) = make_emulators("mse", study)
+    training = part(study.training, share)
+    trained = train_emulator(
+        f"mse_{share:g}", emulator, study, data.train, context, training=training
+    )
+    # Training's own loss at its end: no test trajectory is looked at to choose a noise.
+    losses = trained.history.curve("loss")[1]
+    error = float(losses[-max(1, len(losses) // 20) :].mean())
+    return First(emulator, trained.state.average, error)
 
 
 def refiner_of(config: CrossingConfig, arm: Arm, first: First | None) -> RefinerConfig:
@@ -235,3 +181,54 @@ def refiner_of(config: CrossingConfig, arm: Arm, first: First | None) -> Refiner
         changes |= {"steps": arm.levels, "min_noise_variance": lowest}
         changes |= {"max_noise_variance": highest if arm.levels > 1 else None}
     return replace(config.refiner, **changes)
+
+
+def train_arm(name: str, config: CrossingConfig, data: StudyData, context: RunContext) -> Cell:
+    """Train and roll one arm; `refiner` of its extra is None for plain MSE training."""
+    arm, study = ARMS[name], config.study
+    training, start, refiner = study.training, None, None
+    first = None if arm.levels is None else first_model(arm.before, config, data, context)
+    stages = make_emulators("mse", study)
+    if arm.changes is not None:
+        refiner = refiner_of(config, arm, first)
+        after = first.emulator if first and arm.first == "own" else None
+        stages = refinements(make_network(study), refiner, after=after)
+    if first is not None and arm.first != "shared":
+        training, start = part(training, 1.0 - arm.before), first.params
+    if first is not None and arm.first == "own":
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 7), study.seeds)
+        start = (first.params, jax.vmap(make_network(study).init)(keys))
+    outcome = train_and_roll(name, stages, study, data, context, training=training, start=start)
+    extra: dict[str, Any] = {"refiner": refiner}
+    if name == "mse":
+        extra["time_solved"] = _solved(stages[0], outcome.params, config, data, context)
+    return cell_of(outcome, data.dt, extra)
+
+
+def _solved(
+    emulator: Emulator, params: PyTree, config: CrossingConfig, data: StudyData, context: RunContext
+) -> dict[int, np.ndarray]:
+    """T(0.8) `[seeds]` of rollouts whose wavenumbers from each number on are stepped truly."""
+    times = {}
+    for lowest in config.solved_from:
+
+        def measure(lowest: int = lowest) -> dict[str, np.ndarray]:
+            correlation = correlation_solved_from(emulator, params, config.study, data, lowest)
+            return {"correlation": correlation}
+
+        arrays = remember(context, "mse", f"solved_from_{lowest}", measure)
+        times[lowest] = high_correlation_times(arrays["correlation"], data.dt)[0]
+    return times
+
+
+def train_at_budget(
+    method: str, share: float, config: CrossingConfig, data: StudyData, context: RunContext
+) -> Cell:
+    """MSE training or the paper's refiner with a share of the budget."""
+    study = config.study
+    training = part(study.training, share)
+    refiner = None if method == "mse" else refiner_of(config, ARMS[method], None)
+    stages = make_emulators(method, study, refiner)
+    stage = f"{method}_{share:g}"  # a first model's, where there is one
+    outcome = train_and_roll(stage, stages, study, data, context, training=training)
+    return cell_of(outcome, data.dt)

@@ -17,7 +17,7 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
-from jaxrl_rollouts.offline.methods import MethodConfig, make_method
+from jaxrl_rollouts.offline.methods import MethodConfig, Mopo, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     ModelBasedConfig,
@@ -62,7 +62,7 @@ class Config:
             horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
         )
     )
-    methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo_penalty=2.0))
+    methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo=Mopo(2.0)))
     epochs: int = 100
     evaluations: int = 20
     starts: int = 128

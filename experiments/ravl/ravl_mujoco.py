@@ -16,17 +16,17 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,
+    FittedDataset,
     Outcome,
     StudyConfig,
-    World,
     behaviour,
-    fit_and_look,
+    fit_dataset,
     slug,
-    train_and_look,
+    train_model_based,
 )
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -72,13 +72,13 @@ def run(config: Config, context: RunContext) -> Report:
     """All methods on all datasets; each stage resumes by itself."""
     study = config.study
     report = Report.of(context, study.seeds)
-    worlds: dict[str, World] = {}
+    worlds: dict[str, FittedDataset] = {}
     results: dict[str, dict[str, Outcome]] = {}
     for name in config.datasets:
-        world = fit_and_look(load_dataset(name, study.seed), study, context)
+        world = fit_dataset(load_dataset(name, study.seed), study, context)
         worlds[name], results[name] = world, {}
         for method in config.methods:
-            results[name][method] = train_and_look(method, world, study, context)
+            results[name][method] = train_model_based(method, world, study, context)
             jax.clear_caches()  # programs of a finished stage are not needed again
         draw_training(report, world, results[name], study)
     report.table("world models", [world_row(world) for world in worlds.values()])
@@ -94,7 +94,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def _claims(
-    report: Report, worlds: dict[str, World], results: dict[str, dict[str, Outcome]]
+    report: Report, worlds: dict[str, FittedDataset], results: dict[str, dict[str, Outcome]]
 ) -> None:
     """RAVL against the behaviour and against base; base overestimates."""
     for name, of in results.items():
@@ -147,7 +147,7 @@ _CPU = StudyConfig(
         initial_alpha=0.1,
     ),
     rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mobile_samples=1),
+    methods=MethodConfig(mobile=Mobile(samples=1)),
     epochs=10,
     evaluations=5,
     episodes=5,

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
+from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile, Mopo, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     ModelBasedConfig,
@@ -154,10 +154,8 @@ def turn_dial(
         stage=f"{slug}-world", context=context,
     )  # fmt: skip
     settings = {"base": MethodConfig(), "ravl": MethodConfig()}
-    settings["mobile"] = MethodConfig(
-        mobile_penalty=c.mobile_penalty, mobile_samples=c.mobile_samples
-    )
-    settings |= {f"mopo {x:g}": MethodConfig(mopo_penalty=x) for x in c.mopo_penalties}
+    settings["mobile"] = MethodConfig(mobile=Mobile(c.mobile_penalty, c.mobile_samples))
+    settings |= {f"mopo {x:g}": MethodConfig(mopo=Mopo(x)) for x in c.mopo_penalties}
     dials = {}
     for label in sorted(settings, key=lambda label: NAMES.index(label.split()[0])):
         name = label.split()[0]

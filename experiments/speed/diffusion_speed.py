@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, UnetConfig
+from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, TemporalUnetConfig
 from jaxrl_rollouts.experiments.kit.peer import Peer, Timer, check_parameters, torch_timers
 from jaxrl_rollouts.experiments.kit.timing import SOURCE, matmul_peak, rounds, timed
 from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import AGENTS, agent_rows, draw_against
@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
             agents=AgentSpeed(widths=(16,), batch=32, rows=2000, updates=10, seeds=(1, 2)),
             denoisers=DenoiserSpeed(
                 mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16),
-                unet=UnetConfig(features=8, blocks=1), length=8, mlp_batch=16, unet_batch=8,
+                unet=TemporalUnetConfig(features=8, blocks=1), length=8, mlp_batch=16, unet_batch=8,
                 rows=64, updates=5, seeds=(1,), sampler=SamplerConfig(4), mlp_samples=16,
                 unet_samples=8,
             ),

@@ -18,11 +18,11 @@ from jaxrl_rollouts.diffusion import (
     EdmConfig,
     ResidualMlpConfig,
     SamplerConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
     make_denoiser_training,
     make_residual_mlp,
-    make_unet,
+    make_temporal_unet,
     noise_levels,
     sample,
 )
@@ -65,7 +65,7 @@ class DenoiserSpeed:
     """
 
     mlp: ResidualMlpConfig = field(default_factory=lambda: ResidualMlpConfig(width=256))
-    unet: UnetConfig = field(default_factory=UnetConfig)
+    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
     length: int = 32
     mlp_batch: int = 256
     unet_batch: int = 64
@@ -130,7 +130,7 @@ def sizes(name: Net, config: DenoiserSpeed) -> tuple[Network, tuple[int, ...], i
         net = make_residual_mlp(config.mlp, features)
         return net, (features,), config.mlp_batch, config.mlp_samples
     channels = OBSERVATIONS + ACTIONS + 2
-    net = make_unet(config.unet, config.length, channels)
+    net = make_temporal_unet(config.unet, config.length, channels)
     return net, (config.length, channels), config.unet_batch, config.unet_samples
 
 

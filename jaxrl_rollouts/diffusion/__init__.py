@@ -25,5 +25,5 @@ from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
 from .training import make_denoiser_training as make_denoiser_training
 from .training import small_training as small_training
 from .training import train_denoiser as train_denoiser
-from .unet import UnetConfig as UnetConfig
-from .unet import make_unet as make_unet
+from .unet import TemporalUnetConfig as TemporalUnetConfig
+from .unet import make_temporal_unet as make_temporal_unet

@@ -119,60 +119,73 @@ def make_guidance(target: Target, config: GuidanceConfig | None = None) -> Guida
     """
     config = config or GuidanceConfig()
     config.validate()
-    guided = slice(*target.channels)
-
-    def full_gradient(params: PyTree, rows: jax.Array) -> jax.Array:
-        """Of the log-density by every channel."""
-        return jax.grad(lambda rows: target.log_prob(params, rows).sum())(rows)
-
-    def gradient(params: PyTree, rows: jax.Array) -> jax.Array:
-        """The same by the guided channels, everything else held fixed."""
-
-        def total(part: jax.Array) -> jax.Array:
-            return target.log_prob(params, rows.at[..., guided].set(part)).sum()
-
-        return jax.grad(total)(rows[..., guided])
-
-    def push(guide: GuideParams, x: jax.Array, place: Place, denoise: Callable) -> jax.Array:
-        rows = denoise(x, place.sigma) if config.reference == "denoised" else x
-        along = unit_length(gradient(guide.target, rows), config.normalise)
-        coefficient = guide.coefficient * strength(place, config.bump)
-        if config.reference_steps is not None:
-            coefficient = coefficient * (config.reference_steps / place.steps)
-        return x.at[..., guided].add(coefficient * along)
-
-    def correct_unit(
-        guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
-    ) -> jax.Array:
-        assert target.precision is not None
-        clean = denoise(x, sigma)
-        spread = jnp.square(sigma) / (jnp.square(sigma) + 1.0)
-        pull = guide.coefficient * target.precision(guide.target, clean)
-        move = guide.coefficient * spread * gradient(guide.target, clean)
-        return clean.at[..., guided].add(move / (1.0 + spread * pull))
-
-    def correct_joint(
-        guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
-    ) -> jax.Array:
-        assert target.precision is not None
-        axes = tuple(range(1, x.ndim))
-
-        def total(rows: jax.Array) -> jax.Array:
-            return rows.sum(axes, keepdims=True)
-
-        clean, derivative = jax.linearize(lambda x: denoise(x, sigma), x)
-        slope = full_gradient(guide.target, clean)
-        move = jnp.square(sigma) * derivative(slope)  # covariance times slope
-        # One damping per row: variance along the slope, in units of the guided channels.
-        square = jnp.square(slope[..., guided])
-        size = jnp.where(total(square) > 0, total(square), 1.0)
-        spread = jnp.maximum(total(slope * move), 0.0) / size
-        precision = total(square * target.precision(guide.target, clean)) / size
-        damping = 1.0 + guide.coefficient * spread * precision
-        return clean + guide.coefficient * move / damping
-
     if config.rule == "published":
-        return Guidance(push=push)
+        return Guidance(push=functools.partial(push, target, config))
     if target.precision is None:
         raise ConfigError("rule", "calibrated", "a target with a precision, which it divides by")
-    return Guidance(correct=correct_unit if config.spread == "unit" else correct_joint)
+    correct = correct_unit if config.spread == "unit" else correct_joint
+    return Guidance(correct=functools.partial(correct, target))
+
+
+def gradient(target: Target, params: PyTree, rows: jax.Array) -> jax.Array:
+    """Of the log-density by the guided channels, everything else held fixed: `[B, ..., guided]`."""
+    guided = slice(*target.channels)
+
+    def total(part: jax.Array) -> jax.Array:
+        return target.log_prob(params, rows.at[..., guided].set(part)).sum()
+
+    return jax.grad(total)(rows[..., guided])
+
+
+def push(
+    target: Target,
+    config: GuidanceConfig,
+    guide: GuideParams,
+    x: jax.Array,
+    place: Place,
+    denoise: Callable,
+) -> jax.Array:
+    """`x + lambda c(n) g / |g|` after every step n, g by the guided channels (the public code)."""
+    rows = denoise(x, place.sigma) if config.reference == "denoised" else x
+    along = unit_length(gradient(target, guide.target, rows), config.normalise)
+    coefficient = guide.coefficient * strength(place, config.bump)
+    if config.reference_steps is not None:
+        coefficient = coefficient * (config.reference_steps / place.steps)
+    return x.at[..., slice(*target.channels)].add(coefficient * along)
+
+
+def correct_unit(
+    target: Target, guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
+) -> jax.Array:
+    """The denoised row of the product, if clean rows are normal with unit variance.
+
+    `D + lambda v g / (1 + v lambda P)` with `v = sigma^2 / (sigma^2 + 1)` and precision P.
+    """
+    assert target.precision is not None
+    clean = denoise(x, sigma)
+    spread = jnp.square(sigma) / (jnp.square(sigma) + 1.0)
+    pull = guide.coefficient * target.precision(guide.target, clean)
+    move = guide.coefficient * spread * gradient(target, guide.target, clean)
+    return clean.at[..., slice(*target.channels)].add(move / (1.0 + spread * pull))
+
+
+def correct_joint(
+    target: Target, guide: GuideParams, x: jax.Array, sigma: jax.Array, denoise: Callable
+) -> jax.Array:
+    """The same with the denoiser's own covariance `sigma^2 dD/dx`: all channels move."""
+    assert target.precision is not None
+    axes, guided = tuple(range(1, x.ndim)), slice(*target.channels)
+
+    def total(rows: jax.Array) -> jax.Array:
+        return rows.sum(axes, keepdims=True)
+
+    clean, derivative = jax.linearize(lambda x: denoise(x, sigma), x)
+    slope = jax.grad(lambda rows: target.log_prob(guide.target, rows).sum())(clean)
+    move = jnp.square(sigma) * derivative(slope)  # covariance times slope
+    # One damping per row: variance along the slope, in units of the guided channels.
+    square = jnp.square(slope[..., guided])
+    size = jnp.where(total(square) > 0, total(square), 1.0)
+    spread = jnp.maximum(total(slope * move), 0.0) / size
+    precision = total(square * target.precision(guide.target, clean)) / size
+    damping = 1.0 + guide.coefficient * spread * precision
+    return clean + guide.coefficient * move / damping

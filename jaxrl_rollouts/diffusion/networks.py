@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ..configs import at_least_one
+from ..configs import check, positive
 from ..errors import ConfigError
 from ..networks import Dense, Network, from_linen
 
@@ -33,15 +33,14 @@ class ResidualMlpConfig:
         dtype: of the body's arithmetic; parameters, noise and output stay float32.
     """
 
-    width: int = 2048
-    blocks: int = 6
-    embedding: int = 128
-    frequencies: int = 8
+    width: int = positive(2048)
+    blocks: int = positive(6)
+    embedding: int = positive(128)
+    frequencies: int = positive(8)
     frequency_seed: int = 0
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def validate(self) -> None:
-        at_least_one(self, "width", "blocks", "embedding", "frequencies")
         if self.dtype not in DTYPES:
             raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
 
@@ -79,7 +78,7 @@ def make_residual_mlp(config: ResidualMlpConfig, features: int) -> Network:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     shapes = ((1, features), (1,))
     return from_linen(
         ResidualMlp(config), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)

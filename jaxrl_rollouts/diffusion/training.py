@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from ..averaged import AveragedTraining, check_schedule, make_averaged
-from ..configs import at_least_one
+from ..configs import check, positive
 from ..errors import ConfigError
 from ..loop import Trained, train
 from ..record.context import RunContext
@@ -45,11 +45,10 @@ class DenoiserTrainingConfig:
     warmup: int = 0
     clip: float | None = 1.0
     average: float = 0.995
-    average_every: int = 10
+    average_every: int = positive(10)
     per_iteration: int = 500
 
     def validate(self) -> None:
-        at_least_one(self, "average_every")
         check_schedule(self)
         if self.rate <= 0 or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
@@ -70,7 +69,7 @@ def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserT
     )
 
 
-def take_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
+def unweighted_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
     """The default `batch_of`: rows of one array, every entry weighed alike."""
     return data[rows], None
 
@@ -79,7 +78,7 @@ def take_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
 def make_denoiser_training(
     denoiser: Denoiser,
     config: DenoiserTrainingConfig,
-    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = take_rows,
+    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = unweighted_rows,
 ) -> AveragedTraining:
     """Functions for `loop.train`. Equal arguments give the same functions.
 
@@ -92,7 +91,7 @@ def make_denoiser_training(
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     rate = optax.cosine_decay_schedule(config.rate, config.updates - config.warmup)
     if config.warmup:
         rise = optax.linear_schedule(0.1 * config.rate, config.rate, config.warmup)

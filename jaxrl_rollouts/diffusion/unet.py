@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..configs import at_least_one
+from ..configs import check, positive
 from ..errors import ConfigError
 from ..group_norm import GroupNorm
 from ..networks import Dense, Network, from_linen, normal_fan_in
@@ -25,7 +25,7 @@ from .networks import DTYPES
 
 
 @dataclass(frozen=True)
-class UnetConfig:
+class TemporalUnetConfig:
     """Sizes; the published network has 1024 features (178 million parameters).
 
     Attributes:
@@ -37,14 +37,13 @@ class UnetConfig:
             which on CPU is hundreds of times faster inside a scan; `auto` takes the latter there.
     """
 
-    features: int = 32
-    blocks: int = 3
+    features: int = positive(32)
+    blocks: int = positive(3)
     time_scale: float = 100.0
     dtype: Literal["float32", "bfloat16"] = "float32"
     convolution: Literal["auto", "native", "shift"] = "auto"
 
     def validate(self) -> None:
-        at_least_one(self, "features", "blocks")
         if self.features % 8:
             raise ConfigError("features", self.features, "a multiple of 8, the groups")
         if self.dtype not in DTYPES:
@@ -96,10 +95,10 @@ def double(x: jax.Array, length: int) -> jax.Array:
     return jnp.repeat(x, 2, axis=1)[:, :length]
 
 
-class Unet(nn.Module):
+class TemporalUnet(nn.Module):
     """See the module; `(x [B, L, C], c_noise [B]) -> [B, L, C]`."""
 
-    config: UnetConfig
+    config: TemporalUnetConfig
 
     @nn.compact
     def __call__(self, x: jax.Array, c_noise: jax.Array) -> jax.Array:
@@ -143,7 +142,7 @@ class Unet(nn.Module):
 
 
 @functools.lru_cache(maxsize=32)
-def make_unet(config: UnetConfig, length: int, channels: int) -> Network:
+def make_temporal_unet(config: TemporalUnetConfig, length: int, channels: int) -> Network:
     """A raw network for `make_denoiser` on `[B, length, channels]` windows.
 
     Equal arguments give the same one. It would run at other lengths too, on samples it was not
@@ -152,12 +151,14 @@ def make_unet(config: UnetConfig, length: int, channels: int) -> Network:
     Raises:
         ConfigError: a setting is out of range, or the windows are too short for the blocks.
     """
-    config.validate()
+    check(config)
     least = 2 ** (config.blocks - 1)
     if length < least:
         raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
     shapes = ((1, length, channels), (1,))
-    network = from_linen(Unet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes))
+    network = from_linen(
+        TemporalUnet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
+    )
 
     def apply(params: Any, x: jax.Array, c_noise: jax.Array) -> jax.Array:
         if x.shape[1:] != shapes[0][1:]:

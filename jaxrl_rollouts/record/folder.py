@@ -26,6 +26,7 @@ from ..configs import from_json, to_json
 from ..errors import CheckpointError
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
+LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
 _REQUIRED = {"experiment": str, "preset": str, "config": dict, "command": str, "versions": dict}
 
 
@@ -54,13 +55,33 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def json_text(data: Any, depth: int = 0) -> str:
+    """JSON for people and for diffs: what is a list of numbers or short stands on one line.
+
+    Raises:
+        TypeError: `data` holds something JSON cannot carry.
+    """
+    line = json.dumps(data, allow_nan=False)
+    if not isinstance(data, dict | list):
+        return line
+    numbers = isinstance(data, list) and all(isinstance(x, int | float | None) for x in data)
+    if numbers or depth + len(line) <= LINE_WIDTH:
+        return line
+    if isinstance(data, dict):
+        items = [f"{json.dumps(key)}: {json_text(x, depth + 1)}" for key, x in data.items()]
+    else:
+        items = [json_text(x, depth + 1) for x in data]
+    margin = "\n" + " " * depth
+    return line[0] + f"{margin} " + f",{margin} ".join(items) + margin + line[-1]
+
+
 def write_json_atomically(path: Path, data: Any) -> None:
     """Write `data` so that `path` holds either all of it or what it held before.
 
     Raises:
         TypeError: `data` holds something JSON cannot carry; nothing is written.
     """
-    text = json.dumps(plain(data), indent=1, allow_nan=False) + "\n"
+    text = json_text(plain(data)) + "\n"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -79,6 +79,20 @@ class Learner(NamedTuple):
     imagine: Callable[[Any, jax.Array, PyTree], Any] | None = None
 
 
+class AgentSpec(NamedTuple):
+    """An agent that learns from transitions alone, as command line and registry know it.
+
+    Attributes:
+        config: frozen dataclass of its settings, with defaults and at least `discount`.
+        make: `(config, observation size, action size) -> Agent`.
+        rows: `(config, transitions) -> rows` it learns from, on the host.
+    """
+
+    config: type
+    make: Callable[[Any, int, int], Agent]
+    rows: Callable[[Any, Any], Any] = lambda config, transitions: transitions
+
+
 def first_state(agent: Agent, key: jax.Array, observations: jax.Array) -> Any:
     """An agent's state before it has learned anything, normalising as it wants to.
 

@@ -25,7 +25,7 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, Scaled
+from .agent import Agent, AgentSpec, Scaled
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -280,3 +280,6 @@ def update(
         opt_value,
     )
     return state, metrics
+
+
+AGENT = AgentSpec(IqlConfig, make_iql)

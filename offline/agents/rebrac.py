@@ -18,7 +18,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Transitions
-from .agent import Agent
+from .agent import Agent, AgentSpec
 from .td3 import Td3Config, make_td3
 
 
@@ -115,3 +115,11 @@ def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -
     """
     penalties = (functools.partial(f, config) for f in (actor_loss, target_penalty))
     return make_td3(config, observation_size, action_size, *penalties)
+
+
+def rows_for(config: RebracConfig, transitions: Transitions) -> Any:
+    """With next actions where they are penalised."""
+    return with_next_actions(transitions) if config.critic_penalty > 0 else transitions
+
+
+AGENT = AgentSpec(RebracConfig, make_rebrac, rows_for)

@@ -1,30 +1,42 @@
-"""Every agent that learns from transitions alone, by its configuration or by its name."""
+"""Every agent that learns from transitions alone, by its name or by its configuration.
+
+Another package brings its own by an `AgentSpec` in the entry-point group `jaxrl_rollouts.agents`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field, fields, make_dataclass, replace
 from typing import Any
 
+from jaxrl_rollouts.plugins import announced
+
 from ..data import Transitions
-from .agent import Agent
-from .iql import IqlConfig, make_iql
-from .rebrac import RebracConfig, make_rebrac, with_next_actions
-from .sac import SacConfig, make_sac
-from .td3_bc import Td3BcConfig, make_td3_bc
+from . import iql, rebrac, sac, td3_bc
+from .agent import Agent, AgentSpec
 
-AgentConfig = SacConfig | Td3BcConfig | IqlConfig | RebracConfig
+AgentConfig = Any  # the configuration of a registered agent
+GROUP = "jaxrl_rollouts.agents"
 
-CONFIGS: Mapping[str, type] = {
-    "sac": SacConfig, "td3_bc": Td3BcConfig, "iql": IqlConfig, "rebrac": RebracConfig,
-}  # fmt: skip
-_MAKERS: Mapping[type, Any] = {
-    SacConfig: make_sac, Td3BcConfig: make_td3_bc, IqlConfig: make_iql, RebracConfig: make_rebrac,
-}  # fmt: skip
+AGENTS: Mapping[str, AgentSpec] = {
+    "sac": sac.AGENT,
+    "td3_bc": td3_bc.AGENT,
+    "iql": iql.AGENT,
+    "rebrac": rebrac.AGENT,
+    **announced(GROUP, "agent"),
+}
+
+# One field for each agent's settings, so that all of them are options of the command line.
+AgentConfigs: Any = make_dataclass(
+    "AgentConfigs",
+    [(name, spec.config, field(default_factory=spec.config)) for name, spec in AGENTS.items()],
+    frozen=True,
+)
 
 
 def agent_name(config: AgentConfig) -> str:
-    """Which of `CONFIGS` a configuration is of."""
-    return next(name for name, kind in CONFIGS.items() if type(config) is kind)
+    """Which of `AGENTS` a configuration is of."""
+    return next(name for name, spec in AGENTS.items() if type(config) is spec.config)
 
 
 def make_agent(config: AgentConfig, observation_size: int, action_size: int) -> Agent:
@@ -33,11 +45,20 @@ def make_agent(config: AgentConfig, observation_size: int, action_size: int) -> 
     Raises:
         ConfigError: a setting is out of range.
     """
-    return _MAKERS[type(config)](config, observation_size, action_size)
+    return AGENTS[agent_name(config)].make(config, observation_size, action_size)
 
 
 def rows_for(config: AgentConfig, transitions: Transitions) -> Any:
     """The dataset with what this agent needs besides; plain `Transitions` for most."""
-    if isinstance(config, RebracConfig) and config.critic_penalty > 0:
-        return with_next_actions(transitions)
-    return transitions
+    return AGENTS[agent_name(config)].rows(config, transitions)
+
+
+def quick_agents(hidden: tuple[int, ...], rate: float = 1e-3) -> Any:
+    """`AgentConfigs` with small networks and high learning rates, for a CPU."""
+
+    def quick(config: Any) -> Any:
+        names = {f.name for f in fields(config)}
+        rates = {name: rate for name in names if name.endswith("_rate")}
+        return replace(config, **rates, **({"hidden": hidden} if "hidden" in names else {}))
+
+    return AgentConfigs(**{name: quick(spec.config()) for name, spec in AGENTS.items()})

@@ -23,7 +23,7 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from .agent import Agent
+from .agent import Agent, AgentSpec
 from .tanh_gaussian import mode, sample_and_log_prob
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
@@ -291,3 +291,6 @@ def update(
     }
     state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
     return state, metrics
+
+
+AGENT = AgentSpec(SacConfig, make_sac)

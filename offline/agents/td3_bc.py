@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 
-from .agent import Agent
+from .agent import Agent, AgentSpec
 from .td3 import Td3Config, make_td3
 
 
@@ -55,3 +55,6 @@ def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) ->
     """
     loss = functools.partial(actor_loss, config)
     return make_td3(config, observation_size, action_size, loss)
+
+
+AGENT = AgentSpec(Td3BcConfig, make_td3_bc)

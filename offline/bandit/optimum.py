@@ -3,7 +3,7 @@
 Arm 1's mean has a normal prior and its rewards are believed normal; arm 0 is known. Once arm 0 is
 better it stays better (nothing more is learned), so the question is only when to stop pulling arm
 1. The plan is made under these beliefs and played on Bernoulli arms. No neural network, no
-sampling: a reference for agents that explore in an ensemble's opinions (our notes on NEUBAY, 1.4).
+sampling: a reference for agents that explore in an ensemble's opinions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 
 
@@ -34,12 +34,11 @@ class Beliefs:
     std: float = 0.30
     noise: float = 0.5
     known: float = 0.495
-    pulls: int = 100
+    pulls: int = positive(100)
     discount: float = 1.0
     penalty: float = 0.0
 
     def validate(self) -> None:
-        at_least_one(self, "pulls")
         for name in ("std", "noise"):
             if getattr(self, name) <= 0:
                 raise ConfigError(name, getattr(self, name), "above 0")
@@ -70,7 +69,7 @@ def stopping_boundary(
     Raises:
         ConfigError: a belief is out of range.
     """
-    beliefs.validate()
+    check(beliefs)
     b, n = beliefs, np.arange(beliefs.pulls)
     grid = b.mean + b.std * np.linspace(-half_width, half_width, points)
     x, weight = np.polynomial.hermite_e.hermegauss(nodes)

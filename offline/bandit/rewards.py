@@ -29,7 +29,7 @@ from .environment import ARMS, PULLS, Arms
 # Wins of arm 0 in the ten episodes of 100 pulls that NEUBAY's authors ship: 494 of 1000.
 WINS = (57, 50, 47, 45, 55, 44, 51, 44, 51, 50)
 
-# NEUBAY's, section 1 and appendix: log std between -5 and 0.25, so log variance between these.
+# NEUBAY's public code: log std between -5 and 0.25, so log variance between these.
 REWARD_ENSEMBLE = EnsembleConfig(
     members=128, elites=100, hidden=(16, 16), activation="leaky_relu", layer_norm=True,
     initialiser="uniform", biases="uniform", learned_bounds=False, log_var_low=-10.0,

@@ -20,8 +20,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array, write_h
 
 from .catalogue import BY_STEM, CATALOGUE
 from .checks import as_flags, as_floats, check_limit, validate
-from .repair import is_frozen, repair_frozen
-from .successors import cut_by_length, mismatches, shift
+from .successors import cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, clip_actions, file_sha256, take_rows
 
 _INFOS = ("qpos", "qvel")
@@ -119,13 +118,12 @@ def load_d4rl(
         they are the following rows and every row at an ending is dropped (`successors`).
 
     Warns:
-        UserWarning: observations never move inside an episode; they are rebuilt from their
-            successors (see `repair`) and `attributes["repaired"]` says so.
         UserWarning: most stored successors differ from the row that follows; their number is
             `attributes["successor_mismatches"]`.
 
     Raises:
-        DataError: see `validate`; and a file that is missing, not HDF5, cut off, or lacks a key.
+        DataError: see `validate`; a file that is missing, not HDF5, cut off, or lacks a key; and
+            observations that never move inside an episode although their successors do.
         ConfigError: an argument out of range.
     """
     path = Path(path)
@@ -151,12 +149,10 @@ def load_d4rl(
         if clip and action_limit is not None:
             rows = clip_actions(rows, action_limit)
         validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
-        frozen = stored and is_frozen(rows)  # compares columns, so they must be checked by now
-        simulator = {
-            key: _info(path, file, key, len(observations))
-            for key in _INFOS
-            if frozen and f"infos/{key}" in file
-        }
+        if stored and is_frozen(rows):  # compares columns, so they must be checked by now
+            expected = "observations that move as next_observations do"
+            hint = "the collector must store copies of its environment's observations, not views"
+            raise DataError(path, "observations", "one and the same all episode", expected, hint)
     attributes |= {"format": "d4rl", "successors": "stored" if stored else "shifted"}
     if not stored:
         shifted = shift(observations, terminations, truncations)
@@ -169,11 +165,6 @@ def load_d4rl(
         )
         extra = {key: values[shifted.rows] for key, values in extra.items()}
         attributes |= {f"dropped_{key}": n for key, n in shifted.dropped._asdict().items()}
-    if frozen:
-        repaired = repair_frozen(rows, **simulator)
-        warnings.warn(f"{path}: {repaired.text}", stacklevel=2)
-        rows, extra = repaired.transitions, {k: v[repaired.kept] for k, v in extra.items()}
-        attributes |= {"repaired": repaired.text}
     if stored:
         attributes |= {"successor_mismatches": _count_mismatches(path, rows)}
     known = CATALOGUE[name].environment if name in CATALOGUE else None

@@ -28,8 +28,7 @@ class Suspicion:
 
     Attributes:
         kind: `non-finite`, `constant column`, `action out of bounds`, `same as the row before`,
-            `not the row that follows`, `episode cut before the time limit`, `rows dropped`,
-            `rebuilt by the loader`.
+            `not the row that follows`, `episode cut before the time limit`, `rows dropped`.
         array: which array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
@@ -191,8 +190,6 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     )
     if attributes.get("dropped_rows"):
         suspicions.append(Suspicion("rows dropped", "rows", int(attributes["dropped_rows"])))
-    if attributes.get("repaired"):
-        suspicions.append(Suspicion("rebuilt by the loader", "observations", len(dataset)))
     columns = {"observations": rows.observations, "actions": rows.actions, "rewards": rows.rewards}
     return Inspection(
         name=dataset.name,

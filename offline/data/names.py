@@ -6,8 +6,7 @@ name                        file
 a path                      itself
 `hopper-medium-v2`          `hopper-medium-v2.hdf5` or `hopper_medium-v2.hdf5` in the data folder,
                             D4RL's own name in `~/.d4rl/datasets`, else downloaded
-`jr/halfcheetah-medium`     `halfcheetah_medium.hdf5` in the data folder, `shared/data` or
-                            `../shared/data`
+`jr/halfcheetah-medium`     `halfcheetah_medium.hdf5` in the data folder
 `D4RL/door/human-v2`        the folder in Minari's local store, if it is there
 ==========================  =====================================================================
 
@@ -95,11 +94,11 @@ def _resolve_d4rl(name: str, folder: Path, download: bool) -> Path:
 
 def _resolve_jr(name: str, folder: Path) -> Path:
     file = f"{name.removeprefix('jr/').replace('-', '_')}.hdf5"
-    for place in (folder, Path("shared/data"), Path("../shared/data")):
-        if (place / file).is_file():
-            return place / file
+    if (folder / file).is_file():
+        return folder / file
     if name in JR_DATASETS:
-        raise DataError(name, "file", "nothing", f"{file}", f"put it at {folder / file}")
+        hint = f"put it at {folder / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
+        raise DataError(name, "file", "nothing", file, hint)
     raise _unknown(name, f"the name of a dataset, or a file {folder / file}")
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .transitions import Transitions
+
 
 class Dropped(NamedTuple):
     """How many rows had no known successor."""
@@ -63,13 +65,26 @@ def shift(observations: np.ndarray, terminations: np.ndarray, truncations: np.nd
     return Shifted(rows, observations[rows + 1], followed_by_ending, dropped)
 
 
+def is_frozen(rows: Transitions) -> bool:
+    """Whether observations never change inside any episode although their successors do.
+
+    So looks a file whose collector stored views of its environment's buffer instead of copies.
+    """
+    inner = ~np.asarray(rows.terminations | rows.truncations)[:-1]
+    if inner.sum() < 2:
+        return False
+    still = rows.observations[1:][inner] == rows.observations[:-1][inner]
+    moving = rows.next_observations[:-1][inner] != rows.observations[:-1][inner]
+    return bool(still.all() and moving.any(1).mean() > 0.5)
+
+
 def mismatches(
     observations: np.ndarray, next_observations: np.ndarray, ending: np.ndarray
 ) -> np.ndarray:
     """Rows inside episodes whose stored successor is not the row that follows, `[K]` int64.
 
-    Either column may be the wrong one: a collector that kept views of a buffer instead of copies
-    writes one observation over and over. Differences of float32 rounding do not count.
+    Either column may be the wrong one (`is_frozen` tells a frequent case). Differences of float32
+    rounding do not count.
     """
     if len(observations) < 2:
         return np.zeros(0, np.int64)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Model, Outcome, outcome
+from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -44,7 +44,7 @@ class Environment(NamedTuple):
         max_episode_steps: time limit; reaching it is a truncation, not a termination.
         reset: `(key, batch) -> state`. `key` is one key, or `[K]` keys with `batch` divisible by
             `K`: then row group `k` starts as `reset(key[k], batch // K)` does.
-        step: `(key, state, action [B, A]) -> (state, Outcome)`; rows never reset themselves.
+        step: `(key, state, action [B, A]) -> (state, StepOutcome)`; rows never reset themselves.
         observe: `state -> [B, S]`.
         termination: `(observation, action, next_observation) -> [B] bool` where it is a known
             function of the transition, else None.
@@ -61,7 +61,7 @@ class Environment(NamedTuple):
     action_size: int
     max_episode_steps: int
     reset: Callable[[jax.Array, int], EnvironmentState]
-    step: Callable[[jax.Array, EnvironmentState, jax.Array], tuple[EnvironmentState, Outcome]]
+    step: Callable[[jax.Array, EnvironmentState, jax.Array], tuple[EnvironmentState, StepOutcome]]
     observe: Callable[[EnvironmentState], jax.Array]
     termination: Rowwise | None = None
     reward: Rowwise | None = None
@@ -119,7 +119,7 @@ def proceed(
     reward: jax.Array,
     terminated: jax.Array,
     max_episode_steps: int,
-) -> tuple[EnvironmentState, Outcome]:
+) -> tuple[EnvironmentState, StepOutcome]:
     """The next state and the outcome of one step, with the time limit applied."""
     time = state.time + 1
     # Compiled carries need one dtype throughout; simulators like to return weak or wide types.
@@ -142,7 +142,7 @@ def as_model(env: Environment) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: EnvironmentState, action: jax.Array, member: PyTree
-    ) -> tuple[EnvironmentState, Outcome]:
+    ) -> tuple[EnvironmentState, StepOutcome]:
         return env.step(key, state, action)
 
     return Model(step, env.observe)
@@ -165,7 +165,7 @@ def true_model(env: Environment) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
-    ) -> tuple[jax.Array, Outcome]:
+    ) -> tuple[jax.Array, StepOutcome]:
         following, out = env.step(key, restore(state), action)
         return env.observe(following), out._replace(truncated=jnp.zeros_like(out.truncated))
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollout import Outcome
+from jaxrl_rollouts.rollout import StepOutcome
 
 from . import pendulum
 from .base import (
@@ -105,7 +105,7 @@ def gymnax_environment(name: str) -> Environment:
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, Outcome]:
+    ) -> tuple[EnvironmentState, StepOutcome]:
         keys = jax.random.split(key, action.shape[0])
         observation, inner, reward, terminated, _ = jax.vmap(simulator.step_env, (0, 0, 0, None))(
             keys, state.inner, rescale(action, low, high), params

@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollout import Outcome
+from jaxrl_rollouts.rollout import StepOutcome
 
 from .base import (
     Environment,
@@ -154,7 +154,7 @@ def mujoco_environment(name: str) -> Environment:
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, Outcome]:
+    ) -> tuple[EnvironmentState, StepOutcome]:
         batch = action.shape[0]
         row = jax.ShapeDtypeStruct((batch,), jnp.float32)
         result = (shapes(batch)[0], row, jax.ShapeDtypeStruct((batch,), bool))

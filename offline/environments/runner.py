@@ -11,7 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import Outcome
+from jaxrl_rollouts.rollout import StepOutcome
 
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 from .terminations import runner as fallen
@@ -48,7 +48,7 @@ def reset(key: jax.Array, batch: int) -> EnvironmentState:
 
 def step(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, Outcome]:
+) -> tuple[EnvironmentState, StepOutcome]:
     """Advance `[B, 3]` states; the episode ends when the pole falls or the cart is too fast."""
     following = advance(state.inner, action[:, 0])
     paid = reward(state.inner, action, following)

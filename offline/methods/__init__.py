@@ -1,49 +1,68 @@
-"""Model-based offline methods; each file says how its method differs from the base."""
+"""Model-based offline methods; each file says how its method differs from the base.
+
+Another package brings its own by a frozen dataclass of settings with `method(agent: SacConfig) ->
+Method`, announced in the entry-point group `jaxrl_rollouts.methods`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import field, make_dataclass
+from typing import Any
 
+from jaxrl_rollouts.configs import did_you_mean
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.plugins import announced
 
 from ..agents.sac import SacConfig
-from .base import base as base
-from .mobile import mobile as mobile
-from .mopo import mopo as mopo
-from .ravl import ravl as ravl
+from .base import Base, base
+from .mobile import Mobile, mobile
+from .mopo import Mopo, mopo
+from .ravl import Ravl, ravl
 from .scheme import Method
 
-NAMES = ("base", "mopo", "mobile", "ravl")
+__all__ = [
+    "GROUP", "METHODS", "NAMES", "Base", "Method", "MethodConfig", "Mobile", "Mopo", "Ravl",
+    "base", "make_method", "mobile", "mopo", "ravl",
+]  # fmt: skip
+GROUP = "jaxrl_rollouts.methods"
+
+METHODS: Mapping[str, type] = {
+    "base": Base,
+    "mopo": Mopo,
+    "mobile": Mobile,
+    "ravl": Ravl,
+    **announced(GROUP, "method"),
+}
+NAMES = tuple(METHODS)
 
 
-@dataclass(frozen=True)
-class MethodConfig:
-    """Strength of each method's own pessimism; a method reads only its own fields."""
-
-    ravl_critics: int = 10
-    ravl_diversity: float = 1.0
-    mopo_penalty: float = 1.0
-    mobile_penalty: float = 1.0
-    mobile_samples: int = 10
-
-    def validate(self) -> None:
-        for name in NAMES:
-            make_method(name, SacConfig(), self)
+def _validate(config: Any) -> None:
+    for name in NAMES:
+        make_method(name, SacConfig(), config)
 
 
-def make_method(name: str, agent: SacConfig, config: MethodConfig | None = None) -> Method:
+# One field for each method's settings, so that all of them are options of the command line.
+MethodConfig: Any = make_dataclass(
+    "MethodConfig",
+    [(name, kind, field(default_factory=kind)) for name, kind in METHODS.items()],
+    namespace={"validate": _validate},
+    frozen=True,
+)
+
+
+def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
     """The method called `name` (one of `NAMES`), every other choice equal.
+
+    Args:
+        name: of the method.
+        agent: its actor-critic.
+        config: a `MethodConfig`; None takes the papers' values.
 
     Raises:
         ConfigError: an unknown name or a setting out of range.
     """
-    c = config or MethodConfig()
-    if name == "base":
-        return base(agent)
-    if name == "mopo":
-        return mopo(agent, penalty=c.mopo_penalty)
-    if name == "mobile":
-        return mobile(agent, penalty=c.mobile_penalty, samples=c.mobile_samples)
-    if name == "ravl":
-        return ravl(agent, critics=c.ravl_critics, diversity=c.ravl_diversity)
-    raise ConfigError("method", name, f"one of {', '.join(NAMES)}")
+    if name not in METHODS:
+        choices = f"one of {', '.join(NAMES)}"
+        raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
+    return getattr(config or MethodConfig(), name).method(agent)

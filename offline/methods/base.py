@@ -6,7 +6,7 @@ cannot be trusted. The control every other method is compared with.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..agents.sac import SacConfig
 from .scheme import Method
@@ -15,3 +15,11 @@ from .scheme import Method
 def base(agent: SacConfig) -> Method:
     """`agent` with two critics and no diversity term."""
     return Method("base", replace(agent, critics=2, diversity=0.0))
+
+
+@dataclass(frozen=True)
+class Base:
+    """No settings of its own."""
+
+    def method(self, agent: SacConfig) -> Method:
+        return base(agent)

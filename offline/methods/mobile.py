@@ -7,6 +7,7 @@ elites of those Bellman estimates is the penalty. It, too, vanishes with the mod
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -72,3 +73,14 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
     return base(agent)._replace(
         name="mobile", coefficient=penalty, bellman_penalty=bellman_inconsistency(samples)
     )
+
+
+@dataclass(frozen=True)
+class Mobile:
+    """Settings of MOBILE: `penalty` is beta, `samples` are next states per elite and row."""
+
+    penalty: float = 1.0
+    samples: int = 10
+
+    def method(self, agent: SacConfig) -> Method:
+        return mobile(agent, penalty=self.penalty, samples=self.samples)

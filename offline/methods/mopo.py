@@ -6,6 +6,8 @@ the model's error, and with it the only protection against the edge of reach.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
@@ -25,3 +27,13 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
     return base(agent)._replace(
         name="mopo", coefficient=penalty, disagreement=max_aleatoric, penalise_rewards=True
     )
+
+
+@dataclass(frozen=True)
+class Mopo:
+    """Settings of MOPO: `penalty` is lambda."""
+
+    penalty: float = 1.0
+
+    def method(self, agent: SacConfig) -> Method:
+        return mopo(agent, penalty=self.penalty)

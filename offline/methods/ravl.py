@@ -6,7 +6,7 @@ ensemble of critics disagrees there, so the minimum over it is low where no data
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..agents.sac import SacConfig
 from .scheme import Method
@@ -15,3 +15,14 @@ from .scheme import Method
 def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Method:
     """`agent` with `critics` critics (N) and EDAC's diversity term (eta); no model penalty."""
     return Method("ravl", replace(agent, critics=critics, diversity=diversity))
+
+
+@dataclass(frozen=True)
+class Ravl:
+    """Settings of RAVL: N critics, and eta of their diversity."""
+
+    critics: int = 10
+    diversity: float = 1.0
+
+    def method(self, agent: SacConfig) -> Method:
+        return ravl(agent, critics=self.critics, diversity=self.diversity)

@@ -66,9 +66,9 @@ class ModelBasedConfig:
 
     Attributes:
         horizon: most steps of a rollout.
-        member: draw the member that moves a row once per `trajectory` (NEUBAY section 3.2), or
+        member: draw the member that moves a row once per `trajectory` (NEUBAY), or
             anew at each `step` (MBPO).
-        adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY section 3.4).
+        adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY).
         early_exit: look every so many steps whether all rows have ended; worth it where most
             end long before the horizon.
     """

@@ -27,7 +27,7 @@ class NeubayConfig:
         level: quantile of the members' spread over the dataset beyond which a rollout is cut;
             1.0 its largest value there, negative no threshold.
         penalty: taken from imagined rewards, in units of the mean spread over the dataset (the
-            conservative ablation; section 3.5).
+            conservative ablation).
         horizon: most imagined steps; None leaves only the environment's time limit.
         updates_per_token: gradient steps for each new token, real ones included.
         updates_per_iteration: of the training loop; the remainder is carried.

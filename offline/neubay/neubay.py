@@ -1,6 +1,6 @@
 """NEUBAY: a history-dependent agent in long rollouts of a posterior over world models.
 
-Ni et al. 2025, arXiv 2512.04341, sections 3 and 4. Logged episodes are continued from
+Ni et al. 2025, arXiv 2512.04341, and its public code. Logged episodes are continued from
 random moments, each in one fixed member of the ensemble, until a known ending, until the members
 disagree more than they do on the data, or to the environment's time limit; no fixed horizon and no
 penalty. Logged beginning and imagined end go into the token ring together, and recurrent SAC learns

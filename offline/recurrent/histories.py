@@ -1,7 +1,7 @@
 """Histories of a dataset: what an agent with memory is shown, and rollouts that go on from there.
 
 A token shows the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`, zeros
-at the start of an episode (NEUBAY, sections 3.1 and 3.6 of our notes). A rollout continues a logged
+at the start of an episode (NEUBAY). A rollout continues a logged
 episode from a moment drawn uniformly over all of them, the last look at each end included.
 """
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.rollout import Model, Outcome, where_rows
+from jaxrl_rollouts.rollout import Model, StepOutcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, episodes
@@ -162,7 +162,7 @@ def remember(model: Model, limit: int | None = None) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: Remembered, action: jax.Array, member: PyTree
-    ) -> tuple[Remembered, Outcome]:
+    ) -> tuple[Remembered, StepOutcome]:
         inner, out = model.step(params, key, state.inner, action, member)
         time = state.time + 1
         if limit is not None:
@@ -196,7 +196,7 @@ def remembering(env: Environment) -> Environment:
         nothing = jnp.zeros((batch, env.action_size)), jnp.zeros((batch,))
         return Remembered(env.reset(key, batch), *nothing, jnp.zeros((batch,), jnp.int32))
 
-    def step(key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, Outcome]:
+    def step(key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, StepOutcome]:
         # What the simulator applied is what a dataset would hold.
         return shown.step(None, key, state, jnp.clip(action, -1.0, 1.0), None)
 

@@ -101,7 +101,7 @@ linear_scan.defvjp(_forward, _backward)
 
 
 class LinearRecurrentUnit(nn.Module):
-    """One residual layer (spec of NEUBAY, section 4.1; Orvieto et al. 2023, arXiv 2303.06349)."""
+    """One residual layer (Orvieto et al. 2023, arXiv 2303.06349; as in NEUBAY)."""
 
     width: int
     state: int

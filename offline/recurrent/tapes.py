@@ -2,7 +2,7 @@
 
 A tape is a few episodes behind one another, with a flag where each begins; the last one may be
 cut. There is no padding. When room is needed the oldest episodes leave whole. (NEUBAY, Ni et al.
-2025, section 3.6 of our notes.) Everything is a pure function on device arrays.
+2025.) Everything is a pure function on device arrays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `offline` and `ravl_mujoco` do with one dataset: fit, look, train, look, compare."""
+"""A dataset and a model-based method: fit world models, judge them, train, evaluate, save."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.history import History
+from jaxrl_rollouts.trees import PyTree
 
+from ..agents.agent import Agent, Learner
 from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
 from ..data import (
@@ -47,7 +50,7 @@ class StudyConfig:
     where no rule is known. `evaluations` are spread evenly over the `epochs`.
     """
 
-    seeds: int = 3
+    seeds: int = positive(3)
     seed: int = 0
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     targets: Targets = "change"
@@ -57,13 +60,12 @@ class StudyConfig:
     agent: SacConfig = field(default_factory=SacConfig)
     rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
     methods: MethodConfig = field(default_factory=MethodConfig)
-    epochs: int = 100
-    evaluations: int = 5
-    episodes: int = 10
-    error_horizon: int = 50
+    epochs: int = positive(100)
+    evaluations: int = positive(5)
+    episodes: int = positive(10)
+    error_horizon: int = positive(50)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "epochs", "evaluations", "episodes", "error_horizon")
         if self.epochs % self.evaluations:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
@@ -82,7 +84,7 @@ SMOKE_MUJOCO = StudyConfig(
 )
 
 
-class World(NamedTuple):
+class FittedDataset(NamedTuple):
     """A dataset with the world models fitted to it.
 
     Attributes:
@@ -108,12 +110,35 @@ class Setting(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A trained method: one number per seed, `[seeds]`, and its training history."""
+    """A trained method.
+
+    Attributes:
+        returns: `[seeds]`, undiscounted, in the true environment at the end of training.
+        true_value: `[seeds]`, what was earned there, discounted.
+        estimated_value: `[seeds]`, what the critics promise from the start states.
+        trained: state and history.
+        agent: functions of what acts.
+        env: the true environment as the agent sees it.
+        source: what it learned from: the dataset, with world models where it has any.
+    """
 
     returns: np.ndarray
     true_value: np.ndarray
     estimated_value: np.ndarray
     trained: Trained
+    agent: Agent
+    env: Environment
+    source: Any
+
+    @property
+    def history(self) -> History:
+        """Every evaluation and every metric over training."""
+        return self.trained.history
+
+    @property
+    def actors(self) -> PyTree:
+        """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
+        return self.trained.state.agent.actor
 
 
 def environment_of(dataset: Dataset) -> Environment:
@@ -125,7 +150,7 @@ def environment_of(dataset: Dataset) -> Environment:
     return make(dataset.environment or dataset.name)
 
 
-def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> World:
+def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> FittedDataset:
     """Fit world models and measure how far they can be trusted."""
     env = environment_of(dataset)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
@@ -149,7 +174,7 @@ def fit_and_look(dataset: Dataset, config: StudyConfig, context: RunContext | No
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
-    return World(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+    return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
 
 
 def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
@@ -159,8 +184,8 @@ def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> A
     return env.termination or termination_function(dataset.environment or dataset.name)
 
 
-def train_and_look(
-    name: str, world: World, config: StudyConfig, context: RunContext | None
+def train_model_based(
+    name: str, world: FittedDataset, config: StudyConfig, context: RunContext | None
 ) -> Outcome:
     """Train one method in the world models and play its policy in the true environment."""
     method = make_method(name, config.agent, config.methods)
@@ -170,7 +195,7 @@ def train_and_look(
         disagreement=method.disagreement,
     )  # fmt: skip
     sizes = world.env.observation_size, world.env.action_size
-    agent = make_model_based(config.rollouts, method, dynamics, *sizes)
+    learner = make_model_based(config.rollouts, method, dynamics, *sizes)
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     worlds, per_seed = world.fitted.worlds, OWN_WORLDS
     if config.shared_world:
@@ -178,42 +203,52 @@ def train_and_look(
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     trained = train_learner(
-        agent, data, train_key, seeds=config.seeds, per_seed=per_seed, iterations=config.epochs,
+        learner, data, train_key, seeds=config.seeds, per_seed=per_seed, iterations=config.epochs,
         evaluate=evaluator(
-            agent, world.env, play_key, config.episodes, discount=config.agent.discount
+            learner, world.env, play_key, config.episodes, discount=config.agent.discount
         ),
         evaluate_every=config.epochs // config.evaluations, stage=stage, context=context,
     )  # fmt: skip
     return finish(
-        trained, method.agent, name, world.dataset, world.env, stage=stage, context=context
+        trained, learner, method.agent, name, world, world.env, stage=stage, context=context
     )
 
 
 def finish(
-    trained: Trained, agent: AgentConfig | RecurrentSacConfig, name: str, dataset: Dataset,
-    env: Environment, *, stage: str, context: RunContext | None,
-) -> Outcome:  # fmt: skip
-    """Save what was trained, where there is a run, and take its last evaluation.
+    trained: Trained,
+    learner: Learner,
+    config: AgentConfig | RecurrentSacConfig,
+    name: str,
+    source: Any,
+    env: Environment,
+    *,
+    stage: str,
+    context: RunContext | None,
+) -> Outcome:
+    """Save the policy, where there is a run, and take the last evaluation.
 
     Args:
         trained: its state has an `agent.actor`.
-        agent: configuration of that.
+        learner: what was trained.
+        config: of its agent.
         name: of the method.
-        dataset: it learned from.
+        source: with the dataset it learned from.
         env: the environment as the agent sees it.
         stage: of the training; the policy goes into its folder.
         context: None saves nothing.
     """
     last = trained.history.last
+    values = last("return"), last("discounted_return"), last("estimated_value")
+    outcome = Outcome(*values, trained, learner.agent, env, source)
     if context:
         save_policy(
-            context.folder.stage(stage) / "policy", agent, trained.state.agent.actor, env,
-            dataset=dataset.name, method=name, returns=last("return"),
+            context.folder.stage(stage) / "policy", config, outcome.actors, env,
+            dataset=source.dataset.name, method=name, returns=outcome.returns,
         )  # fmt: skip
-    return Outcome(last("return"), last("discounted_return"), last("estimated_value"), trained)
+    return outcome
 
 
-def behaviour(world: World | Setting) -> np.ndarray:
+def behaviour(world: FittedDataset | Setting) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = episodes(rows)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A dataset and an agent that needs no world model: train, evaluate, save."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 
-from ..agents.iql import IqlConfig
 from ..agents.model_free import make_model_free
-from ..agents.rebrac import RebracConfig
-from ..agents.registry import AgentConfig, rows_for
-from ..agents.td3_bc import Td3BcConfig
+from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
 from ..data import to_device
 from ..training import evaluator, train_learner
 from .model_based import (
@@ -25,50 +22,35 @@ from .model_based import (
     slug,
 )
 
-MODEL_FREE = ("td3_bc", "iql", "rebrac")
+MODEL_FREE = tuple(AGENTS)
 
 
 @dataclass(frozen=True)
 class ModelFreeStudyConfig:
     """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s."""
 
-    td3_bc: Td3BcConfig = field(default_factory=Td3BcConfig)
-    iql: IqlConfig = field(default_factory=IqlConfig)
-    rebrac: RebracConfig = field(default_factory=RebracConfig)
-    batch_size: int = 256
-    updates: int = 1_000_000
-    per_iteration: int = 1000
+    agents: AgentConfigs = field(default_factory=AgentConfigs)
+    batch_size: int = positive(256)
+    updates: int = positive(1_000_000)
+    per_iteration: int = positive(1000)
 
     def validate(self) -> None:
-        at_least_one(self, "batch_size", "updates", "per_iteration")
         if self.updates % self.per_iteration:
             expected = f"a divisor of updates ({self.updates})"
             raise ConfigError("per_iteration", self.per_iteration, expected)
 
     def of(self, name: str) -> AgentConfig:
         """The agent called `name`, one of `MODEL_FREE`."""
-        return {"td3_bc": self.td3_bc, "iql": self.iql, "rebrac": self.rebrac}[name]
+        return getattr(self.agents, name)
 
 
-def small_agents(
-    *, hidden: tuple[int, ...], updates: int, per_iteration: int
-) -> ModelFreeStudyConfig:
-    """Small networks that learn three times as fast, for presets that run on a CPU."""
-    return ModelFreeStudyConfig(
-        td3_bc=Td3BcConfig(hidden=hidden, actor_rate=1e-3, critic_rate=1e-3),
-        iql=IqlConfig(hidden=hidden, actor_rate=1e-3, critic_rate=1e-3, value_rate=1e-3),
-        rebrac=RebracConfig(hidden=hidden),
-        updates=updates, per_iteration=per_iteration,
-    )  # fmt: skip
-
-
-def train_model_free_and_look(
+def train_model_free(
     name: str, setting: Setting, study: StudyConfig, config: ModelFreeStudyConfig,
     context: RunContext | None,
 ) -> Outcome:  # fmt: skip
     """Train one agent on the dataset and play its policy in the true environment."""
     chosen, env = config.of(name), setting.env
-    agent = make_model_free(
+    learner = make_model_free(
         chosen, env.observation_size, env.action_size, batch_size=config.batch_size,
         updates_per_iteration=config.per_iteration,
     )  # fmt: skip
@@ -77,8 +59,8 @@ def train_model_free_and_look(
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
     trained = train_learner(
-        agent, rows, train_key, seeds=study.seeds, iterations=iterations,
-        evaluate=evaluator(agent, env, play_key, study.episodes, discount=chosen.discount),
+        learner, rows, train_key, seeds=study.seeds, iterations=iterations,
+        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
         evaluate_every=max(iterations // study.evaluations, 1), stage=stage, context=context,
     )  # fmt: skip
-    return finish(trained, chosen, name, setting.dataset, env, stage=stage, context=context)
+    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)

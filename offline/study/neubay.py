@@ -1,4 +1,4 @@
-"""What `offline` and `neubay_mujoco` do with NEUBAY: fit a posterior, measure it, train, play."""
+"""A dataset and NEUBAY: fit a posterior, measure how far it can be trusted, train, play, save."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained
@@ -43,12 +43,9 @@ class NeubayStudyConfig:
     """
 
     ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
-    worlds: int = 1
+    worlds: int = positive(1)
     folder: str = ""
     agent: NeubayConfig = field(default_factory=NeubayConfig)
-
-    def validate(self) -> None:
-        at_least_one(self, "worlds")
 
     def check_looks(self, evaluations: int) -> None:
         """Looks at the agents lie between iterations.
@@ -135,7 +132,7 @@ def fit_posterior(
     return Posterior(dataset, env, model, worlds, trust, trained)
 
 
-def train_neubay_and_look(
+def train_neubay(
     name: str, posterior: Posterior, study: StudyConfig, config: NeubayConfig,
     context: RunContext | None,
 ) -> Outcome:  # fmt: skip
@@ -160,7 +157,9 @@ def train_neubay_and_look(
         evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),
     )  # fmt: skip
-    return finish(trained, config.agent, name, dataset, seen, stage=stage, context=context)
+    return finish(
+        trained, prepared.learner, config.agent, name, posterior, seen, stage=stage, context=context
+    )
 
 
 def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:

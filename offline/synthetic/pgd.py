@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     GuidanceConfig,
@@ -60,14 +60,13 @@ class PgdConfig:
     guidance: GuidanceConfig = field(default_factory=lambda: GuidanceConfig(reference_steps=256))
     coefficient: float = 0.5
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
-    windows: int = 8192
-    updates: int = 10_000
-    batch_size: int = 256
+    windows: int = positive(8192)
+    updates: int = positive(10_000)
+    batch_size: int = positive(256)
     real_share: float = 1 / 16
-    lifetime: int = 1
+    lifetime: int = positive(1)
 
     def validate(self) -> None:
-        at_least_one(self, "windows", "updates", "batch_size", "lifetime")
         if not 0 <= self.real_share <= 1:
             raise ConfigError("real_share", self.real_share, "in [0, 1]")
         if self.coefficient < 0:
@@ -144,7 +143,7 @@ def make_pgd(
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.
     """
-    config.validate()
+    check(config)
     agent = make_agent(agent_config, layout.observation_size, layout.action_size)
     if agent.gaussian is None:
         raise ConfigError("agent", type(agent_config).__name__, "one with a normal policy")

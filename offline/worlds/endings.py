@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
@@ -32,12 +32,9 @@ class TerminationConfig:
 
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 1e-3
-    batch_size: int = 256
-    updates: int = 3000
-    updates_per_iteration: int = 500
-
-    def validate(self) -> None:
-        at_least_one(self, "batch_size", "updates", "updates_per_iteration")
+    batch_size: int = positive(256)
+    updates: int = positive(3000)
+    updates_per_iteration: int = positive(500)
 
 
 class Ending(NamedTuple):
@@ -70,7 +67,7 @@ class EndingState(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callable, Callable]:
     """`init(key, data)`, `update(state, data)` and `logit(params, rows)`."""
-    config.validate()
+    check(config)
     network = from_linen(MLP(config.hidden, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32))
     optimiser = optax.adam(config.learning_rate)
 

@@ -31,7 +31,7 @@ from .dynamics import World
 
 Targets = Literal["raw", "change", "observations"]
 
-# NEUBAY's members (spec 2.3, 2.4): log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
+# NEUBAY's members as in its public code: log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
 NEUBAY_ENSEMBLE = EnsembleConfig(
     members=128, elites=100, hidden=(200,) * 4, activation="leaky_relu", layer_norm=True,
     learned_bounds=False, log_var_low=-10.0, log_var_high=0.5, bootstrap=False,
@@ -55,7 +55,7 @@ class WorldModel(NamedTuple):
 
 
 def make_world_model(
-    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "raw"
+    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "change"
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
@@ -66,7 +66,7 @@ def make_world_model(
         transitions: the dataset, on the host.
         targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each
             standardised (`change`), or changes in standard deviations of the *observations* and
-            rewards standardised (`observations`, NEUBAY section 2.2).
+            rewards standardised (`observations`, NEUBAY).
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
@@ -112,7 +112,7 @@ def fit_worlds(
     key: jax.Array,
     *,
     seeds: int = 1,
-    targets: Targets = "raw",
+    targets: Targets = "change",
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:

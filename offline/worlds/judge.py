@@ -21,7 +21,7 @@ from ..data import Transitions, episodes
 from .dynamics import Dynamics, World, predict
 
 
-class Windows(NamedTuple):
+class LoggedWindows(NamedTuple):
     """Stretches of logged episodes, time-major: `[T + 1, B, S]`, `[T, B, A]` and `[T, B]`."""
 
     observations: jax.Array
@@ -49,7 +49,7 @@ class OpenLoop(NamedTuple):
     uncertainty: jax.Array
 
 
-def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0) -> Windows:
+def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0) -> LoggedWindows:
     """Draw `count` stretches of `length` steps that stay inside an episode.
 
     Raises:
@@ -69,11 +69,11 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
         np.asarray(x)[rows] for x in (t.observations, t.next_observations, t.actions, t.rewards)
     )
     path = np.concatenate([observations[:1], following])
-    return Windows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
+    return LoggedWindows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
 
 
 @partial(jax.jit, static_argnames="dynamics")
-def open_loop(dynamics: Dynamics, world: World, logged: Windows, key: jax.Array) -> OpenLoop:
+def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.Array) -> OpenLoop:
     """Roll a world model along logged actions (one seed; vmap over seeds)."""
 
     def replay(

@@ -1,6 +1,6 @@
 """How far a posterior over world models can be trusted, measured on the data it was fitted to.
 
-NEUBAY section 4 (spec 2.5): the spread of the members' means at every row of the dataset; rollouts
+NEUBAY, section 4: the spread of the members' means at every row of the dataset; rollouts
 stop where the spread exceeds a quantile of that, the maximum in the paper's main setting.
 """
 
@@ -27,7 +27,7 @@ class Trust(NamedTuple):
     Attributes:
         levels: `[L]` quantile levels, ascending.
         quantiles: `[L]` of the spread over the rows.
-        mean: over the rows; a reward penalty's unit (NEUBAY section 3.5).
+        mean: over the rows; a reward penalty's unit (NEUBAY).
     """
 
     levels: jax.Array

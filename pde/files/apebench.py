@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 from ..fieldset import FieldSet
 from ..generate import Solved
 from .pdearena import SPLITS
-from .stored import check_finite, check_numbers, check_shape, positions, take
+from .stored import check_finite_rows, check_numbers, check_shape, positions, take
 
 LAYOUT = "APEBench"
 MAGIC = b"\x93NUMPY"
@@ -64,7 +64,7 @@ def read_apebench(path: str | Path) -> FieldSet:
             positions(path, "array", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
         )
         part = take(_map(path), rows, frames)
-        check_finite(path, "array", part, rows)
+        check_finite_rows(path, "array", part, rows)
         return part
 
     names = ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))

@@ -168,7 +168,7 @@ def take_field(
     return np.broadcast_to(values, whole)
 
 
-def check_finite(path: Path, key: str, values: np.ndarray, rows: np.ndarray) -> None:
+def check_finite_rows(path: Path, key: str, values: np.ndarray, rows: np.ndarray) -> None:
     """`DataError` for the first of `rows` that is not finite."""
     good = np.isfinite(values).all(tuple(range(1, values.ndim)))
     if not good.all():
@@ -193,7 +193,7 @@ def hdf5_reader(
                     part = take_field(file[field.key], field, shape, rows, frames)
                 except (OSError, KeyError, TypeError, ValueError) as error:
                     raise DataError(path, field.key, one_line(error), "readable rows") from error
-                check_finite(path, field.key, part, rows)
+                check_finite_rows(path, field.key, part, rows)
                 parts.append(part)
         return np.concatenate(parts, 2)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
@@ -21,13 +21,12 @@ from .layers import Embedding, field_network, gelu, zeros
 class FnoConfig:
     """`layers` spectral layers of `width` channels that mix the lowest `modes` wavenumbers."""
 
-    width: int = 64
-    layers: int = 4
-    modes: int = 32
-    embedding: int = 64
+    width: int = positive(64)
+    layers: int = positive(4)
+    modes: int = positive(32)
+    embedding: int = positive(64)
 
     def validate(self) -> None:
-        at_least_one(self, "width", "layers", "modes", "embedding")
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
 
@@ -79,7 +78,7 @@ def make_fno(
     Raises:
         ConfigError: a setting is out of range, or more modes than the grid has.
     """
-    config.validate()
+    check(config)
     if config.modes > points // 2 + 1:
         raise ConfigError("modes", config.modes, f"at most {points // 2 + 1} on {points} points")
     return field_network(Fno(config, channels), channels, points, conditions, history)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
@@ -24,14 +24,13 @@ from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
 class ResnetConfig:
     """`blocks` residual blocks of one convolution per entry of `dilations`."""
 
-    width: int = 32
-    blocks: int = 2
+    width: int = positive(32)
+    blocks: int = positive(2)
     dilations: tuple[int, ...] = (1, 2, 4, 8, 4, 2, 1)
-    embedding: int = 64
+    embedding: int = positive(64)
     form: Form = "auto"
 
     def validate(self) -> None:
-        at_least_one(self, "width", "blocks", "embedding")
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
         if not self.dilations or min(self.dilations) < 1:
@@ -68,5 +67,5 @@ def make_resnet(
         ConfigError: a setting is out of range.
         ValueError: the widest dilation reaches around the grid.
     """
-    config.validate()
+    check(config)
     return field_network(Resnet(config, channels), channels, points, conditions, history)

@@ -1,9 +1,12 @@
-"""How good a trained emulator is: one step, long rollouts, and what its samples know."""
+"""How good a trained emulator is: one step, long rollouts, and what its samples know.
+
+What was measured is kept in the run's folder, so that a resumed run does not measure it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,19 +15,22 @@ import numpy as np
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.errors import Interrupted
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.trees import PyTree
 
 from .. import metrics
 from ..emulator import Emulator
+from ..equations import equation
 from ..evaluation import compare, late_spectrum, roll_emulator
-from .train import KsData, StudyConfig, kept, per_seed_keys
+from ..training import TrainingConfig
+from .train import StudyConfig, StudyData, per_seed_keys, train_emulator
 
 STARTS = 4  # frames per test trajectory from which single steps are judged
 
 
-class Evaluated(NamedTuple):
+class Evaluation(NamedTuple):
     """All seeds of one method; `K = points // 2 + 1`.
 
     Attributes:
@@ -42,7 +48,7 @@ class Evaluated(NamedTuple):
     rollout: np.ndarray
 
 
-class Sampled(NamedTuple):
+class Samples(NamedTuple):
     """What stochastic rollouts of one method say, all seeds.
 
     Attributes:
@@ -56,19 +62,79 @@ class Sampled(NamedTuple):
     error: np.ndarray
 
 
-def evaluate(
-    name: str, emulators: Sequence[Emulator], params: PyTree, study: StudyConfig, data: KsData,
-    context: RunContext,
-) -> Evaluated:  # fmt: skip
-    """Roll a method over the test trajectories.
+class Outcome(NamedTuple):
+    """A method, trained and rolled over the test trajectories, all seeds.
 
-    Args:
-        name: of the method; its stage keeps the result.
-        emulators: the method with 0, 1, ... refinements applied; the last is rolled.
-        params: `[seeds, ...]`.
+    Attributes:
+        trained: what the loop returned.
+        evaluation: one step and long rollouts.
+        samples: of stochastic rollouts, where they were asked for.
     """
 
-    def make() -> tuple:
+    trained: Trained
+    evaluation: Evaluation
+    samples: Samples | None
+
+    @property
+    def params(self) -> PyTree:
+        """The averaged weights, `[seeds, ...]`."""
+        return self.trained.state.average
+
+
+def train_and_roll(
+    stage: str,
+    emulators: Sequence[Emulator],
+    study: StudyConfig,
+    data: StudyData,
+    context: RunContext | None,
+    *,
+    training: TrainingConfig | None = None,
+    start: PyTree | None = None,
+    sampled: bool = False,
+) -> Outcome:
+    """Train one method, all seeds side by side, and roll it over the test trajectories.
+
+    Args:
+        stage: its folder in the run.
+        emulators: the method with 0, 1, ... refinements applied; the last is trained and rolled.
+        study: everything methods of a comparison share.
+        data: training windows and test trajectories.
+        context: of the run; None keeps nothing.
+        training: instead of the study's.
+        start: parameters `[seeds, ...]` to begin with.
+        sampled: also ask what stochastic rollouts know.
+
+    Raises:
+        DivergenceError: the loss became NaN or infinite.
+        Interrupted: the context's stop flag was raised.
+    """
+    trained = train_emulator(
+        stage, emulators[-1], study, data.train, context, training=training, start=start
+    )
+    params = trained.state.average
+    evaluation = evaluate(stage, emulators, params, study, data, context)
+    samples = sample(stage, emulators[-1], params, study, data, context) if sampled else None
+    return Outcome(trained, evaluation, samples)
+
+
+def evaluate(
+    stage: str,
+    emulators: Sequence[Emulator],
+    params: PyTree,
+    study: StudyConfig,
+    data: StudyData,
+    context: RunContext | None,
+) -> Evaluation:
+    """Single steps and rollouts over the test trajectories.
+
+    Args:
+        stage: whose folder keeps the result.
+        emulators: the method with 0, 1, ... refinements applied; the last is rolled.
+        params: `[seeds, ...]`.
+        study, data, context: as for `train_and_roll`.
+    """
+
+    def measure() -> dict:
         keys = per_seed_keys(study, 1)
         history, given = study.history, data.test.conditions
         truth = data.truth(study.steps, history)
@@ -79,74 +145,83 @@ def evaluate(
         squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
         shared = (before[0], truth, given)
         rolled = map_seeds(_rolled(emulators[-1], study.steps), (params, keys), shared)
-        correlation, late, shown = map(np.asarray, rolled)
-        return correlation, late, squares, errors, shown[0]
+        correlation, late, fields = map(np.asarray, rolled)
+        return Evaluation(correlation, late, squares, errors, fields[0])._asdict()
 
-    return Evaluated(**kept(context, name, "evaluated", make, Evaluated._fields))
+    return Evaluation(**remember(context, stage, "evaluated", measure))
 
 
-def _single(emulator: Emulator) -> Any:
+def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax.Array]]:
+    """Of one seed: mean square error of single steps, and its spectrum `[K]`."""
+
     def single(of_seed: tuple, steps: tuple) -> tuple[jax.Array, jax.Array]:
         (params, key), (before, after, given) = of_seed, steps
 
         def one(key: jax.Array, field: jax.Array) -> jax.Array:
             return roll_emulator(emulator, params, field, given, key, 1)[0]
 
-        said = jax.lax.map(lambda k: one(*k), (jax.random.split(key, len(before)), before))
-        return jnp.square(said - after).mean(), metrics.error_spectrum(said, after)
+        keys = jax.random.split(key, len(before))
+        prediction = jax.lax.map(lambda start: one(*start), (keys, before))
+        return jnp.square(prediction - after).mean(), metrics.error_spectrum(prediction, after)
 
     return single
 
 
-def _rolled(emulator: Emulator, steps: int) -> Any:
+def _rolled(emulator: Emulator, steps: int) -> Callable[[tuple, tuple], tuple]:
+    """Of one seed: correlation `[T, B]`, late amplitudes `[K]` and the first rollout `[T, N]`."""
+
     def rolled(of_seed: tuple, shared: tuple) -> tuple[jax.Array, jax.Array, jax.Array]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, steps)
-        found = compare(fields, truth)
-        return found.correlation, found.last_spectrum, fields[:, 0, 0]
+        result = compare(fields, truth)
+        return result.correlation, result.last_spectrum, fields[:, 0, 0]
 
     return rolled
 
 
 def sample(
-    name: str, emulator: Emulator, params: PyTree, study: StudyConfig, data: KsData,
-    context: RunContext,
-) -> Sampled:  # fmt: skip
+    stage: str,
+    emulator: Emulator,
+    params: PyTree,
+    study: StudyConfig,
+    data: StudyData,
+    context: RunContext | None,
+) -> Samples:
     """Roll several samples per trajectory and ask how far they agree; no truth in `cross`.
 
     Raises:
         Interrupted: the context's stop flag was raised.
     """
-    steps = study.sampled_steps
-    some = slice(0, study.sampled)
+    steps, some = study.sampled_steps, slice(0, study.sampled)
 
     def roll(of_seed: tuple, shared: tuple) -> jax.Array:
         (params, key), (start, given) = of_seed, shared
         return roll_emulator(emulator, params, start, given, key, steps)
 
-    def look(samples: jax.Array, truth: jax.Array) -> tuple:
+    def agreement(samples: jax.Array, truth: jax.Array) -> tuple:
         spread, error = metrics.spread_and_error(samples, truth)
         squares = (jnp.sqrt(jnp.square(x).mean(1)) for x in (spread, error))
         return metrics.cross_correlation(samples), *squares
 
-    def make() -> tuple:
+    def measure() -> dict:
         start, given = data.opening(study.history)[some], data.test.conditions[some]
         rolled = []
-        bar = Progress(
-            f"{name}: sample", total=study.samples, unit="samples", enabled=context.progress
-        )
+        shown = bool(context and context.progress)
+        bar = Progress(f"{stage}: sample", total=study.samples, unit="samples", enabled=shown)
         with bar:
             for i in range(study.samples):
                 keys = per_seed_keys(study, 2 + i)
                 rolled.append(map_seeds(roll, (params, keys), (start, given)))
                 bar.advance(1, {})
-                if context.stop and context.stop.requested:
-                    raise Interrupted(f"stopped while sampling {name}; go on with: "
-                                      f"jaxrl-rollouts resume {context.folder.path}")  # fmt: skip
+                if context and context.stop and context.stop.requested:
+                    raise Interrupted(
+                        f"stopped while sampling {stage}; go on with: "
+                        f"jaxrl-rollouts resume {context.folder.path}"
+                    )
         truth = data.truth(steps, study.history)[:, some]
-        return map_seeds(look, jnp.stack(rolled, 1), truth)
+        return Samples(*map_seeds(agreement, jnp.stack(rolled, 1), truth))._asdict()
 
-    return Sampled(**kept(context, name, "sampled", make, Sampled._fields))
+    return Samples(**remember(context, stage, "sampled", measure))
 
 
 def high_correlation_times(
@@ -154,27 +229,63 @@ def high_correlation_times(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of `[seeds, T, B]`: the paper's mean-curve time and the mean of the trajectories' own."""
     curve = [metrics.high_correlation_time(c, dt, threshold) for c in correlation]
-    own = [metrics.correlation_horizons(c, dt, threshold).mean() for c in correlation]
-    return np.array(curve), np.array(own)
+    each = [metrics.correlation_horizons(c, dt, threshold).mean() for c in correlation]
+    return np.array(curve), np.array(each)
 
 
-def reliable(
-    study: StudyConfig, data: KsData, e: Evaluated, s: Sampled
-) -> tuple[np.ndarray, np.ndarray]:
+def sampled_horizons(outcome: Outcome, dt: float) -> tuple[np.ndarray, np.ndarray]:
     """Predicted (from samples alone) and true horizons, `[seeds, sampled]` each, in time."""
-    true = e.correlation[:, : study.sampled_steps, : study.sampled]
-    found = [[metrics.correlation_horizons(c, data.dt) for c in which] for which in (s.cross, true)]
-    return np.array(found[0]), np.array(found[1])
+    assert outcome.samples is not None
+    cross = outcome.samples.cross
+    _, steps, trajectories = cross.shape
+    true = outcome.evaluation.correlation[:, :steps, :trajectories]
+    predicted, actual = (
+        np.array([metrics.correlation_horizons(c, dt) for c in which]) for which in (cross, true)
+    )
+    return predicted, actual
 
 
-def true_spectrum(study: StudyConfig, data: KsData) -> np.ndarray:
-    """The truth's amplitudes late in a rollout, `[K]`; `Evaluated.late` is compared with it."""
+def true_spectrum(study: StudyConfig, data: StudyData) -> np.ndarray:
+    """The truth's amplitudes late in a rollout, `[K]`; `Evaluation.late` is compared with it."""
     return np.asarray(late_spectrum(data.truth(study.steps)))
 
 
-class Emulated(NamedTuple):
-    """A method, trained and looked at; `samples` of the refiner only."""
+def solved_from(emulator: Emulator, study: StudyConfig, lowest: int) -> Emulator:
+    """The emulator, with wavenumbers from `lowest` on stepped by the true solver.
 
-    trained: Trained
-    found: Evaluated
-    samples: Sampled | None
+    The most that repairing those could gain: a refinement can repair small amplitudes, and
+    whether rollouts become longer depends on whether those are what ends them. The solver starts
+    from the same field, on twice the grid, so that what its de-aliasing drops is above the
+    emulator's grid. `lowest = 0` is the solver itself.
+    """
+    solved, points = study.test, study.points
+    substeps = max(1, solved.substeps * study.every // 2)
+    span = solved.dt[0] * study.every
+    solver = equation(solved.equation).solver(
+        2 * points, solved.extent[0], span / substeps, solved.parameter[0]
+    )
+    high = jnp.arange(points // 2 + 1) >= lowest
+
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        prediction = emulator.step(params, key, field, conditions)
+        fine = 2.0 * jnp.fft.irfft(jnp.fft.rfft(field), 2 * points)
+        true = jax.lax.fori_loop(0, substeps, lambda _, u: solver(u), fine)[..., ::2]
+        mixed = jnp.where(high, jnp.fft.rfft(true), jnp.fft.rfft(prediction))
+        return jnp.fft.irfft(mixed, points)
+
+    return emulator._replace(step=step)
+
+
+def correlation_solved_from(
+    emulator: Emulator, params: PyTree, study: StudyConfig, data: StudyData, lowest: int
+) -> np.ndarray:
+    """Correlation `[seeds, T, B]` of the rollouts of `solved_from(emulator, study, lowest)`."""
+    helped = solved_from(emulator, study, lowest)
+
+    def roll(of_seed: tuple, shared: tuple) -> jax.Array:
+        (params, key), (start, truth, given) = of_seed, shared
+        fields = roll_emulator(helped, params, start, given, key, study.steps)
+        return metrics.correlation(fields, truth)
+
+    shared = (data.opening(1), data.truth(study.steps), data.test.conditions)
+    return np.asarray(map_seeds(roll, (params, per_seed_keys(study, 1)), shared))

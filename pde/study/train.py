@@ -1,13 +1,15 @@
-"""What every Kuramoto-Sivashinsky experiment does: solve, train an emulator, roll it, look.
+"""Solve an equation and train emulators on it, all seeds side by side.
 
-Seeds are side by side, in training and in evaluation; what was evaluated is kept in the run's
-folder, so that a resumed run does not do it again.
+study = StudyConfig(seeds=4, points=64)
+data = prepare(study, context)
+stages = make_emulators("refiner", study, RefinerConfig())
+outcome = train_and_roll("refiner", stages, study, data, context)  # of `look`
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -23,9 +25,10 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
-from ..fieldset import Fields, to_device
+from ..fieldset import Fields, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
+from ..objectives import OneStepConfig, make_one_step
 from ..operators import (
     FnoConfig,
     ResnetConfig,
@@ -34,6 +37,7 @@ from ..operators import (
     make_resnet,
     make_unet,
 )
+from ..refiner import RefinerConfig, refinements
 from ..training import TrainingConfig, make_training
 
 
@@ -85,7 +89,7 @@ class StudyConfig:
             raise ConfigError("test.frames", self.test.frames, expected)
 
 
-class KsData(NamedTuple):
+class StudyData(NamedTuple):
     """Training windows and test trajectories, on the device.
 
     Attributes:
@@ -108,8 +112,19 @@ class KsData(NamedTuple):
         """What follows `opening(history)`: `[steps, B, C, N]`."""
         return jnp.swapaxes(self.test.fields[:, history : history + steps], 0, 1)
 
+    def first(self, share: float) -> StudyData:
+        """With a share of the training trajectories, the first ones."""
+        count = max(1, round(share * len(self.train.fields)))
+        return self._replace(train=Fields(*(x[:count] for x in self.train)))
 
-def prepare(study: StudyConfig, context: RunContext) -> KsData:
+    def step_scale(self, every: int = 1) -> float:
+        """Standard deviation of a step's change in training, two digits: the residual scale."""
+        fields = np.asarray(self.train.fields[:256])
+        change = fields[:, every:] - fields[:, :-every]
+        return float(f"{change.std():.2g}")
+
+
+def prepare(study: StudyConfig, context: RunContext) -> StudyData:
     """Solve both sets into the run's folder, or read what an earlier session solved."""
     sets = {}
     for split, solved in (("train", study.train), ("test", study.test)):
@@ -120,12 +135,12 @@ def prepare(study: StudyConfig, context: RunContext) -> KsData:
         sets[split] = read_pdearena(path)
     # Training windows begin at any frame of the file, also between an emulator's steps.
     train_set, test_set = (
-        to_device(sets[split], every=every, points=study.points, conditions=study.conditions)
+        to_fields(sets[split], every=every, points=study.points, conditions=study.conditions)
         for split, every in (("train", 1), ("test", study.every))
     )
     test = sets["test"]
     dt = study.every * float(test.dt.mean())
-    return KsData(train_set, test_set, dt, test.parameters["viscosity"])
+    return StudyData(train_set, test_set, dt, test.parameters["viscosity"])
 
 
 def make_network(study: StudyConfig) -> FieldNetwork:
@@ -138,24 +153,61 @@ def make_network(study: StudyConfig) -> FieldNetwork:
     return make_resnet(study.resnet, *sizes)
 
 
-def train_emulator(
-    name: str, emulator: Emulator, training: TrainingConfig, study: StudyConfig, data: Fields,
-    context: RunContext, *, start: PyTree | None = None,
-) -> Trained:  # fmt: skip
-    """Train all seeds side by side; the stage is called `name`.
+def make_emulators(
+    method: str, study: StudyConfig, refiner: RefinerConfig | None = None
+) -> list[Emulator]:
+    """A method's emulator stepping with 0, 1, ... refinements; the last is the whole.
 
     Args:
+        method: `refiner`, or an objective of `OneStepConfig` (a list of one).
+        study: the network and the residual scale.
+        refiner: schedule and forms; the paper's if left out.
+    """
+    net, scale = make_network(study), study.residual_scale
+    if method == "refiner":
+        config = refiner or RefinerConfig()
+        return refinements(net, replace(config, residual_scale=scale))
+    objective: Any = method
+    return [make_one_step(net, OneStepConfig(objective=objective, residual_scale=scale))]
+
+
+def train_emulator(
+    stage: str,
+    emulator: Emulator,
+    study: StudyConfig,
+    data: Fields,
+    context: RunContext | None,
+    *,
+    training: TrainingConfig | None = None,
+    start: PyTree | None = None,
+) -> Trained:
+    """Train all seeds side by side.
+
+    Args:
+        stage: its folder in the run.
+        emulator: what is trained.
+        study: seeds, step and training.
+        data: training windows.
+        context: of the run; None keeps nothing.
+        training: instead of the study's.
         start: parameters `[seeds, ...]` to begin with instead of fresh ones.
     """
+    training = training or study.training
     functions = make_training(emulator, replace(training, every=study.every))
     keys = jax.random.split(jax.random.key(study.seed), study.seeds)
     begin, first = functions.init, keys
     if start is not None:
         begin, first = _from_params(functions.init), (keys, start)
     return train(
-        functions.update, begin, first, data, iterations=functions.iterations, stage=name,
-        units_per_iteration=training.per_iteration, context=context,
-    )  # fmt: skip
+        functions.update,
+        begin,
+        first,
+        data,
+        iterations=functions.iterations,
+        stage=stage,
+        units_per_iteration=training.per_iteration,
+        context=context,
+    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -165,21 +217,6 @@ def _from_params(init: Callable[..., AveragedState]) -> Callable[..., AveragedSt
         return init(key, data)._replace(params=params, average=params)
 
     return begin
-
-
-def kept(
-    context: RunContext, stage: str, name: str, make: Any, cells: Sequence[str]
-) -> Mapping[str, np.ndarray]:
-    """`make()`'s arrays, from the stage's folder if an earlier session left them there."""
-    path = context.folder.stage(stage) / f"{name}.npz"
-    if path.exists():
-        with np.load(path) as found:
-            return {cell: found[cell] for cell in cells}
-    made = {cell: np.asarray(value) for cell, value in zip(cells, make(), strict=True)}
-    part = path.with_suffix(".part.npz")
-    np.savez_compressed(part, **made)  # type: ignore[arg-type]
-    part.replace(path)
-    return made
 
 
 def per_seed_keys(study: StudyConfig, what: int) -> jax.Array:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.configs import check, did_you_mean, digest, from_json, to_json
+from jaxrl_rollouts.configs import check, did_you_mean, digest, from_json, positive, to_json
 from jaxrl_rollouts.errors import ConfigError
 
 
@@ -28,6 +28,19 @@ class Agent:
     def validate(self) -> None:
         if self.num_critics < 1:
             raise ConfigError("agent.num_critics", self.num_critics, "at least 1")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`validate` divides by what its range keeps from zero."""
+
+    seeds: int = positive(2)
+    every: int = positive(5)
+    updates: int = 10
+
+    def validate(self) -> None:
+        if self.updates % self.every:
+            raise ConfigError("every", self.every, f"a divisor of {self.updates}")
 
 
 @dataclass(frozen=True)
@@ -176,3 +189,17 @@ def test_what_json_cannot_carry_is_refused() -> None:
 def test_did_you_mean() -> None:
     assert did_you_mean("ofline", ["offline", "online"]) == "did you mean offline?"
     assert did_you_mean("zzz", ["offline"]) == ""
+
+
+def test_ranges_are_declared_with_the_fields() -> None:
+    assert Budget() == Budget(seeds=2, every=5) == from_json(Budget, {})
+    check(Budget())
+    for wrong, named in [
+        ({"seeds": 0}, "seeds: found 0, expected at least 1"),
+        ({"every": 0}, "every: found 0, expected at least 1"),
+        ({"every": 3}, "every: found 3, expected a divisor of 10"),
+    ]:
+        with pytest.raises(ConfigError, match=named):
+            check(Budget(**wrong))
+        with pytest.raises(ConfigError, match=named):
+            from_json(Budget, wrong)

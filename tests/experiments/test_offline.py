@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load_d4rl
 from jaxrl_rollouts.offline.environments import make

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
-from jaxrl_rollouts.offline.neubay.neubay import Neubay, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay.neubay import NeubayData, NeubayState, make_neubay
 from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
@@ -59,28 +60,24 @@ DYNAMICS = Dynamics(Model(step), lambda *_: None, MEMBERS)  # type: ignore[arg-t
 SIZES = Sizes(S, A, LIMIT, max(LENGTHS))
 
 
-def data(limit: float = 0.0, penalty: float = 0.0, offsets: tuple = (0.0,)) -> NeubayData:
-    """One world per offset; all their rewards are shifted by it."""
-    count = len(offsets)
+def data(limit: float = 0.0, penalty: float = 0.0, offset: float = 0.0) -> NeubayData:
+    """A world all of whose rewards are shifted by the offset."""
     scaler = identity_scaler(S + A)
-    worlds = World(jnp.asarray(offsets)[:, None], scaler, scaler, None, jnp.full(count, limit))
-    tiled = worlds._replace(
-        **{n: jax.tree.map(lambda x: jnp.stack([x] * count), scaler) for n in ("inputs", "targets")}
-    )
-    return NeubayData(log_histories(dataset(), LIMIT), tiled, jnp.full(count, penalty))
+    world = World(jnp.array([offset]), scaler, scaler, None, jnp.float32(limit))
+    return NeubayData(log_histories(dataset(), LIMIT), world, jnp.float32(penalty))
 
 
 @functools.cache
-def made(**changes: Any) -> tuple[Neubay, Any]:
-    """The agent, and an actor whose actions hardly vary and depend on what was before."""
+def made(**changes: Any) -> tuple[Learner, NeubayState]:
+    """The learner, and a state whose actor's actions hardly vary and depend on what was before."""
     neubay = make_neubay(replace(CONFIG, **changes), DYNAMICS, SIZES)
-    actor = jax.jit(neubay.init)(jax.random.key(0), jnp.int32(0)).agent.actor
+    state = jax.jit(neubay.init)(jax.random.key(0), data())
+    actor = state.agent.actor
     head = dict(actor.head)
     head["Dense_1"] = jax.tree.map(lambda x: 3.0 * x, head["Dense_1"])
     head["Dense_2"] = jax.tree.map(lambda x: x - 100.0, head["Dense_2"])
-    return neubay, actor._replace(head=head)
+    return neubay, state._replace(agent=state.agent._replace(actor=actor._replace(head=head)))
 
 
-def states(neubay: Neubay, seeds: int, worlds: int = 1) -> Any:
-    keys = jax.random.split(jax.random.key(3), seeds)
-    return jax.jit(jax.vmap(neubay.init))(keys, jnp.arange(seeds) % worlds)
+def keys(seeds: int) -> jax.Array:
+    return jax.random.split(jax.random.key(3), seeds)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import episode_returns, load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

@@ -12,7 +12,7 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner, refinements
 from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
 
 C, N = 2, 24
@@ -278,3 +278,13 @@ def test_weights_of_its_own_at_every_noise() -> None:
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         make_refiner(silent(), RefinerConfig(**wrong))
+
+
+def test_refinements_are_the_refiner_stopped_earlier() -> None:
+    truth, key = field(1), jax.random.key(2)
+    stages = refinements(oracle(truth, RELEASED, 1), RELEASED)
+    assert [emulator.calls for emulator in stages] == [1, 2, 3, 4]
+    whole = make_refiner(oracle(truth, RELEASED, 1), RELEASED)
+    u = field(0)
+    after = [emulator.step({}, key, u, NONE) for emulator in (stages[-1], whole)]
+    np.testing.assert_array_equal(*after)

@@ -46,15 +46,15 @@ def one_step() -> Any:
     return make_one_step(net, OneStepConfig(residual_scale=0.5))
 
 
-def start(training: Any, seeds: int) -> Any:
-    return jax.vmap(training.init)(jax.random.split(jax.random.key(0), seeds))
+def keys(seeds: int) -> jax.Array:
+    return jax.random.split(jax.random.key(0), seeds)
 
 
 def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
     config = TrainingConfig(updates=1500, rate=3e-3, warmup=50, average=0.99)
     training = make_training(one_step(), config)
     trained = train(
-        training.update, start(training, 1), waves(), iterations=training.iterations, stage="a"
+        training.update, training.init, keys(1), waves(), iterations=training.iterations, stage="a"
     )
     losses = trained.history.curve("loss")[1][:, 0]
     assert losses[-1] < losses[0] / 50
@@ -113,27 +113,27 @@ def test_a_short_training_forgets_where_its_average_began() -> None:
 
 def test_two_seeds_are_two_runs_and_a_second_call_compiles_nothing() -> None:
     training = make_training(one_step(), SMALL)
-    options: Any = dict(iterations=training.iterations, stage="a")
-    both = start(training, 2)
-    together = train(training.update, both, waves(), **options)
+    run = functools.partial(
+        train, training.update, training.init, data=waves(), iterations=training.iterations,
+        stage="a",
+    )  # fmt: skip
+    together = run(keys(2))
     for seed in range(2):
-        one = jax.tree.map(lambda x, s=seed: x[s : s + 1], both)
-        alone = train(training.update, one, waves(), **options)
+        alone = run(keys(2)[seed : seed + 1])
         for a, b in zip(jax.tree.leaves(alone.state.average),
                         jax.tree.leaves(together.state.average), strict=True):  # fmt: skip
             np.testing.assert_allclose(a[0], b[seed], rtol=2e-4, atol=1e-5)
-    again = train(training.update, both, waves(), **options)
+    again = run(keys(2))
     assert again.compile_seconds < 0.05 < together.compile_seconds
 
 
 def test_resuming_is_bitwise_the_uninterrupted_run(tmp_path: Path) -> None:
     training = make_training(one_step(), SMALL)
-    begin = start(training, 2)
-    whole = train(training.update, begin, waves(), iterations=4, stage="a")
+    run = functools.partial(train, training.update, training.init, keys(2), waves(), stage="a")
+    whole = run(iterations=4)
     folder = RunFolder.create(tmp_path, "e", "p", SMALL, "command")
     for iterations in (2, 4):
-        cut = train(training.update, begin, waves(), iterations=iterations, stage="a",
-                    context=RunContext(folder, progress=False))  # fmt: skip
+        cut = run(iterations=iterations, context=RunContext(folder, progress=False))
     for a, b in zip(jax.tree.leaves(whole.state._replace(key=0)),
                     jax.tree.leaves(cut.state._replace(key=0)), strict=True):  # fmt: skip
         np.testing.assert_array_equal(a, b)

@@ -12,10 +12,10 @@ import pytest
 
 from jaxrl_rollouts.diffusion import (
     ResidualMlpConfig,
-    UnetConfig,
+    TemporalUnetConfig,
     make_denoiser,
     make_residual_mlp,
-    make_unet,
+    make_temporal_unet,
 )
 from jaxrl_rollouts.diffusion.networks import fourier_features
 from jaxrl_rollouts.diffusion.unet import (
@@ -41,7 +41,7 @@ def size(network: Network) -> int:
 def test_unet_has_the_published_number_of_parameters(
     features: int, channels: int, count: int
 ) -> None:
-    assert size(make_unet(UnetConfig(features=features), 32, channels)) == count
+    assert size(make_temporal_unet(TemporalUnetConfig(features=features), 32, channels)) == count
 
 
 def test_residual_mlp_has_the_published_number_of_parameters() -> None:
@@ -96,7 +96,7 @@ def test_convolutions_are_the_same(width: int) -> None:
 def test_unet_computed_two_ways(length: int) -> None:
     x, c = jax.random.normal(KEY, (3, length, 5)), jnp.array([-1.5, 0.0, 1.1])
     ways = [
-        make_unet(UnetConfig(features=8, convolution=how), length, 5)  # type: ignore[arg-type]
+        make_temporal_unet(TemporalUnetConfig(features=8, convolution=how), length, 5)  # type: ignore[arg-type]
         for how in ("shift", "native")
     ]
     params = ways[0].init(KEY)
@@ -112,7 +112,7 @@ def test_unet_computed_two_ways(length: int) -> None:
 
 @pytest.mark.parametrize("length", [7, 8, 9])
 def test_every_step_of_a_window_sees_every_other(length: int) -> None:
-    network = make_unet(UnetConfig(features=8), length, 2)
+    network = make_temporal_unet(TemporalUnetConfig(features=8), length, 2)
     params, x, c = network.init(KEY), jax.random.normal(KEY, (1, length, 2)), jnp.zeros(1)
     slope = jax.jacobian(lambda x: network.apply(params, x, c).sum((0, 2)))(x)[:, 0].sum(-1)
     assert slope.shape == (length, length) and (np.abs(slope) > 0).all()
@@ -142,8 +142,8 @@ def test_bfloat16_is_close_and_keeps_float32_outside(body: str) -> None:
         if body == "mlp":
             config = ResidualMlpConfig(width=32, blocks=2, embedding=16, dtype=dtype)
             return make_residual_mlp(config, 4), jax.random.normal(KEY, (64, 4))
-        config = UnetConfig(features=16, blocks=2, dtype=dtype)
-        return make_unet(config, 8, 4), jax.random.normal(KEY, (64, 8, 4))
+        config = TemporalUnetConfig(features=16, blocks=2, dtype=dtype)
+        return make_temporal_unet(config, 8, 4), jax.random.normal(KEY, (64, 8, 4))
 
     (full, x), (half, _) = make("float32"), make("bfloat16")
     params = half.init(KEY)
@@ -154,26 +154,28 @@ def test_bfloat16_is_close_and_keeps_float32_outside(body: str) -> None:
 
 
 def test_windows_of_another_length_are_refused() -> None:
-    network = make_unet(UnetConfig(features=8), 8, 2)
+    network = make_temporal_unet(TemporalUnetConfig(features=8), 8, 2)
     params = network.init(KEY)
     with pytest.raises(ValueError, match="windows: found"):
         network.apply(params, jnp.zeros((1, 9, 2)), jnp.zeros(1))
     with pytest.raises(ConfigError, match="length: found 3"):
-        make_unet(UnetConfig(), 3, 2)
+        make_temporal_unet(TemporalUnetConfig(), 3, 2)
 
 
 @pytest.mark.parametrize(
     ("config", "setting"),
     [
-        (UnetConfig(features=12), "features"),
-        (UnetConfig(blocks=0), "blocks"),
-        (UnetConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
-        (UnetConfig(convolution="fft"), "convolution"),  # type: ignore[arg-type]
+        (TemporalUnetConfig(features=12), "features"),
+        (TemporalUnetConfig(blocks=0), "blocks"),
+        (TemporalUnetConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+        (TemporalUnetConfig(convolution="fft"), "convolution"),  # type: ignore[arg-type]
         (ResidualMlpConfig(width=0), "width"),
         (ResidualMlpConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
     ],
 )
 def test_network_settings_are_checked(config: Any, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_unet(config, 16, 2) if isinstance(config, UnetConfig) else make_residual_mlp(config, 2)
+        make_temporal_unet(config, 16, 2) if isinstance(
+            config, TemporalUnetConfig
+        ) else make_residual_mlp(config, 2)
     assert caught.value.setting == setting

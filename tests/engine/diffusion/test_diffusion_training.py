@@ -36,8 +36,11 @@ def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
     config = DenoiserTrainingConfig(updates=1200, batch=256, rate=3e-3, per_iteration=300)
     training = make_denoiser_training(SMALL, config)
     data = rows(20_000)
-    state = jax.vmap(training.init)(jax.random.split(jax.random.key(0), 2))
-    trained = train(training.update, state, data, iterations=training.iterations, stage="denoiser")
+    keys = jax.random.split(jax.random.key(0), 2)
+    trained = train(
+        training.update, training.init, keys, data, iterations=training.iterations,
+        stage="denoiser",
+    )  # fmt: skip
     # No network can be better than the posterior variance at the noises that are drawn.
     variance = np.exp(2 * np.random.default_rng(0).normal(-1.2, 1.2, (50_000, 1)))
     own = np.linalg.eigvalsh(COVARIANCE)

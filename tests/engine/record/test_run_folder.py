@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.record import folder as run_folder
-from jaxrl_rollouts.record.folder import RunFolder, plain, write_json_atomically
+from jaxrl_rollouts.record.folder import RunFolder, json_text, plain, write_json_atomically
 from jaxrl_rollouts.record.interrupts import StopFlag
 
 
@@ -122,6 +124,41 @@ def test_root_that_is_a_file(tmp_path: Path) -> None:
 def test_plain_keeps_infinities_and_drops_nan() -> None:
     data = {"a": np.array([1.0, np.nan, np.inf]), 2: (np.float32(0.5), -math.inf), "p": Path("x")}
     assert plain(data) == {"a": [1.0, None, "Infinity"], "2": [0.5, "-Infinity"], "p": "x"}
+
+
+def test_json_has_its_leaves_on_one_line() -> None:
+    numbers, texts = list(np.linspace(0, 1, 40)), ["x" * 30] * 4
+    data = {"values": plain(numbers), "rows": [{"a": 1, "b": [2.5, None]}, []], "notes": texts}
+    text = json_text(data | {"long": {"numbers": numbers, "name": "y"}})
+    assert json.loads(text) == data | {"long": {"numbers": numbers, "name": "y"}}
+    assert text.splitlines() == [
+        "{",
+        f' "values": {json.dumps(numbers)},',
+        ' "rows": [{"a": 1, "b": [2.5, null]}, []],',
+        ' "notes": [',
+        *[f'  "{"x" * 30}",'] * 3,
+        f'  "{"x" * 30}"',
+        " ],",
+        ' "long": {',
+        f'  "numbers": {json.dumps(numbers)},',
+        '  "name": "y"',
+        " }",
+        "}",
+    ]
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_json_text_is_read_as_what_was_written(data: Any) -> None:
+    assert json.loads(json_text(data)) == data
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -19,7 +18,6 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     upsample,
     with_noise,
 )
-from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
@@ -48,20 +46,6 @@ def test_every_seed_has_rows_of_its_own(data: Transitions) -> None:
     assert len(np.intersect1d(one.rewards, two.rewards)) < 50
     (whole,) = own_rows(numbered, 1.0, KEY, 1)
     np.testing.assert_array_equal(whole.rewards, numbered.rewards)
-
-
-def test_updates_see_their_own_seeds_data() -> None:
-    def init(key: jax.Array, rows: jax.Array) -> jax.Array:
-        return jnp.float32(0.0)
-
-    def update(state: jax.Array, rows: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return state + rows.mean(), {"seen": rows.mean()}
-
-    rows = jnp.array([[1.0, 3.0], [10.0, 30.0]])
-    keys = jax.random.split(KEY, 2)
-    done = train(update, init, keys, rows, per_seed=True, iterations=3, stage="own")
-    np.testing.assert_allclose(done.state, [6.0, 60.0])
-    np.testing.assert_allclose(done.history.last("seen"), [2.0, 20.0])
 
 
 def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:

@@ -32,6 +32,7 @@ def test_cells_come_in_the_order_of_the_product_and_know_where_they_are() -> Non
     assert list(grid) == [("base", 0.5), ("base", 2.0), ("ravl", 0.5), ("ravl", 2.0)]
     np.testing.assert_array_equal(grid["ravl", 0.5]["score"], [0.5, 4.0])
     assert grid["ravl", 0.5].point == {"method": "ravl", "penalty": 0.5}
+    np.testing.assert_array_equal(grid["ravl", 0.5]["what", :, 1:].mean(1), [1.0, 1.0])
     assert list(grid.at(penalty=0.5)) == ["base", "ravl"]  # one axis is left: no tuples
     np.testing.assert_array_equal(grid.at(method="ravl")[2.0]["score"], [2.0, 4.0])
     both = stacked(grid.at(penalty=0.5).values(), "score")
@@ -42,6 +43,7 @@ def test_an_arm_that_diverges_is_nan_and_the_others_go_on() -> None:
     grid = run_grid(AXES, cell, None, seeds=SEEDS)
     lost = grid["base", 2.0]
     assert lost.diverged and lost["anything"].shape == (SEEDS,) and np.isnan(lost["score"]).all()
+    assert lost["what", :, 1:].mean(1).shape == lost["what", :, 0].shape == (SEEDS,)
     steps, values = lost.curve("return")
     assert steps.shape == (0,) and values.shape == (SEEDS, 0)
     assert len(grid) == 4 and len(grid.trained) == 3
@@ -96,7 +98,7 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
             measured.append(stage)
             return {"at": trained.state, "shape": np.ones((2, 3))}
 
-        return Cell.of(trained, measure, updates=5)
+        return Cell.of(trained, {"name": stage}, measure=measure, updates=5)
 
     def run() -> Cell:
         return run_grid({"start": (1.0, 4.0)}, arm, context, seeds=2, stage="arm")[4.0]
@@ -110,5 +112,6 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
     again = run()
     np.testing.assert_array_equal(again["at"], first["at"])
     assert again["shape"].shape == (2, 3)
+    assert again.extra["name"] == "arm-4"
     assert measured == ["arm-1", "arm-4"]
     assert (folder.path / "arm-1" / "measured.npz").exists()

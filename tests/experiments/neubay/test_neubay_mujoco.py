@@ -8,26 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.neubay_mujoco import EXPERIMENT
+from jaxrl_rollouts.offline.data import data_folder
 from jaxrl_rollouts.reports.report import load_report
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = data_folder() / "hopper_mixed.hdf5"
 SMOKE = EXPERIMENT.preset("smoke")
 ARMS = ["neubay", "markov", "quantile 0.9", "penalty 1"]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the shared datasets are not here")
+@pytest.mark.skipif(not DATA.is_file(), reason="the real datasets are not here")
 @pytest.mark.slow
-def test_arms_and_methods_on_real_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_and_methods_on_real_data(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
-    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(DATA))
-    with pytest.warns(UserWarning, match="rebuilt"):
-        cli.dispatch(
-            ["run", "neubay_mujoco", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
-        )
+    cli.dispatch(
+        ["run", "neubay_mujoco", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
+    )
     report = load_report(next(tmp_path.iterdir()))
     rows = {row["method"]: row for row in report.tables["results"]}
     assert list(rows) == ["behaviour", *ARMS, "ravl"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.offline import EXPERIMENT
 from jaxrl_rollouts.offline.behaviours.made import load_dataset

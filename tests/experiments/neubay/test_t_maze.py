@@ -96,8 +96,8 @@ def trained(kind: str, corridors: int, seeds: int = 2):
     memory = MemoryConfig(kind, width=16, state=16, layers=1)  # type: ignore[arg-type]
     config = RewritingConfig(memory, (16,), maze, learning_rate=1e-2, updates_per_iteration=60)
     run = make_rewriting(config)
-    state = jax.jit(jax.vmap(run.init))(jax.random.split(jax.random.key(0), seeds))
-    return run, train(run.update, state, iterations=5, chunk=5, stage="a")
+    keys = jax.random.split(jax.random.key(0), seeds)
+    return run, train(run.update, run.init, keys, iterations=5, chunk=5, stage="a")
 
 
 def walked(run, params, corridors: int) -> np.ndarray:

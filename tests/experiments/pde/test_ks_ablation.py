@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT
-from jaxrl_rollouts.experiments.pde.ks_ablation_cells import settings, step_scale
+from jaxrl_rollouts.experiments.pde.ks_ablation_cells import settings
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.study.train import KsData
+from jaxrl_rollouts.pde.study.train import StudyData
 from jaxrl_rollouts.reports.report import Report, load_report
 
 pytest.importorskip("exponax")
@@ -58,9 +58,9 @@ def test_a_longer_step_makes_fewer_of_them() -> None:
 
 def test_the_scale_is_that_of_a_steps_change() -> None:
     ramp = jnp.arange(6.0)[None, :, None, None] * jnp.asarray([0.25, -0.25])
-    data = KsData(Fields(ramp, jnp.zeros((1, 0))), Fields(ramp, ramp), 1.0, np.ones(1))
-    assert step_scale(data, SMOKE.study) == pytest.approx(0.25)
-    assert step_scale(data, replace(SMOKE.study, every=2)) == pytest.approx(0.5)
+    data = StudyData(Fields(ramp, jnp.zeros((1, 0))), Fields(ramp, ramp), 1.0, np.ones(1))
+    assert data.step_scale() == pytest.approx(0.25)
+    assert data.step_scale(every=2) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_bottleneck import solved_from
 from jaxrl_rollouts.experiments.pde.ks_crossing import EXPERIMENT
 from jaxrl_rollouts.experiments.pde.ks_crossing_cells import ARMS, First, part, refiner_of
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
+from jaxrl_rollouts.pde.study.look import solved_from
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
 

@@ -8,15 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_refiner import (
-    EXPERIMENT,
-    KsConfig,
-    _pearson,
-    bands,
-    where_first_off,
-)
+from jaxrl_rollouts.experiments.pde.ks_refiner import EXPERIMENT, KsConfig
+from jaxrl_rollouts.experiments.pde.ks_refiner_page import bands, pearson, where_first_off
 from jaxrl_rollouts.pde.study.look import high_correlation_times
 from jaxrl_rollouts.pde.study.train import StudyConfig
 from jaxrl_rollouts.reports.report import load_report
@@ -108,8 +103,8 @@ def test_bands_fit_the_grid() -> None:
 
 
 def test_pearson_of_horizons() -> None:
-    assert _pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])) == pytest.approx(1.0)
-    assert _pearson(np.ones(3), np.array([1.0, 2.0, 3.0])) == 0.0
+    assert pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])) == pytest.approx(1.0)
+    assert pearson(np.ones(3), np.array([1.0, 2.0, 3.0])) == 0.0
 
 
 @pytest.mark.parametrize("methods", [("mse", "best"), ()])

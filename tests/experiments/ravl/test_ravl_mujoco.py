@@ -7,21 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.offline.data import data_folder
 from jaxrl_rollouts.reports.report import load_report
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = data_folder() / "hopper_mixed.hdf5"
 SMOKE = ["--preset", "smoke", "--no-progress"]
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the shared datasets are not here")
-def test_ravl_mujoco_compares_methods_on_real_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(not DATA.is_file(), reason="the real datasets are not here")
+def test_ravl_mujoco_compares_methods_on_real_data(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
-    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(DATA))
-    with pytest.warns(UserWarning, match="rebuilt"):
-        cli.dispatch(["run", "ravl_mujoco", *SMOKE, "--out", str(tmp_path)])
+    cli.dispatch(["run", "ravl_mujoco", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
     rows = report.tables["results"]
     assert [row["method"] for row in rows] == ["behaviour", "base", "ravl"]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.kit.peer import PEERS
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.experiments.kit.timing import matmul_peak, rounds
 from jaxrl_rollouts.experiments.speed.speed_cells import (
     ACTIONS,

@@ -53,8 +53,9 @@ def learn(
     )  # fmt: skip
     agent = built(config)
     dataset = to_device(rows_for(config, data))
-    state = jax.vmap(agent.init, (0, None))(jax.random.split(jax.random.key(0), 2), dataset)
-    return train(agent.update, state, dataset, iterations=12, stage="probe").state.agent, data
+    keys = jax.random.split(jax.random.key(0), 2)
+    trained = train(agent.update, agent.init, keys, dataset, iterations=12, stage="probe")
+    return trained.state.agent, data
 
 
 def greedy(config: Any, state: Any, observations: list) -> np.ndarray:

@@ -93,7 +93,7 @@ def fitted() -> FittedRewards:
 
 
 def test_facts_of_the_paper_s_ensemble() -> None:
-    """Bounds of four independent fits by another program (our notes, 1.4 and 9c)."""
+    """Bounds of four independent fits by another program."""
     found = fitted()
     mean, std = np.asarray(found.arms.mean[0]), np.asarray(found.arms.std[0])
     assert mean.shape == std.shape == (100, 2)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.acrobot import (
     BEHAVIOUR,

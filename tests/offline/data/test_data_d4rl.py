@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers_data import (
     PLAN,
-    SHARED,
     TERMINATED,
     TRUNCATED,
     UNFINISHED,
     make,
     raw_arrays,
+    real_file,
     write_raw,
 )
 from hypothesis import given, settings
@@ -198,65 +198,38 @@ def test_columns_that_disagree_are_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="differ from the row that follows"):
         dataset = load_d4rl(path)
     assert dataset.attributes["successor_mismatches"] > 10
-    assert "repaired" not in dataset.attributes
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_d4rl(write_raw(tmp_path / "b.hdf5", raw_arrays()))
 
 
-def frozen_file(path, *, infos, limit=None):
-    """A file whose collector stored views, of an environment that observes as Hopper does."""
-    rows = make(PLAN, size=5)
-    qpos = np.concatenate([np.full((19, 1), 9, np.float32), rows.observations[:, :2]], 1)
-    velocity = rows.observations[:, 2:]
-    if limit is not None:  # the environment clips what it shows, the simulator does not
-        velocity = np.where(velocity > 0, limit, velocity).astype(np.float32)
-        seen = np.clip(velocity, -10, 10)
-        following = np.concatenate([seen[1:], seen[-1:]])
-        rows.observations[:, 2:], rows.next_observations[:, 2:] = seen, following
-    arrays = raw_arrays(rows)
-    arrays["observations"] = np.repeat(rows.observations[-1:], 19, 0)
-    if infos:
-        arrays |= {"infos/qpos": qpos, "infos/qvel": velocity}
-    return rows, write_raw(path, arrays)
+@pytest.mark.parametrize("each", [False, True])
+def test_observations_that_never_move_are_refused(tmp_path, each):
+    # A collector stored views of one buffer: one row in the whole file, or one in each episode.
+    rows, arrays = make(PLAN), raw_arrays()
+    first = np.flatnonzero(rows.observations[:, 1] == 0)
+    episode = rows.observations[:, 0].astype(int)
+    arrays["observations"] = rows.observations[first[episode] if each else np.zeros(19, int)]
+    path = write_raw(tmp_path / "a.hdf5", arrays)
+    with pytest.raises(DataError, match="copies") as caught:
+        load_d4rl(path)
+    assert (caught.value.key, caught.value.found) == (
+        "observations",
+        "one and the same all episode",
+    )
 
 
-@pytest.mark.parametrize("limit", [None, 12.0])
-def test_frozen_observations_are_rebuilt_from_the_simulator(tmp_path, limit):
-    rows, path = frozen_file(tmp_path / "a.hdf5", infos=True, limit=limit)
-    with pytest.warns(UserWarning, match="first rows of episodes from infos"):
-        dataset = load_d4rl(path, infos=True)
-    for before, after in zip(rows, dataset.transitions, strict=True):
-        assert before.tobytes() == after.tobytes()
-    assert "rebuilt" in dataset.attributes["repaired"]
-    assert dataset.attributes["successor_mismatches"] == 0
-    assert len(dataset.infos["qpos"]) == 19
-
-
-@pytest.mark.parametrize("other", [None, "infos/qvel", "infos/qpos"])
-def test_frozen_observations_without_a_usable_simulator_state_lose_a_row(tmp_path, other):
-    rows, path = frozen_file(tmp_path / "a.hdf5", infos=other is not None)
-    if other is not None:  # a state that does not reproduce the other rows must not be trusted
-        with h5py.File(path, "a") as file:
-            file[other][...] = file[other][...] + 1
-    with pytest.warns(UserWarning, match="5 first rows of episodes dropped"):
-        dataset = load_d4rl(path, infos=other is not None)
-    kept = rows.observations[:, 1] > 0
-    for before, after in zip(rows, dataset.transitions, strict=True):
-        assert before[kept].tobytes() == after.tobytes()
-    assert episodes(dataset.transitions).lengths.tolist() == [3, 2, 4, 4, 1]
-    assert all(len(values) == kept.sum() for values in dataset.infos.values())
+def test_resting_environments_are_not_refused(tmp_path):
+    arrays = raw_arrays()
+    arrays["observations"][:] = arrays["next_observations"][:] = 1
+    assert len(load_d4rl(write_raw(tmp_path / "a.hdf5", arrays))) == 19
 
 
 @pytest.mark.parametrize(
     "name", ["halfcheetah_random", "halfcheetah_medium", "halfcheetah_mixed", "hopper_mixed"]
 )
-@pytest.mark.filterwarnings("ignore:.*observations never move")
 def test_real_files(name):
-    path = SHARED / f"{name}.hdf5"
-    if not path.is_file():
-        pytest.skip("no real datasets here")
-    dataset = load_d4rl(path, infos=True)
+    dataset = load_d4rl(real_file(name), infos=True)
     rows, parts = dataset.transitions, episodes(dataset.transitions)
     assert dataset.name == f"jr/{name.replace('_', '-')}"
     whole = parts.terminated | (parts.lengths == 1000)
@@ -269,6 +242,5 @@ def test_real_files(name):
     states = np.concatenate([dataset.infos["qpos"][:, 1:], velocity], 1)
     ending = rows.terminations | rows.truncations
     assert not len(mismatches(states, rows.next_observations, ending))
-    # So they are here too, whether the file has them or they were rebuilt.
     np.testing.assert_allclose(rows.observations, states, rtol=1e-5, atol=1e-5)
     assert dataset.attributes["successor_mismatches"] == 0

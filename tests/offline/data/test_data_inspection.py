@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers_data import (
     PLAN,
-    SHARED,
     TERMINATED,
     TRUNCATED,
     make,
     neorl_arrays,
     raw_arrays,
+    real_file,
     write_raw,
 )
 from matplotlib.image import imread
@@ -125,10 +125,10 @@ def test_stuck_observations(tmp_path):
     assert found["observations", "same as the row before"].count == 14
     assert found["next_observations", "not the row that follows"].count == 14
     path = write_raw(tmp_path / "a.hdf5", raw_arrays(rows))
-    with pytest.warns(UserWarning, match="never move"):
-        found = inspect_file(path)
-    assert list(kinds(found)) == [("observations", "rebuilt by the loader")]
-    assert "rebuilt by the loader" in printed(found)
+    found = inspect_file(path)
+    assert "observations: found one and the same all episode" in found.problems[0]
+    assert kinds(found)["observations", "same as the row before"].count == 14
+    assert "problem: " in printed(found)
 
 
 def test_dropped_rows_are_told(tmp_path):
@@ -227,12 +227,8 @@ def test_picture(tmp_path):
         draw_inspection(found, tmp_path / "a.unknown")
 
 
-@pytest.mark.filterwarnings("ignore:.*observations never move")
 def test_real_file(tmp_path):
-    path = SHARED / "hopper_mixed.hdf5"
-    if not path.is_file():
-        pytest.skip("no real datasets here")
-    found = inspect_file(path)
+    found = inspect_file(real_file("hopper_mixed"))
     assert found.rows == 100_000 and found.episodes == 517 and found.time_limit == 1000
     np.testing.assert_allclose(found.returns.mean, 551.76803, rtol=1e-6)
     np.testing.assert_allclose(found.normalised_return, 17.5766, atol=1e-3)

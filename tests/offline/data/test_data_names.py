@@ -27,7 +27,7 @@ ROOT = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path, monkeypatch):
-    """No dataset of the real user and no ../shared is in reach."""
+    """No dataset of the real user is in reach."""
     for name in ("JAXRL_ROLLOUTS_DATA", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH"):
         monkeypatch.setenv(name, str(tmp_path / name))
     (tmp_path / "work" / "repository").mkdir(parents=True)
@@ -152,10 +152,11 @@ def test_jr_and_d4rl_v0_do_not_mix_up(tmp_path):
     assert resolve("halfcheetah-medium-v0") == theirs
 
 
-@pytest.mark.parametrize("folder", ["shared/data", "../shared/data"])
-def test_jr_in_shared_folders(folder):
+@pytest.mark.parametrize("folder", [".", "shared/data", "../shared/data"])
+def test_folders_nobody_named_are_not_searched(folder):
     place(Path(folder) / "hopper_mixed.hdf5")
-    assert resolve("jr/hopper-mixed") == Path(folder) / "hopper_mixed.hdf5"
+    with pytest.raises(DataError, match="JAXRL_ROLLOUTS_DATA"):
+        resolve("jr/hopper-mixed")
 
 
 @pytest.mark.parametrize("name", JR_DATASETS)

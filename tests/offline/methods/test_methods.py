@@ -15,7 +15,12 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
-from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.methods.scheme import (
+    Method,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollout import Model, outcome
 
@@ -52,8 +57,8 @@ def dataset() -> Transitions:
 
 def an_epoch(method: Method) -> tuple:
     built = make_model_based(CADENCE, method, SHIFTED, S, A)
-    state = built.init(jax.random.key(0), PARAMS, dataset())
-    return jax.jit(built.update)(state, dataset())
+    data = imagination(method, dataset(), PARAMS)
+    return jax.jit(built.update)(built.init(jax.random.key(0), data), data)
 
 
 def test_mopos_penalty_arrives_in_the_buffer() -> None:
@@ -88,14 +93,14 @@ def agent_state() -> Any:
 
 
 def penalty_of(state: Any, params: Any, penalty: float, samples: int) -> np.ndarray:
-    inconsistency = jax.jit(bellman_inconsistency(penalty, samples), static_argnums=(0, 1))
-    return np.asarray(inconsistency(AGENT, SHIFTED, state, params, KEY, BATCH))
+    inconsistency = jax.jit(bellman_inconsistency(samples), static_argnums=(0, 1))
+    return penalty * np.asarray(inconsistency(AGENT, SHIFTED, state, params, KEY, BATCH))
 
 
 def test_mobiles_penalty_is_its_formula() -> None:
     """Spread over members of the mean, over samples, of the least target critic."""
     params, samples, state = PARAMS | {"noise": 0.3}, 4, agent_state()
-    draw, q_of = jax.jit(AGENT.draw), jax.jit(AGENT.q)
+    draw, q_of = jax.jit(AGENT.sample), jax.jit(AGENT.q)
     estimates = np.zeros((samples, E, 5))
     for k, sample_key in enumerate(jax.random.split(KEY, samples)):
         model_key, action_key = jax.random.split(sample_key)
@@ -131,7 +136,7 @@ def test_mobile_penalises_imagined_rows_only() -> None:
     def loud(agent: Any, dynamics: Any, state: Any, world: Any, key: Any, batch: Any) -> Any:
         return jnp.where(batch.rewards == 100.0, 1e8, 1e4)
 
-    method = make_method("base", SAC)._replace(target_penalty=loud)
+    method = make_method("base", SAC)._replace(coefficient=1.0, bellman_penalty=loud)
     target = float(an_epoch(method)[1]["target_mean"])
     assert target == pytest.approx(0.5 * 100 - 0.5 * 1e4, abs=20)  # half of the rows are imagined
 
@@ -143,9 +148,9 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
     assert (ravl.agent.critics, ravl.agent.diversity) == (5, 3.0)
     same = vars(ravl.agent) | {"critics": 2, "diversity": 0.0}
     assert same == vars(base.agent)
-    assert base[2:] == ravl[2:] == (None, 0.0, None, None)
+    assert base[2:] == ravl[2:] == (0.0, None, False, None, None)
     state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(
-        jax.random.key(0), PARAMS, dataset()
+        jax.random.key(0), imagination(ravl, dataset(), PARAMS)
     )
     assert state.agent.critic["Dense_0"]["kernel"].shape[0] == 5
 
@@ -153,9 +158,11 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
 def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
     settings = MethodConfig(mopo_penalty=2.5, mobile_penalty=0.5, mobile_samples=3)
     base, mopo, mobile = (make_method(n, SAC, settings) for n in ("base", "mopo", "mobile"))
-    assert mopo == base._replace(name="mopo", disagreement=max_aleatoric, reward_penalty=2.5)
-    penalty = bellman_inconsistency(0.5, 3)
-    assert mobile == base._replace(name="mobile", target_penalty=penalty)
+    assert mopo == base._replace(
+        name="mopo", coefficient=2.5, disagreement=max_aleatoric, penalise_rewards=True
+    )
+    penalty = bellman_inconsistency(3)
+    assert mobile == base._replace(name="mobile", coefficient=0.5, bellman_penalty=penalty)
     assert [make_method(name, SAC).name for name in NAMES] == list(NAMES)
     # Equal settings are equal methods, so that what is built from them compiles once.
     assert make_method("mobile", SAC, settings) == mobile

@@ -15,8 +15,14 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods import make_method
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, make_model_based
-from jaxrl_rollouts.offline.training import train_agents
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    Imagination,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollout import Model, outcome
 
@@ -60,8 +66,12 @@ def jitted_imagine() -> Any:
     return jax.jit(built().imagine)
 
 
+def data(world: Any = 0.0) -> Imagination:
+    return imagination(METHOD, dataset(), jnp.broadcast_to(jnp.asarray(world), (S,)))
+
+
 def start(seed: int = 0) -> Any:
-    return built().init(jax.random.key(seed), jnp.full((S,), 0.1 * seed), dataset())
+    return built().init(jax.random.key(seed), data())
 
 
 def rows_of(trajectory: Any) -> set:
@@ -81,10 +91,10 @@ def test_the_buffer_holds_the_valid_rows_of_each_epoch() -> None:
     state, written = start(), set()
     assert int(state.imagined.size) == 0 and state.imagined.capacity == 2 * 10 * 3
     for _ in range(2):
-        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], dataset())
+        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], data())
         assert 0 < int(trajectory.valid.sum()) < 30  # some rows end early
         written |= rows_of(trajectory)
-        state, metrics = jitted_update()(state, dataset())
+        state, metrics = jitted_update()(state, data())
         rows = held(state.imagined)
         assert len(rows) == len(set(rows)) == len(written) and set(rows) == written
         np.testing.assert_allclose(metrics["imagined_length"], trajectory.lengths.mean(), rtol=1e-5)
@@ -93,19 +103,19 @@ def test_the_buffer_holds_the_valid_rows_of_each_epoch() -> None:
 
 
 def test_only_the_newest_epochs_are_kept() -> None:
-    never_ends = jnp.full((S,), -5.0)  # so that every rollout fills its share of the buffer
-    state = built().init(jax.random.key(0), never_ends, dataset())
+    never_ends = data(-5.0)  # so that every rollout fills its share of the buffer
+    state = built().init(jax.random.key(0), never_ends)
     epochs = []
     for _ in range(4):
-        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], dataset())
+        trajectory = jitted_imagine()(state, jax.random.split(state.key, 3)[0], never_ends)
         assert trajectory.valid.all()
         epochs.append(rows_of(trajectory))
-        state, _ = jitted_update()(state, dataset())
+        state, _ = jitted_update()(state, never_ends)
         assert set(held(state.imagined)) == set().union(*epochs[-2:])
 
 
 def test_rollouts_start_in_the_dataset_and_follow_the_policy() -> None:
-    trajectory = jitted_imagine()(start(), jax.random.key(1), dataset())
+    trajectory = jitted_imagine()(start(), jax.random.key(1), data())
     starts = {tuple(s) for s in dataset().observations.tolist()}
     assert {tuple(s) for s in trajectory.steps.observations[0].tolist()} <= starts
     assert trajectory.steps.actions.shape == (3, 10, A)
@@ -131,8 +141,8 @@ def adaptive(limit: Any, **cadence: Any) -> Any:
         **(vars(CONFIG) | {"horizon": 12, "adaptive": True, "member": "trajectory"} | cadence)
     )
     agent = make_model_based(config, METHOD, MEASURED, S, A)
-    state = agent.init(jax.random.key(0), Known(limit), dataset())
-    return agent.imagine(state, jax.random.key(1), dataset())
+    known = imagination(METHOD, dataset(), Known(limit))
+    return agent.imagine(agent.init(jax.random.key(0), known), jax.random.key(1), known)
 
 
 def test_adaptive_rollouts_end_with_the_step_that_is_lost() -> None:
@@ -163,28 +173,30 @@ def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
 
 
 def test_seeds_side_by_side_are_single_runs() -> None:
-    states = jax.tree.map(lambda *x: jnp.stack(x), start(1), start(2))
-    both = train(built().update, states, dataset(), iterations=2, stage="agent")
+    keys = jnp.stack([jax.random.key(1), jax.random.key(2)])
+    worlds = Imagination(dataset(), jnp.array([[0.1] * S, [0.2] * S]), jnp.float32(0.0))
+    both = train(
+        built().update, built().init, keys, worlds, per_seed=OWN_WORLDS, iterations=2,
+        stage="agent",
+    )  # fmt: skip
     for i in range(2):
         state = start(i + 1)
         for _ in range(2):
-            state, metrics = jitted_update()(state, dataset())
+            state, metrics = jitted_update()(state, data(0.1 * (i + 1)))
         mine = jax.tree.map(lambda x, i=i: x[i], both.state)
         for a, b in ((mine.agent, state.agent), (mine.imagined, state.imagined)):
             jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-4), a, b)
-        np.testing.assert_array_equal(mine.world, state.world)
         loss = both.history.last("critic_loss")[i]
         np.testing.assert_allclose(loss, metrics["critic_loss"], rtol=1e-3)
 
 
-def test_train_agents_gives_each_seed_its_world() -> None:
+def test_each_seed_is_trained_in_its_world() -> None:
     worlds = jnp.array([[-5.0, 0.0], [5.0, 0.0]])  # the second one always ends at once
-    trained = train_agents(
-        built(), worlds, jax.tree.map(np.asarray, dataset()), jax.random.key(0), epochs=1,
-        updates_per_epoch=2,
-    )  # fmt: skip
+    rows = imagination(METHOD, jax.tree.map(np.asarray, dataset()), worlds)
+    trained = train_learner(
+        built(), rows, jax.random.key(0), seeds=2, iterations=1, per_seed=OWN_WORLDS
+    )
     assert trained.history.last("imagined_length").tolist() == [3.0, 1.0]
-    np.testing.assert_array_equal(trained.state.world, worlds)
     kernels = trained.state.agent.actor["Dense_0"]["kernel"]
     assert (kernels[0] != kernels[1]).all()
 
@@ -199,9 +211,9 @@ def test_the_share_of_dataset_rows(share: float, ones: float) -> None:
         return jnp.zeros_like(batch.rewards)
 
     config = ModelBasedConfig(**(vars(CONFIG) | {"real_share": share}))
-    method = METHOD._replace(target_penalty=look)
+    method = METHOD._replace(bellman_penalty=look)
     agent = make_model_based(config, method, DYNAMICS, S, A)
-    _, metrics = jax.jit(agent.update)(start(), dataset())
+    _, metrics = jax.jit(agent.update)(start(), data())
     jax.block_until_ready(metrics)
     jax.effects_barrier()
     assert seen == [ones] * CONFIG.updates_per_epoch
@@ -222,7 +234,7 @@ def primitives(jaxpr: Any) -> set[str]:
 
 def test_an_epoch_has_no_branches() -> None:
     """Under vmap a `cond` computes both of its branches: rollouts would be paid for twice."""
-    names = primitives(jax.make_jaxpr(built().update)(start(), dataset()).jaxpr)
+    names = primitives(jax.make_jaxpr(built().update)(start(), data()).jaxpr)
     assert {"scan", "dot_general"} <= names
     assert "cond" not in names
 

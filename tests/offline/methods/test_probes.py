@@ -5,7 +5,6 @@ The temperature is driven to zero, so values are those of the policy without an 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -37,10 +36,8 @@ def update(state: tuple, data: Transitions) -> tuple:
     return (agent, key), jax.tree.map(jnp.mean, metrics)
 
 
-@functools.cache
-def initial() -> tuple:
-    keys = jax.random.split(jax.random.key(0), 2)
-    return jax.vmap(AGENT.init)(keys), keys
+def init(key: jax.Array, data: Transitions) -> tuple:
+    return AGENT.init(key), key
 
 
 def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any = False) -> tuple:
@@ -52,7 +49,8 @@ def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any =
         spread(observations, np.float32)[:, None], actions, spread(rewards, np.float32),
         spread(following, np.float32)[:, None], spread(done, bool), spread(cut, bool),
     )  # fmt: skip
-    return train(update, initial(), data, iterations=12, stage="probe").state[0], data
+    keys = jax.random.split(jax.random.key(0), 2)
+    return train(update, init, keys, data, iterations=12, stage="probe").state[0], data
 
 
 @jax.jit

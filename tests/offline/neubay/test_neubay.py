@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, made, states
+from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
-from jaxrl_rollouts.offline.neubay.neubay import make_neubay
+from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS, make_neubay
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
+from jaxrl_rollouts.trees import stack
 
 
 def leaves(state: Any) -> list[np.ndarray]:
@@ -30,10 +31,10 @@ def leaves(state: Any) -> list[np.ndarray]:
 
 def test_cadence_is_exact_up_to_what_is_owed() -> None:
     neubay, _ = made()
-    programs = loop._compiled(neubay.update, 1)._programs
+    programs = loop._compiled(neubay.update, 1, loop._Axes.of(False))._programs
     before = len(programs)
     trained = loop.train(
-        neubay.update, states(neubay, 2), data(0.0), iterations=CONFIG.iterations, stage="agent"
+        neubay.update, neubay.init, keys(2), data(), iterations=CONFIG.iterations, stage="agent"
     )
     owed = trained.history.curve("owed")[1]
     used, tokens = (trained.history.curve(n)[1] for n in ("ring_tokens", "tokens"))
@@ -54,7 +55,8 @@ def test_a_collection_that_is_not_due_is_not_made() -> None:
     """XLA takes out of a loop what depends on nothing in it; then it would always be computed."""
     neubay, _ = made()
     update = jax.jit(jax.vmap(neubay.update, (0, None)))
-    text = update.lower(states(neubay, 2), data(0.0)).compile().as_text()
+    states = jax.jit(jax.vmap(neubay.init, (0, None)))(keys(2), data())
+    text = update.lower(states, data()).compile().as_text()
     assert text is not None
     loops = [line for line in text.splitlines() if " while(" in line and "op_name" in line]
     rolling = [line for line in loops if "/while/body/while" in line.split("op_name")[1]]
@@ -65,15 +67,17 @@ def test_a_collection_that_is_not_due_is_not_made() -> None:
 
 def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
     neubay, _ = made()
+    offsets = (0.0, 5.0)
+    worlds = stack([data(offset=offset) for offset in offsets])
+    own = worlds._replace(logged=data().logged)
     both = loop.train(
-        neubay.update, states(neubay, 2, 2), data(0.0, offsets=(0.0, 5.0)), iterations=2,
-        stage="agent",
-    )  # fmt: skip
-    for seed, offset in enumerate((0.0, 5.0)):
-        alone = jax.tree.map(lambda x, s=seed: x[s : s + 1], states(neubay, 2))
+        neubay.update, neubay.init, keys(2), own, per_seed=OWN_WORLDS, iterations=2, stage="agent"
+    )
+    for seed, offset in enumerate(offsets):
         one = loop.train(
-            neubay.update, alone, data(0.0, offsets=(offset,)), iterations=2, stage="agent"
-        )
+            neubay.update, neubay.init, keys(2)[seed : seed + 1], data(offset=offset),
+            iterations=2, stage="agent",
+        )  # fmt: skip
         mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
         other = jax.tree.map(lambda x: x[0], one.state)
         np.testing.assert_array_equal(mine.ring.lengths, other.ring.lengths)
@@ -87,7 +91,8 @@ def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     neubay, _ = made()
     settings: dict[str, Any] = {"iterations": 4, "stage": "agent", "save_every_seconds": 0.0}
-    whole = loop.train(neubay.update, states(neubay, 2), data(0.0), **settings)
+    run = functools.partial(loop.train, neubay.update, neubay.init, keys(2), data(), **settings)
+    whole = run()
     stop = StopFlag()
     context = RunContext(RunFolder(tmp_path, "neubay", "", {}, "", {}), progress=False, stop=stop)
 
@@ -96,19 +101,16 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         return {}
 
     with pytest.raises(Interrupted):
-        loop.train(
-            neubay.update, states(neubay, 2), data(0.0), evaluate=ask, evaluate_every=1,
-            context=context, **settings,
-        )  # fmt: skip
+        run(evaluate=ask, evaluate_every=1, context=context)
     stop.requested = False
-    again = loop.train(neubay.update, states(neubay, 2), data(0.0), context=context, **settings)
+    again = run(context=context)
     for a, b in zip(leaves(whole.state), leaves(again.state), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_real_tokens_come_as_prefixes_only() -> None:
     neubay, _ = made()
-    trained = loop.train(neubay.update, states(neubay, 2), data(0.0), iterations=1, stage="agent")
+    trained = loop.train(neubay.update, neubay.init, keys(2), data(), iterations=1, stage="agent")
     state = jax.tree.map(lambda x: x[0], trained.state)
     tape = tapes.sample(state.ring, jax.random.key(0), 200)
     real, starts = np.asarray(tape.tokens.real), np.asarray(tape.starts)
@@ -136,7 +138,7 @@ def test_real_tokens_come_as_prefixes_only() -> None:
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         neubay = make_neubay(replace(CONFIG, **wrong), DYNAMICS, SIZES)
-        neubay.init(jax.random.key(0), jnp.int32(0))
+        neubay.init(jax.random.key(0), data())
 
 
 def test_dynamics_must_measure_disagreement() -> None:
@@ -145,6 +147,6 @@ def test_dynamics_must_measure_disagreement() -> None:
 
 
 def test_the_ring_takes_what_is_said() -> None:
-    ring = jax.tree.map(lambda x: x[0], states(made()[0], 1)).ring
+    ring = made()[1].ring
     assert sum(x.nbytes for x in jax.tree.leaves(ring)) == ring_bytes(CONFIG, SIZES)
     assert ring.begins.shape == (ring_entries(CONFIG),)

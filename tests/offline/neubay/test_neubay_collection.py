@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers_neubay import CONFIG, LENGTHS, LIMIT, MEMBERS, K, S, data, made
+from helpers_neubay import CONFIG, LENGTHS, LIMIT, MEMBERS, A, K, S, data, made
 
 from jaxrl_rollouts.offline.neubay.neubay import Collected
+from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 
 compiled = functools.cache(jax.jit)
@@ -20,8 +21,8 @@ compiled = functools.cache(jax.jit)
 
 @functools.cache
 def collected(limit: float = 0.0, penalty: float = 0.0, **changes: Any) -> Collected:
-    neubay, actor = made(**changes)
-    found = compiled(neubay.collect)(actor, jax.random.key(5), data(limit, penalty), jnp.int32(0))
+    neubay, state = made(**changes)
+    found = compiled(neubay.imagine)(state, jax.random.key(5), data(limit, penalty))
     return jax.tree.map(np.asarray, found)
 
 
@@ -124,9 +125,11 @@ def test_looks_say_how_long_and_why() -> None:
 
 def test_the_actor_goes_on_with_what_it_saw_before() -> None:
     """Actions are those of the whole tape seen from its beginning, not of a fresh memory."""
-    found, (neubay, actor) = collected(np.inf), made()
+    found, actor = collected(np.inf), made()[1].agent.actor
+    agent = CONFIG.agent
+    nets = make_actor_critic(agent.memory, agent.head, agent.critics, S + A + 1, A)
     starts = jnp.arange(LIMIT + 1) == 0
-    heads = jax.jit(neubay.agent.networks.heads)
+    heads = jax.jit(nets.heads)
     forgot = 0.0
     for row in range(K):
         n, real = int(found.lengths[row]), int(found.tokens.real[row].sum())

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.offline.agents.critic_view import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import load
@@ -22,19 +23,19 @@ from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS
 from jaxrl_rollouts.offline.neubay.prepare import (
     Prepared,
-    neubay_evaluator,
     prepare,
     ring_text,
-    start_values,
-    train_neubay,
     trusted_dynamics,
 )
+from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import load_policy, save_policy
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
 
@@ -66,51 +67,65 @@ def trust() -> Any:
 def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:
     given: dict[str, Any] = {
         "transitions": rows(), "worlds": fitted().worlds, "trust": trust(), "env": PENDULUM,
+        "seeds": 2,
     }  # fmt: skip
     given |= changes
     return prepare(
         config, given["transitions"], fitted().model.fitter, given["worlds"], given["trust"],
-        given["env"], never, source="pendulum.hdf5",
+        given["env"], never, seeds=given["seeds"], source="pendulum.hdf5",
     )  # fmt: skip
 
 
 @functools.cache
 def trained() -> tuple[Prepared, Any]:
     ready = prepared()
-    look = neubay_evaluator(ready.neubay, PENDULUM, jax.random.key(2), 2)
-    return ready, train_neubay(ready, jax.random.key(3), seeds=2, evaluate=look)
+    look = evaluator(ready.learner, remembering(PENDULUM), jax.random.key(2), 2)
+    return ready, train_learner(
+        ready.learner, ready.data, jax.random.key(3), seeds=2, iterations=CONFIG.iterations,
+        per_seed=ready.per_seed, evaluate=look,
+    )  # fmt: skip
 
 
 @pytest.mark.slow
 def test_agents_are_trained_and_looked_at() -> None:
     ready, result = trained()
     assert len(result.history.records) == 2 and result.state.owed.shape == (2,)
-    np.testing.assert_array_equal(result.state.world, [0, 1])
+    assert ready.per_seed == OWN_WORLDS
+    # Seed k is trained in world k, and where there are too few from the first one on again.
+    for count in (2, 3):
+        given = prepared(seeds=count).data.world.elites
+        jax.tree.map(
+            lambda own, all_of_them: np.testing.assert_array_equal(
+                own, np.asarray(all_of_them)[np.arange(count) % 2]  # noqa: B023
+            ),
+            given, fitted().worlds.elites,
+        )  # fmt: skip
     last = result.history.last
     for name in ("return", "discounted_return", "estimated_value", "length", "q_real"):
         assert last(name).shape == (2,) and np.isfinite(last(name)).all()
     assert (last("length") == 200).all() and (last("return") < 0).all()
     assert (result.history.curve("horizon_longest")[1] <= 6).all()
     # Thresholds and penalties are the worlds' own.
-    np.testing.assert_array_equal(ready.data.worlds.limit, threshold(trust(), 0.9))
+    np.testing.assert_array_equal(ready.data.world.limit, threshold(trust(), 0.9))
     strict = prepared(replace(CONFIG, penalty=0.2))
     np.testing.assert_allclose(strict.data.penalty, 0.2 / np.asarray(trust().mean), rtol=1e-6)
     assert not np.asarray(ready.data.penalty).any()
-    assert strict.neubay.update is ready.neubay.update
+    assert strict.learner.update is ready.learner.update
 
 
 @pytest.mark.slow
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
-    agent, states = ready.neubay.agent, result.state.agent
+    agent, states, settings = ready.learner.agent, result.state.agent, CONFIG.agent
+    nets = make_actor_critic(settings.memory, settings.head, settings.critics, 5, 1)
     tokens = jax.random.normal(jax.random.key(0), (5, 5))
     found = start_values(agent, states, tokens)
     one = jax.tree.map(lambda x: x[1], states)
     begin = jnp.ones(1, bool)
     each = []
     for token in tokens:
-        action, _ = agent.greedy(one.actor, jax.random.key(0), token[None], agent.networks.start(1))
-        each.append(agent.networks.q(one.critic, token[None], begin, action).mean())
+        action, _ = agent.greedy(one.actor, jax.random.key(0), token[None], agent.memory(1))
+        each.append(nets.q(one.critic, token[None], begin, action).mean())
     np.testing.assert_allclose(found[1], np.mean(each), rtol=1e-4)
 
 
@@ -134,7 +149,7 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     ready, result = trained()
     actors = result.state.agent.actor
     folder = save_policy(
-        tmp_path / "policy", ready.neubay.config.agent, actors, remembering(PENDULUM),
+        tmp_path / "policy", CONFIG.agent, actors, remembering(PENDULUM),
         method="neubay", dataset="x",
     )  # fmt: skip
     saved = load_policy(folder)
@@ -142,7 +157,7 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     tokens, carry = jnp.ones((3, 5)), saved.start(3)
     a, b = (
         agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), tokens, carry)[0]
-        for agent in (saved.agent, ready.neubay.agent)
+        for agent in (saved.agent, ready.learner.agent)
     )
     np.testing.assert_array_equal(a, b)
     path = tmp_path / "played.hdf5"
@@ -196,9 +211,9 @@ def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
 
 def test_rings_are_announced() -> None:
     ready, _ = trained()
-    state = jax.jit(ready.neubay.init)(jax.random.key(0), jnp.int32(0))
+    state = jax.jit(ready.learner.init)(jax.random.key(0), ready.data)
     room = 2 * sum(x.nbytes for x in jax.tree.leaves(state.ring)) / 1e6
-    text = ring_text(CONFIG, ready.neubay.sizes, 2)
+    text = ring_text(CONFIG, ready.sizes, 2)
     assert text == f"Token rings: 700 tokens per seed, {room:,.0f} MB for 2 seeds."
 
 

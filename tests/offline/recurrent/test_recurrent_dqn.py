@@ -52,18 +52,26 @@ def some_tape(seed: int = 0) -> Tape:
 
 
 @functools.cache
-def learned(config: DqnConfig = CONFIG) -> tuple[Any, DqnState, tuple]:
-    agent = make_recurrent_dqn(config, TASK)
-    state = jax.jit(agent.init)(jax.random.key(0), WORLD)
-    other = jax.jit(agent.network.init)(jax.random.key(7))  # a target of its own
-    state = state._replace(target=other)
-    return agent, state, jax.jit(agent.learn)(state.params, other, state.optimiser, some_tape())
+def updated(config: DqnConfig = CONFIG) -> tuple[DqnState, DqnState, dict]:
+    """A state, the next one, and its metrics."""
+    learner = make_recurrent_dqn(config, TASK)
+    state = jax.jit(learner.init)(jax.random.key(0), WORLD).agent
+    other = jax.jit(learner.agent.init)(jax.random.key(7))  # a target of its own
+    state = state._replace(target=other.params)
+    return state, *jax.jit(learner.agent.update)(state, jax.random.key(0), some_tape())
 
 
-def explicit_loss(agent: Any, params: Any, target: Any, tape: Tape, config: DqnConfig) -> jax.Array:
+def gradient_of(state: DqnState, part: str) -> Any:
+    """Adam's first moment after one step is a tenth of the gradient."""
+    adam = state.moments.inner_states[part].inner_state[1][0]
+    return jax.tree.map(lambda m: 10.0 * m, getattr(adam.mu, part))
+
+
+def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> jax.Array:
     """Double Q-learning with Huber loss, token by token."""
-    values = agent.network.tape(params, tape.tokens.observations, tape.starts)
-    slow = agent.network.tape(target, tape.tokens.observations, tape.starts)
+    network = make_recurrent_q(config.memory, config.head, 4, 2)
+    values = network.tape(params, tape.tokens.observations, tape.starts)
+    slow = network.tape(target, tape.tokens.observations, tape.starts)
     starts, tokens = np.asarray(tape.starts), jax.tree.map(np.asarray, tape.tokens)
     means: dict[bool, list] = {True: [], False: []}
     for t in range(L - 1):
@@ -83,39 +91,38 @@ def explicit_loss(agent: Any, params: Any, target: Any, tape: Tape, config: DqnC
 @pytest.mark.parametrize("real_weight", [None, 0.2])
 def test_loss_and_gradient(real_weight: float | None) -> None:
     config = replace(CONFIG, real_weight=real_weight)
-    agent, state, (_, _, moments, metrics) = learned(config)
+    state, after, metrics = updated(config)
     tape = some_tape()
     want, gradient = jax.jit(
-        jax.value_and_grad(lambda p: explicit_loss(agent, p, state.target, tape, config))
+        jax.value_and_grad(lambda p: explicit_loss(p, state.target, tape, config))
     )(state.params)
     np.testing.assert_allclose(metrics["loss"], want, rtol=1e-5)
-    for moment, g in zip(moments, gradient, strict=True):
-        # Adam's first moment after one step is a tenth of the gradient.
+    for part in ("memory", "head"):
         jax.tree.map(
-            lambda m, x: np.testing.assert_allclose(10 * m, x, rtol=2e-3, atol=1e-6),
-            moment[1][0].mu, g,
+            lambda m, x: np.testing.assert_allclose(m, x, rtol=2e-3, atol=1e-6),
+            gradient_of(after, part), getattr(gradient, part),
         )  # fmt: skip
 
 
 def test_memory_and_head_have_their_own_rates_and_the_target_follows() -> None:
-    _, state, (params, target, _, _) = learned()
-    for new, old, rate in zip(params, state.params, (1e-3, 1e-2), strict=True):
+    state, after, _ = updated()
+    for new, old, rate in zip(after.params, state.params, (1e-3, 1e-2), strict=True):
         # Adam's first step is the rate wherever there is a gradient at all.
         steps = [
             np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (new, old)), strict=True)
         ]
         np.testing.assert_allclose(max(steps), rate, rtol=0.02)
-    want = jax.tree.map(lambda new, old: 0.3 * new + 0.7 * old, params, state.target)
+    want = jax.tree.map(lambda new, old: 0.3 * new + 0.7 * old, after.params, state.target)
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), target, want
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), after.target, want
     )  # fmt: skip
 
 
 def test_gradients_are_clipped_each_by_itself() -> None:
-    _, _, (_, _, moments, _) = learned(replace(CONFIG, clip=1e-3))
-    for moment in moments:
-        leaves = jax.tree.leaves(moment[1][0].mu)
-        norm = np.sqrt(sum(np.square(10 * m).sum() for m in leaves))
+    _, after, _ = updated(replace(CONFIG, clip=1e-3))
+    for part in ("memory", "head"):
+        leaves = jax.tree.leaves(gradient_of(after, part))
+        norm = np.sqrt(sum(np.square(m).sum() for m in leaves))
         np.testing.assert_allclose(norm, 1e-3, rtol=1e-3)
 
 
@@ -132,17 +139,10 @@ def test_dueling_and_the_two_ways_to_ask() -> None:
         np.testing.assert_allclose(values[0], whole[t], atol=1e-5)
 
 
-def start(seeds: int) -> tuple[Any, DqnState]:
-    agent = make_recurrent_dqn(CONFIG, TASK)
-    keys = jax.random.split(jax.random.key(3), seeds)
-    worlds = jax.tree.map(lambda x: jnp.stack([x] * seeds), WORLD)
-    return agent, jax.jit(jax.vmap(agent.init))(keys, worlds)
-
-
 def test_an_iteration_rolls_stores_and_learns() -> None:
-    agent, state = start(2)
-    assert agent.updates == 10  # 0.025 for each of 4 * 100 transitions
-    trained = train(agent.update, state, iterations=3, stage="a")
+    learner, keys = make_recurrent_dqn(CONFIG, TASK), jax.random.split(jax.random.key(3), 2)
+    assert learner.updates == 10  # 0.025 for each of 4 * 100 transitions
+    trained = train(learner.update, learner.init, keys, WORLD, iterations=3, stage="a")
     ring = trained.state.ring
     # Eight episodes of 101 tokens fit into 900; the third four have pushed out the first.
     np.testing.assert_array_equal(ring.count, [8, 8])
@@ -161,7 +161,7 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
         np.testing.assert_allclose(paid, WORLD.mean[episode % 2, 1], atol=0.4)
         assert 20 < pulled.sum() < 80  # epsilon was still near one
     assert not rows.real.any()
-    alone = train(agent.update, jax.tree.map(lambda x: x[1:], state), iterations=3, stage="a")
+    alone = train(learner.update, learner.init, keys[1:], WORLD, iterations=3, stage="a")
     np.testing.assert_allclose(
         alone.history.last("loss"), trained.history.last("loss")[1:], rtol=1e-3
     )
@@ -173,13 +173,14 @@ def test_it_finds_out_what_the_unknown_arm_pays() -> None:
         SMALL_AGENT, memory=MemoryConfig("lru", width=16, state=16, layers=1), head=(16,),
         steps=600, episodes=20, capacity=40_000, memory_rate=3e-3, head_rate=3e-3, tape=606,
     )  # fmt: skip
-    agent = make_recurrent_dqn(config, TASK)
-    worlds = jax.tree.map(lambda x: jnp.stack([x, x]), WORLD)
-    worlds = worlds._replace(penalty=jnp.array([0.0, 2.5]))
-    state = jax.jit(jax.vmap(agent.init))(jax.random.split(jax.random.key(0), 2), worlds)
-    trained = train(agent.update, state, iterations=15, chunk=15, stage="a")
+    learner = make_recurrent_dqn(config, TASK)
+    worlds = WORLD._replace(penalty=jnp.array([0.0, 2.5]))
+    trained = train(
+        learner.update, learner.init, jax.random.split(jax.random.key(0), 2), worlds,
+        per_seed=Arms(False, False, False, True), iterations=15, chunk=15, stage="a",
+    )  # fmt: skip
     keys = jax.random.split(jax.random.key(5), 2)
-    found = play(agent, trained.state.params, keys, 20, arms=(0.0, 1.0))
+    found = play(learner.agent, trained.state.agent.params, keys, 20, arms=(0.0, 1.0))
     assert found.returns[0, 1] > 0.9 and found.better[0, 1] > 0.9
     assert found.returns[0, 0] > 0.35
     np.testing.assert_allclose(found.returns[1], 0.5, atol=0.05)

@@ -14,6 +14,7 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.tanh_gaussian import sample_and_log_prob
 from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import (
     RecurrentSacConfig,
@@ -30,6 +31,9 @@ CONFIG = RecurrentSacConfig(
     discount=0.9, polyak=0.3, memory_rate=1e-2, head_rate=0.1, temperature_rate=0.2, steps=2,
     real_weight=0.2,
 )  # fmt: skip
+
+
+NETS = make_actor_critic(CONFIG.memory, CONFIG.head, N, D, A)
 
 
 def some_tape(seed: int = 0) -> Tape:
@@ -67,12 +71,12 @@ def explicit_mean(values: jax.Array, tape: Tape) -> jax.Array:
     return 0.2 * real + 0.8 * imagined
 
 
-def explicit_target(agent: Any, before: RecurrentSacState, tape: Tape) -> np.ndarray:
+def explicit_target(before: RecurrentSacState, tape: Tape) -> np.ndarray:
     next_key, pair_key, _ = jax.random.split(KEY, 3)
     seen, starts = tape.tokens.observations, tape.starts
-    heads = agent.networks.heads(before.actor, seen, starts)
+    heads = NETS.heads(before.actor, seen, starts)
     action, log_prob = map(np.asarray, sample_and_log_prob(next_key, *heads))
-    q = np.asarray(agent.networks.q(before.target_critic, seen, starts, jnp.asarray(action)))
+    q = np.asarray(NETS.q(before.target_critic, seen, starts, jnp.asarray(action)))
     pair = np.asarray(jax.random.permutation(pair_key, N))[:2]
     alpha, target = float(jnp.exp(before.log_alpha)), np.zeros(L, np.float32)
     for t in range(L - 1):
@@ -84,7 +88,8 @@ def explicit_target(agent: Any, before: RecurrentSacState, tape: Tape) -> np.nda
 
 def gradient_of(moments: Any) -> Any:
     """Adam's first moment after one step is a tenth of the gradient."""
-    return [jax.tree.map(lambda m: 10.0 * m, part[1][0].mu) for part in moments]
+    adams = {part: moments.inner_states[part].inner_state[1][0] for part in ("memory", "head")}
+    return [jax.tree.map(lambda m: 10.0 * m, getattr(a.mu, part)) for part, a in adams.items()]
 
 
 def assert_gradients(found: Any, want: Any) -> None:
@@ -93,13 +98,13 @@ def assert_gradients(found: Any, want: Any) -> None:
 
 
 def test_critic_loss_over_real_and_imagined_tokens() -> None:
-    agent, before, results = updated()
+    _, before, results = updated()
     after, metrics = results[0]
     tape = some_tape()
-    target = explicit_target(agent, before, tape)
+    target = explicit_target(before, tape)
 
     def loss(critic: Any) -> jax.Array:
-        q = agent.networks.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
+        q = NETS.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
         gap = jnp.abs(q - target)
         return explicit_mean(jnp.where(gap < 1, 0.5 * gap**2, gap - 0.5).mean(0), tape)
 
@@ -109,15 +114,15 @@ def test_critic_loss_over_real_and_imagined_tokens() -> None:
 
 
 def test_actor_follows_the_mean_of_the_new_critics_and_temperature_the_old_actor() -> None:
-    agent, before, results = updated()
+    _, before, results = updated()
     after, metrics = results[0]
     tape = some_tape()
     seen, starts = tape.tokens.observations, tape.starts
     key, alpha = jax.random.split(KEY, 3)[2], jnp.exp(before.log_alpha)
 
     def loss(actor: Any) -> tuple[jax.Array, jax.Array]:
-        action, log_prob = sample_and_log_prob(key, *agent.networks.heads(actor, seen, starts))
-        q = agent.networks.q(after.critic, seen, starts, action)
+        action, log_prob = sample_and_log_prob(key, *NETS.heads(actor, seen, starts))
+        q = NETS.q(after.critic, seen, starts, action)
         return explicit_mean(alpha * log_prob - q.mean(0), tape), log_prob
 
     gradient, log_prob = jax.jit(jax.grad(loss, has_aux=True))(before.actor)
@@ -161,8 +166,8 @@ def test_a_fixed_temperature_stays() -> None:
 def test_policies_of_the_recurrent_agent_are_their_tape() -> None:
     agent, state, _ = updated()
     tape = some_tape()
-    mean, log_std = agent.networks.heads(state.actor, tape.tokens.observations, tape.starts)
-    carry, key = agent.networks.start(1), jax.random.key(3)
+    mean, log_std = NETS.heads(state.actor, tape.tokens.observations, tape.starts)
+    carry, key = agent.memory(1), jax.random.key(3)
     for t in range(4):  # the first episode
         seen = tape.tokens.observations[t : t + 1]
         drawn, _ = agent.policy(state.actor, key, seen, carry)
@@ -201,7 +206,7 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
     state, metrics = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
     assert np.isfinite(metrics["critic_loss"]).all()
     shown = jnp.asarray(np.linspace(-0.6, 0.6, 7), jnp.float32)
-    carry, found = agent.networks.start(7), None
+    carry, found = agent.memory(7), None
     for t in range(4):
         now = jnp.stack([shown if t == 0 else jnp.zeros(7), jnp.ones(7)], 1)
         found, carry = agent.greedy(state.actor, KEY, now, carry)

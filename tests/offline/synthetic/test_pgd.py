@@ -212,13 +212,14 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
     denoiser, layout, data, _ = setting()
     guidance = GuidanceConfig(rule=rule, reference_steps=256 if rule == "published" else None)
     config = PgdConfig(
-        guidance=guidance, sampler=SamplerConfig(16, churn=0.0), windows=8, updates=2
-    )
-    pgd = make_pgd(config, AGENT, denoiser, layout)
-    state = pgd.init(KEY, PgdData(to_device(data), ()))
+        guidance=guidance, coefficient=strength, sampler=SamplerConfig(16, churn=0.0), windows=256,
+        updates=2,
+    )  # fmt: skip
+    pgd, shared = make_pgd(config, AGENT, denoiser, layout), PgdData(to_device(data), ())
+    state, imagine = pgd.init(KEY, shared), jax.jit(pgd.imagine)
     gaps = []
-    for coefficient in (0.0, strength):
-        rows = pgd.draw((), state.agent.actor, jnp.float32(coefficient), KEY, 256)
+    for refreshes in (0, 1):  # before the first one nothing is guided
+        rows = imagine(state._replace(refreshes=jnp.int32(refreshes)), KEY, shared)
         made, _ = layout.unpack(rows)
         gaps.append(float(jnp.square(made.actions - pgd.agent.gaussian(
             state.agent.actor, made.observations)[0]).mean()))  # fmt: skip

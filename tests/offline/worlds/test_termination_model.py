@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
@@ -80,4 +81,4 @@ def test_dynamics_end_where_the_classifier_says(endings: tuple) -> None:
 @pytest.mark.parametrize("name", ["batch_size", "updates", "updates_per_iteration"])
 def test_bad_settings_are_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: found 0"):
-        TerminationConfig(**{name: 0}).validate()
+        check(TerminationConfig(**{name: 0}))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.files import read_pdearena, write_pdearena
 from jaxrl_rollouts.pde.generate import Solved

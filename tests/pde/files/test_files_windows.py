@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from jaxrl_rollouts.cli.main import main as cli
+from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import commands
 from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
@@ -199,8 +199,8 @@ def test_inspect_reads_no_more_than_asked(
 
 def test_help_needs_no_jax() -> None:
     code = (
-        "import sys; from jaxrl_rollouts import cli\n"
-        "try: cli.main(['pde', '--help'])\n"
+        "import sys; from jaxrl_rollouts.cli.main import main\n"
+        "try: main(['pde', '--help'])\n"
         "except SystemExit: pass\n"
         "sys.exit('jax' in sys.modules)"
     )
