@@ -69,7 +69,8 @@ PRESETS = {
     "gpu": replace(
         _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8, hidden=(256, 256),
         rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480, length=32,
-        unet=TemporalUnetConfig(features=128), unet_training=small_training(100_000, 128, rate=5e-4),
+        unet=TemporalUnetConfig(features=128),
+        unet_training=small_training(100_000, 128, rate=5e-4),
         synther=SyntherConfig(
             ResidualMlpConfig(width=1024), small_training(100_000, 1024, rate=3e-4)
         ),

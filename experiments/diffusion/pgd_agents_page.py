@@ -11,6 +11,7 @@ from jaxrl_rollouts.experiments.kit.claims import claims
 from jaxrl_rollouts.experiments.kit.colours import colour
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, intervals, level, picture
 from jaxrl_rollouts.experiments.kit.grid import Cell, Grid
+from jaxrl_rollouts.experiments.kit.offline_pages import note_environments
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
@@ -83,8 +84,7 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
             "jr/* are real MuJoCo transitions in D4RL's layout, not D4RL's files. Scores use "
             "D4RL's reference returns and must not be compared with D4RL tables."
         )
-    for env in {setting.env.name: setting.env for setting in settings.values()}.values():
-        report.note(f"Evaluated in {env.name} ({env.version}).")
+    note_environments(report, [setting.env for setting in settings.values()])
 
 
 def cells(name: str, grid: Grid, earned: float) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import jax
 from jaxrl_rollouts.diffusion import TemporalUnetConfig
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.synthetic.paths import PathQuality
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -24,7 +25,6 @@ from .pgd_vs_world_model_cells import (
     Case,
     CaseConfig,
     Config,
-    Measured,
     Source,
     measure_sources,
     prepare,
@@ -36,7 +36,7 @@ from .pgd_vs_world_model_page import SOURCE, page
 def run(config: Config, context: RunContext) -> Report:
     """Fit, draw and measure every case; compare, draw."""
     report = Report.of(context, config.seeds)
-    results: dict[str, tuple[Case, dict[Source, Measured]]] = {}
+    results: dict[str, tuple[Case, dict[Source, PathQuality]]] = {}
     for index, (name, case_config) in enumerate(config.cases().items()):
         fit_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
         case = prepare(case_config, config.horizon, config.seeds, fit_key, context)
@@ -47,7 +47,8 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _TINY = CaseConfig(
-    rows=1000, unet=TemporalUnetConfig(features=8, blocks=2), training=windows_training(20, batch=8),
+    rows=1000, unet=TemporalUnetConfig(features=8, blocks=2),
+    training=windows_training(20, batch=8),
     ensemble=EnsembleConfig(
         members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
     ),

@@ -38,11 +38,10 @@ from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
 from jaxrl_rollouts.offline.study.model_based import environment_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import (
+    PathQuality,
     imagine_paths,
-    open_loop_error,
+    path_quality,
     paths_of_windows,
-    policy_gap,
-    step_error,
 )
 from jaxrl_rollouts.offline.synthetic.pgd import policy_target
 from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
@@ -215,26 +214,6 @@ class Source(NamedTuple):
     coefficient: float = 0.0
 
 
-class Measured(NamedTuple):
-    """`[seeds, T]` each: means over paths, and the median of the step error.
-
-    Attributes:
-        gap: squared distance of the actions to the policy's, per entry.
-        error: of single steps, in squared deviations of the data per entry.
-        median: of the same.
-        open_loop: after so many steps, from the path's first state and actions.
-    """
-
-    gap: np.ndarray
-    error: np.ndarray
-    median: np.ndarray
-    open_loop: np.ndarray
-
-    def first(self, steps: int) -> Measured:
-        """Its first steps."""
-        return Measured(*(values[:, :steps] for values in self))
-
-
 def load_rows(config: CaseConfig, key: jax.Array) -> tuple[Environment, Transitions]:
     """The dataset and its true environment."""
     if config.data in SCRIPTED:
@@ -344,19 +323,17 @@ def guided_paths(
     return [[jax.tree.map(np.asarray, paths_of_windows(case.layout, w)) for w in d] for d in drawn]
 
 
-def measure(case: Case, paths: list[Transitions], key: jax.Array) -> Measured:
-    """Every metric of one source's paths, one entry of the list per seed."""
-    columns = []
+def measure(case: Case, paths: list[Transitions], key: jax.Array) -> PathQuality:
+    """The quality of one source's paths, one entry of the list per seed; `[seeds, T]`."""
+    qualities = []
     for seed, path in enumerate(paths):
         actor = jax.tree.map(lambda x, seed=seed: x[seed], case.target.params)
-        gap = np.asarray(policy_gap(case.target.gaussian, actor, path), np.float64)
-        error = step_error(case.env, path, case.data, key)
-        along = open_loop_error(case.env, path, case.data, key)
-        columns.append((gap.mean(0), error.mean(0), np.median(error, 0), along.mean(0)))
-    return Measured(*(np.stack(column) for column in zip(*columns, strict=True)))
+        policy = case.target.gaussian, actor
+        qualities.append(path_quality(case.env, path, case.data, policy, key))
+    return PathQuality(*(np.stack(column) for column in zip(*qualities, strict=True)))
 
 
-def measure_sources(case: Case, config: Config, key: jax.Array) -> dict[Source, Measured]:
+def measure_sources(case: Case, config: Config, key: jax.Array) -> dict[Source, PathQuality]:
     """Draw from every source and measure it."""
     data_key, roll_key, draw_key, key = jax.random.split(key, 4)
     count = config.windows

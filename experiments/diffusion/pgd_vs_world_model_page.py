@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 
 from jaxrl_rollouts.experiments.kit.claims import claims
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band
-from jaxrl_rollouts.offline.synthetic.paths import log_likelihood
+from jaxrl_rollouts.offline.synthetic.paths import PathQuality, log_likelihood
 from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm, summarize
 
-from .pgd_vs_world_model_cells import Case, Config, Measured, Source
+from .pgd_vs_world_model_cells import Case, Config, Source
 
 SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5"
 OURS = "our own measurement at this size"
@@ -35,7 +35,7 @@ TRADEOFF = (
 OVER_TIME = (
     "Above: every step by itself. Below: how far the path is from where its own actions lead."
 )
-Sources = Mapping[Source, Measured]
+Sources = Mapping[Source, PathQuality]
 Results = Mapping[str, tuple[Case, Sources]]
 
 
@@ -71,7 +71,7 @@ def coefficient_at(gap: np.ndarray, at: np.ndarray, gaps: np.ndarray) -> np.ndar
     return np.array(coefficients)
 
 
-def three(config: Config, sources: Sources) -> tuple[Measured, Measured, Measured]:
+def three(config: Config, sources: Sources) -> tuple[PathQuality, ...]:
     """The ensemble, unguided diffusion, and the published rule at the coefficient of reference."""
     guided = Source("published", config.steps, config.reference)
     return tuple(sources[s] for s in (Source("ensemble"), Source("unguided", config.steps), guided))

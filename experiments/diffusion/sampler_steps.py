@@ -37,32 +37,21 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _TINY = small_training(20, 16)
+PRESETS = {
+    "smoke": Config(
+        dataset=PENDULUM, seeds=2, length=8, steps=(4, 8), churns=(80.0,), rows=64, windows=16,
+        mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16), mlp_training=_TINY,
+        unet=TemporalUnetConfig(features=8, blocks=1), unet_training=_TINY,
+        agent=Td3BcConfig(hidden=(16,)), iterations=2, updates=10, batch_size=16, episodes=2,
+    ),
+    "cpu": Config(),
+}  # fmt: skip
 
 EXPERIMENT = Experiment(
     name="sampler_steps",
     summary="what sampling costs and gives by the number of steps: errors, distance, agents",
     source=SOURCE,
     config_type=Config,
-    presets={
-        "smoke": Config(
-            dataset=PENDULUM,
-            seeds=2,
-            length=8,
-            steps=(4, 8),
-            churns=(80.0,),
-            rows=64,
-            windows=16,
-            mlp=ResidualMlpConfig(width=16, blocks=2, embedding=16),
-            mlp_training=_TINY,
-            unet=TemporalUnetConfig(features=8, blocks=1),
-            unet_training=_TINY,
-            agent=Td3BcConfig(hidden=(16,)),
-            iterations=2,
-            updates=10,
-            batch_size=16,
-            episodes=2,
-        ),
-        "cpu": Config(),
-    },
+    presets=PRESETS,
     run=run,
 )

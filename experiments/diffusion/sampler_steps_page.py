@@ -85,7 +85,8 @@ def enough_steps(steps: tuple[int, ...], errors: np.ndarray) -> int:
         errors: `[seeds, K]`; seeds are averaged.
     """
     mean = errors.mean(0)
-    return next(n for n, e in zip(steps, mean, strict=True) if e <= NEAR * mean[-1])
+    near = (n for n, e in zip(steps, mean, strict=True) if e <= NEAR * mean[-1])
+    return next(near, steps[-1])  # NaN is near nothing
 
 
 def choice(net: str, config: Config, grid: Grid, churn: float) -> dict[str, Any]:

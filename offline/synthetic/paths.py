@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -215,3 +215,42 @@ def open_loop_error(
         return _squared((said[rows] - np.swapaxes(true, 0, 1)) / unit)
 
     return _piecewise(env, states[:, 0], centre, unit, key, error)
+
+
+class PathQuality(NamedTuple):
+    """By step, `[T]` or `[seeds, T]` each: means over paths, and the median of the step error.
+
+    Attributes:
+        gap: `policy_gap`.
+        error: `step_error`.
+        median: of the same.
+        open_loop: `open_loop_error`.
+    """
+
+    gap: np.ndarray
+    error: np.ndarray
+    median: np.ndarray
+    open_loop: np.ndarray
+
+    def first(self, steps: int) -> PathQuality:
+        """Its first steps."""
+        return PathQuality(*(values[..., :steps] for values in self))
+
+
+def path_quality(
+    env: Environment,
+    paths: Transitions,
+    scale: Transitions,
+    policy: tuple[Callable, PyTree],
+    key: jax.Array,
+) -> PathQuality:
+    """How near paths are to a policy and to the simulator, by step, `[T]` each.
+
+    Args:
+        env, paths, scale, key: as for `step_error`.
+        policy: `gaussian` of an `Agent`, and its parameters.
+    """
+    gap = np.asarray(policy_gap(*policy, paths), np.float64)
+    error = step_error(env, paths, scale, key)
+    along = open_loop_error(env, paths, scale, key)
+    return PathQuality(gap.mean(0), error.mean(0), np.median(error, 0), along.mean(0))
