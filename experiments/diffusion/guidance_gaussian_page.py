@@ -112,9 +112,9 @@ def draw(report: Report, config: Config, alone: Grid, given: Grid) -> None:
     at, many = np.asarray(config.coefficients), config.steps[-1]
     rules = list(dict.fromkeys(rule for rule, _ in alone))
     title = "Guided samples against the product (N(0, 1) data, N(1, 1) policy)"
-    panels = {"titles": (*rules, *[""] * len(rules)), "columns": len(rules), "sharex": True}
-    size = {"width": 2.9, "height": 2.3}
-    with picture(report, "moments", MOMENTS, title=title, **panels, **size) as axes:
+    panels: dict[str, Any] = {"titles": (*rules, *[""] * len(rules)), "columns": len(rules)}
+    panels |= {"sharex": True, "width": 2.9, "height": 2.3}
+    with picture(report, "moments", MOMENTS, title=title, **panels) as axes:
         for i, ax in enumerate(axes):
             cells, j = alone.at(rule=rules[i % len(rules)]), i // len(rules)
             curves = {f"{n} steps": cell["moments"][..., j] for n, cell in cells.items()}

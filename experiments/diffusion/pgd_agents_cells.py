@@ -172,17 +172,14 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
 
     count = config.pool * (config.length - 1)
-
-    def fit(stage: str, key: jax.Array, *arguments: Any) -> PyTree:
-        run = {"stage": f"{slug(name)}-{stage}", "context": context}
-        trained = train_denoiser(*arguments, key[None], **run)
-        return jax.tree.map(lambda x: x[0], trained.state.average)
-
+    fit, stage = partial(train_denoiser, context=context), slug(name)
     if {"unguided", "guided"} & set(config.sources):
         windows = cut_windows(rows, config.length, config.stride, source=name)
         layout = fit_window_layout(windows)
         denoiser = make_denoiser(make_temporal_unet(config.unet, config.length, layout.channels))
-        params = fit("unet", unet_key, denoiser, config.unet_training, layout.pack(windows))
+        packed, key = layout.pack(windows), unet_key[None]
+        trained = fit(denoiser, config.unet_training, packed, key, stage=f"{stage}-unet")
+        params = jax.tree.map(lambda x: x[0], trained.state.average)
         sources = sources._replace(denoiser=denoiser, params=params, layout=layout)
         if "unguided" in config.sources:
             draw = {"config": config.sampler, "batch": config.windows}
@@ -193,7 +190,9 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     if "synther" in config.sources:
         row_layout, synther = fit_layout(rows), config.synther
         denoiser = make_synther(synther, row_layout.features).denoiser
-        params = fit("synther", mlp_key, denoiser, synther.training, row_layout.pack(rows))
+        packed, key = row_layout.pack(rows), mlp_key[None]
+        trained = fit(denoiser, synther.training, packed, key, stage=f"{stage}-synther")
+        params = jax.tree.map(lambda x: x[0], trained.state.average)
         drawn = generate(denoiser, params, rows_key, row_layout, count, config=synther.sampler)
         sources.sets["synther"] = drawn
     return sources

@@ -248,6 +248,7 @@ def train_target(
         trained = train_learner(learner, to_device(data), train_key, **budget, **run)
         gaussian, policy = learner.agent.gaussian, learner.agent.greedy
         params = trained.state.agent.actor
+        assert gaussian is not None  # TD3+BC has one
     played = evaluate_seeds(env, policy, params, play_key, 10)
     return TargetPolicy(gaussian, policy, params, np.asarray(played.returns.mean(1)))
 

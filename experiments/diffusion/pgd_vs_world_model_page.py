@@ -250,8 +250,9 @@ def tradeoff(ax: Axes, config: Config, sources: Sources) -> None:
     for index, (rule, steps, _) in enumerate(config.sweeps()):
         line = [s for s in sources if s.rule == rule and s.steps == steps]
         points = [place(s, config.horizon) for s in [Source("unguided", steps), *line]]
-        style = {"color": SHADES[rule], "linestyle": "-" if steps == config.steps else "--"}
-        ax.plot(*zip(*points, strict=True), marker=".", label=f"{rule}, {steps} steps", **style)
+        x, y = zip(*points, strict=True)
+        line_style, label = "-" if steps == config.steps else "--", f"{rule}, {steps} steps"
+        ax.plot(x, y, line_style, marker=".", color=SHADES[rule], label=label)
         for source, point in zip(line, points[1:], strict=True):
             near = {"xytext": (2, 3), "textcoords": "offset points", "color": SHADES[rule]}
             ax.annotate(f"{source.coefficient:g}", point, fontsize=6, **near)
