@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
+
+from ..kit.draw import curve_with_band
 
 SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code"
 BEHAVIOUR, POLICY = (0.8, 0.6), (-1.0, 0.5)  # slope of the action over the state, and spread

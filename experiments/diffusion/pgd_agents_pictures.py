@@ -9,9 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, intervals, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 
+from ..kit.colours import colour
+from ..kit.draw import curve_with_band, intervals
 from .pgd_agents_best import Grid, best_by_others, sweep
 from .pgd_agents_config import Config
 

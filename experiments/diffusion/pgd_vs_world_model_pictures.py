@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
 
+from ..kit.draw import curve_with_band
 from .pgd_measured import LENGTHS, Found, Source, log_likelihood, three
 
 SHADES = {

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.draw import curve_with_band
 from .sampler_steps_cells import CHURN, DEFAULTS, SOURCE, Config
 from .sampler_steps_study import NEAR, Measured, enough_steps
 

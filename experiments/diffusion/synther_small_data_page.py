@@ -10,10 +10,11 @@ import numpy as np
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.draw import curve_with_band
 from .synther_quality import Quality
 from .synther_small_data_cells import Arm, Config, Result
 

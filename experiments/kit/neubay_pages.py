@@ -19,10 +19,12 @@ from jaxrl_rollouts.offline.study.neubay import (
     train_neubay_and_look,
 )
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from .colours import colour
+from .draw import curve_with_band
 from .offline_pages import add_main_job, result_rows
 
 

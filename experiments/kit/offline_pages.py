@@ -23,9 +23,12 @@ from jaxrl_rollouts.offline.study.model_based import (
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free_and_look
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, intervals, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
+
+from .colours import colour
+from .draw import curve_with_band, intervals
 
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0

@@ -11,9 +11,11 @@ from jaxrl_rollouts.offline.bandit.environment import KNOWN, TEST_ARMS
 from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
 from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
+
+from ..kit.draw import curve_with_band
 
 if TYPE_CHECKING:
     from .bandit_bayes_cells import Cell

@@ -34,10 +34,12 @@ from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import figure, intervals
+from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 from jaxrl_rollouts.rollout import rollout
+
+from ..kit.draw import intervals
 
 SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), ablations; our notes, section 9e"
 BEST = 283.0  # the most an episode can bring

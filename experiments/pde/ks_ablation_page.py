@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import colour, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.colours import colour
 from .ks_ablation_cells import BOTH, AblationConfig, Point, base_value
 from .ks_refiner import SOURCE
 

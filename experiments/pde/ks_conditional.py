@@ -17,10 +17,11 @@ from jaxrl_rollouts.pde.study.train import KsData, StudyConfig, prepare
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import colour, figure
+from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.colours import colour
 from .ks_page import draw_rollouts
 from .ks_refiner import SOURCE, KsConfig, train_and_roll
 from .presets import CPU, GPU, PAPER, SMOKE

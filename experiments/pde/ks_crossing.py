@@ -20,10 +20,11 @@ from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import colour, figure
+from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..kit.colours import colour
 from .ks_bottleneck import correlation_solved_from
 from .ks_crossing_cells import ARMS, CrossingConfig, Result, Trainer, mse_of
 from .ks_page import draw_correlation

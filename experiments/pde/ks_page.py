@@ -9,8 +9,11 @@ import numpy as np
 
 from jaxrl_rollouts.pde.study.look import Evaluated, Sampled, reliable
 from jaxrl_rollouts.pde.study.train import KsData, StudyConfig
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
+
+from ..kit.colours import colour
+from ..kit.draw import curve_with_band
 
 if TYPE_CHECKING:
     from jaxrl_rollouts.pde.study.look import Emulated

@@ -13,9 +13,11 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from jaxrl_rollouts.offline.environments.plane import GOAL, START, ValueGrid
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 
+from ..kit.colours import colour
+from ..kit.draw import curve_with_band
 from .edge_of_reach_cells import Cell, Config, Setting
 from .plane import Reach, value_map
 

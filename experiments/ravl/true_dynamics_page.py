@@ -8,10 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import bootstrap_interval, iqm, summarize
 
+from ..kit.colours import colour
+from ..kit.draw import curve_with_band
 from .true_dynamics_cells import Dial, Domain, best_below_one
 
 SOURCE = "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics"

@@ -27,42 +27,6 @@ from .statistics import STATISTICS, Summary, bootstrap_interval, iqm
 # Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
 # of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-AGENTS: Mapping[str, str] = {
-    "base": "#D55E00",
-    "oracle": "#009E73",
-    "mopo": "#E69F00",
-    "mobile": "#CC79A7",
-    "ravl": "#0072B2",
-    "neubay": "#56B4E9",
-    "behaviour": "#777777",
-}
-ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
-    "markov": "#882255",
-    "quantile": "#000000",
-    "penalty": "#009E73",
-}
-EMULATORS: Mapping[str, str] = {
-    "mse": "#0072B2",
-    "pushforward": "#E69F00",
-    "correction": "#CC79A7",
-    "refiner": "#009E73",
-    "own": "#56B4E9",
-    "tail": "#D55E00",
-}
-SOURCES: Mapping[str, str] = {
-    "real": "#777777",
-    "synther": "#E69F00",
-    "unguided": "#56B4E9",
-    "guided": "#0072B2",
-}
-COLOURS: Mapping[str, str] = {
-    **AGENTS,
-    **ARMS,
-    **EMULATORS,
-    **SOURCES,
-    "data": "#777777",
-    "truth": "#000000",
-}
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -84,10 +48,17 @@ INSIDE = 4  # entries of a legend that leave room for curves
 ENTRY = 1.1  # inches that one takes
 
 
-def colour(method: str) -> str:
-    """The colour of a method: the same in every figure, whatever else is drawn beside it."""
-    known = next((c for name, c in COLOURS.items() if method.lower().startswith(name)), None)
-    return known or PALETTE[zlib.crc32(method.encode()) % len(PALETTE)]
+def colour(name: str, known: Mapping[str, str] | None = None) -> str:
+    """The colour of a name: the same in every figure, whatever else is drawn beside it.
+
+    Args:
+        name: of a method, a source of data, ...
+        known: beginning of a name -> colour; other names get one of the palette.
+    """
+    for beginning, shade in (known or {}).items():
+        if name.lower().startswith(beginning):
+            return shade
+    return PALETTE[zlib.crc32(name.encode()) % len(PALETTE)]
 
 
 def figure(
@@ -124,6 +95,7 @@ def curve_with_band(
     label: str,
     *,
     colour_name: str | None = None,
+    colours: Mapping[str, str] | None = None,
     linestyle: str = "-",
 ) -> None:
     """A curve of interquartile means with its 95 % bootstrap band.
@@ -134,6 +106,7 @@ def curve_with_band(
         values: `[seeds, points]`; points with a non-finite seed leave a gap. One seed: no band.
         label: for the legend; also decides the colour.
         colour_name: a matplotlib colour instead.
+        colours: known labels and theirs; see `colour`.
         linestyle: matplotlib's.
     """
     array, points = np.asarray(values, np.float64), np.asarray(x)
@@ -141,7 +114,7 @@ def curve_with_band(
         raise ValueError(
             f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
         )
-    shade = colour_name or colour(label)
+    shade = colour_name or colour(label, colours)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
     ax.plot(points, centre, color=shade, label=label, linestyle=linestyle)
     if len(array) > 1:
@@ -155,17 +128,18 @@ def intervals(
     *,
     statistic: str = "iqm",
     xlabel: str = "",
+    colours: Mapping[str, str] | None = None,
 ) -> None:
     """Horizontal interval bars, one per method, in the manner of rliable.
 
     The bar is the 95 % interval, the dark line the statistic, the dots are seeds (their mean
-    over tasks). Methods come in the order given, the first at the top.
+    over tasks). Methods come in the order given, the first at the top; `colours` as for `colour`.
     """
     ax.use_sticky_edges = False  # else a bar ends at the frame
     for index, (name, row) in enumerate(rows.items()):
         array = np.asarray(row.values if isinstance(row, Summary) else row, np.float64)
         table = array.reshape(len(array), -1)
-        shade = colour(name)
+        shade = colour(name, colours)
         finite = np.isfinite(table).all()
         if finite:
             low, high = bootstrap_interval(table, statistic)
@@ -189,9 +163,11 @@ def intervals(
 def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
     """One legend: a short one inside a single panel, else below, `columns` wide if they fit."""
     found = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if not found:
+        return
     if len(axes) == 1 and len(found) <= INSIDE:
         axes[0].legend(frameon=False, fontsize=8)
-    elif found:
+    else:
         made.legend(
             found.values(), found.keys(), loc="outside lower center",
             ncols=min(len(found), columns, max(int(made.get_figwidth() / ENTRY), 1)),

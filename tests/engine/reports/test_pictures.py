@@ -32,14 +32,14 @@ def test_curve_shapes_are_checked() -> None:
         pictures.curve_with_band(ax, range(4), np.zeros((2, 3)), "a")
 
 
-def test_a_method_keeps_its_colour() -> None:
-    assert pictures.colour("ravl") == pictures.colour("RAVL (10 critics)")
+def test_a_name_keeps_its_colour() -> None:
     assert pictures.colour("something new") == pictures.colour("something new")
-    for family in (pictures.AGENTS, pictures.ARMS, pictures.EMULATORS):  # never in one figure
-        assert len(set(family.values())) == len(family)
-    beside = {pictures.colour(name) for name in ("neubay", "mopo", "mobile", "ravl")}
-    assert beside.isdisjoint({pictures.colour(f"{name} 0.9") for name in pictures.ARMS})
-    assert pictures.colour("data") == pictures.colour("behaviour")
+    assert pictures.colour("something new") in pictures.PALETTE
+    known = {"ravl": "#0072B2"}
+    assert pictures.colour("RAVL (10 critics)", known) == "#0072B2"
+    _, (ax,) = pictures.figure()
+    pictures.curve_with_band(ax, range(3), np.eye(3), "RAVL", colours={"ravl": "#123456"})
+    assert ax.lines[0].get_color() == "#123456"
 
 
 def test_interval_bars_show_interval_and_divergence() -> None:
@@ -101,7 +101,7 @@ def test_a_long_legend_leaves_the_curves_alone() -> None:
 def test_no_global_state() -> None:
     code = (
         "import matplotlib; before = dict(matplotlib.rcParams);"
-        "from jaxrl_rollouts import pictures; pictures.figure(title='x');"
+        "from jaxrl_rollouts.reports import pictures; pictures.figure(title='x');"
         "import matplotlib.pyplot as plt; assert plt.get_fignums() == [];"
         "assert before == dict(matplotlib.rcParams)"
     )

@@ -1,0 +1,49 @@
+"""Who is drawn in which colour: the same in every picture of every experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxrl_rollouts.reports import pictures
+
+AGENTS: Mapping[str, str] = {
+    "base": "#D55E00",
+    "oracle": "#009E73",
+    "mopo": "#E69F00",
+    "mobile": "#CC79A7",
+    "ravl": "#0072B2",
+    "neubay": "#56B4E9",
+    "behaviour": "#777777",
+}
+ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
+    "markov": "#882255",
+    "quantile": "#000000",
+    "penalty": "#009E73",
+}
+EMULATORS: Mapping[str, str] = {
+    "mse": "#0072B2",
+    "pushforward": "#E69F00",
+    "correction": "#CC79A7",
+    "refiner": "#009E73",
+    "own": "#56B4E9",
+    "tail": "#D55E00",
+}
+SOURCES: Mapping[str, str] = {
+    "real": "#777777",
+    "synther": "#E69F00",
+    "unguided": "#56B4E9",
+    "guided": "#0072B2",
+}
+COLOURS: Mapping[str, str] = {
+    **AGENTS,
+    **ARMS,
+    **EMULATORS,
+    **SOURCES,
+    "data": "#777777",
+    "truth": "#000000",
+}
+
+
+def colour(name: str) -> str:
+    """The colour of what begins with a name above; others get one of the palette."""
+    return pictures.colour(name, COLOURS)

@@ -1,0 +1,176 @@
+"""A grid of arms: each trained with all seeds side by side, resumed, and read as numbers.
+
+grid = run_grid({"method": ("base", "ravl")}, train, context, seeds=5)
+report.table("after training", grid.rows({"return": "return", "promised": "estimated_value"}))
+grid["ravl"]["return"] - grid["base"]["return"]  # [seeds]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.errors import DivergenceError
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.history import History
+from jaxrl_rollouts.reports.statistics import summarize
+
+Extra = Mapping[str, Any]
+Column = str | Callable[["Cell"], Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One arm, all seeds: what its training recorded and what was measured afterwards.
+
+    Attributes:
+        history: of the training; None where nothing was trained.
+        extra: arrays `[seeds, ...]` by name, or a function that measures them: `run_grid` keeps
+            what it returns in the stage's folder, so that a resumed run measures nothing again.
+        updates: gradient steps of a recorded iteration.
+        seconds: spent in compiled training.
+        seeds, point, diverged: how many, the value of every axis, and whether training failed on
+            non-finite numbers (every metric is then NaN); filled in by `run_grid`.
+    """
+
+    history: History | None = None
+    extra: Extra | Callable[[], Extra] = field(default_factory=dict)
+    updates: int = 1
+    seconds: float = np.nan
+    seeds: int = 0
+    point: Mapping[str, Any] = field(default_factory=dict)
+    diverged: bool = False
+
+    @classmethod
+    def of(
+        cls, trained: Trained, extra: Extra | Callable[[], Extra] | None = None, updates: int = 1
+    ) -> Cell:
+        """What `loop.train` returned; the state is not kept."""
+        return cls(trained.history, extra or {}, updates, trained.run_seconds)
+
+    def __getitem__(self, metric: str) -> np.ndarray:
+        """A metric at the end, `[seeds]`, or an array of `extra`.
+
+        Raises:
+            KeyError: neither has it; says what there is.
+        """
+        if self.diverged:
+            return np.full(self.seeds, np.nan)
+        assert not callable(self.extra)
+        if metric in self.extra:
+            return np.asarray(self.extra[metric])
+        if self.history is None:
+            raise KeyError(f"{metric}: not measured; measured are {sorted(self.extra)}")
+        return self.history.last(metric)
+
+    def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient steps `[points]` and values `[seeds, points]` of a recorded metric."""
+        if self.diverged:
+            return np.zeros(0), np.zeros((self.seeds, 0))
+        if self.history is None:
+            raise KeyError(f"{metric}: nothing was trained")
+        iterations, values = self.history.curve(metric)
+        return iterations * self.updates, values.T
+
+
+class Grid(Mapping[Any, Cell]):
+    """Cells by point, in the order they were run.
+
+    The key of a cell is the tuple of its values, or the value itself where there is one axis.
+    """
+
+    def __init__(self, axes: Sequence[str], cells: Mapping[tuple, Cell]) -> None:
+        self.axes, self.cells = tuple(axes), dict(cells)
+
+    def __getitem__(self, key: Any) -> Cell:
+        return self.cells[(key,) if len(self.axes) == 1 else key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(p[0] if len(self.axes) == 1 else p for p in self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def at(self, **fixed: Any) -> Grid:
+        """The cells where these axes have these values, by the other axes."""
+        rest = [axis for axis in self.axes if axis not in fixed]
+        chosen = {
+            tuple(cell.point[axis] for axis in rest): cell
+            for cell in self.cells.values()
+            if all(cell.point[axis] == value for axis, value in fixed.items())
+        }
+        return Grid(rest, chosen)
+
+    @property
+    def trained(self) -> Grid:
+        """Without the cells that diverged: what can be drawn."""
+        return Grid(self.axes, {p: c for p, c in self.cells.items() if not c.diverged})
+
+    def rows(self, columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+        """A table's rows: the axes, then per column a metric or a function of the cell.
+
+        A function may return anything a table holds; arrays `[seeds]` are summarised.
+        """
+        return [
+            {axis: cell.point[axis] for axis in self.axes}
+            | {name: _entry(cell, column) for name, column in columns.items()}
+            for cell in self.cells.values()
+        ]
+
+
+def _entry(cell: Cell, column: Column) -> Any:
+    value = cell[column] if isinstance(column, str) else column(cell)
+    return summarize(value) if isinstance(value, np.ndarray) else value
+
+
+def run_grid(
+    axes: Mapping[str, Sequence[Any]],
+    train: Callable[..., Cell],
+    context: RunContext | None,
+    *,
+    seeds: int,
+    points: Iterable[tuple] | None = None,
+    stage: str = "",
+) -> Grid:
+    """Train every arm; one that diverges becomes a cell of NaN and the others go on.
+
+    Args:
+        axes: name -> values (text or numbers); their product is run, the last axis fastest.
+        train: `(*values, stage) -> Cell`, all seeds of one arm; `stage` names its folder in the
+            run, where it resumes by itself.
+        context: of the run; None keeps nothing.
+        seeds: how many each cell has.
+        points: those of the product that are run, in this order; None for all.
+        stage: what the names of the stages begin with, if anything.
+    """
+    cells = {}
+    for point in itertools.product(*axes.values()) if points is None else points:
+        name = stage_name(*([stage] if stage else []), *point)
+        try:
+            cell = train(*point, stage=name)
+            if callable(cell.extra):
+                cell = replace(cell, extra=remember(context, name, "measured", cell.extra))
+        except DivergenceError:
+            cell = Cell(diverged=True)
+        where = dict(zip(axes, point, strict=True))
+        cells[point] = replace(cell, seeds=seeds, point=where)
+        jax.clear_caches()  # an arm's programs are not needed again
+    return Grid(tuple(axes), cells)
+
+
+def stage_name(*values: Any) -> str:
+    """A plain folder name of an arm's values."""
+    texts = (f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+    return "-".join(texts).replace(" ", "-").replace("/", "-")
+
+
+def stacked(cells: Iterable[Cell], metric: str) -> np.ndarray:
+    """A metric of several cells beside each other, `[seeds, cells]`."""
+    return np.stack([cell[metric] for cell in cells], 1)
