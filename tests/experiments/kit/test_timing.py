@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.experiments.kit.timing import Rates, claim_times, in_turns, start_report
-from jaxrl_rollouts.experiments.speed.diffusion_speed_study import Config
+from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import Config
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report
