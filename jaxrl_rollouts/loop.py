@@ -105,21 +105,15 @@ def train(
             the data that is per seed has not one row per seed.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
-    if iterations < 1 or chunk < 1:
-        raise ConfigError("iterations, chunk", (iterations, chunk), "both at least 1")
-    if evaluate_every is not None and evaluate_every % chunk:
-        raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
-    folder = context.folder.stage(stage) if context else None
-    loggers = context.loggers if context else ()
+    _check_lengths(iterations, chunk, evaluate_every)
     seeds, axes = len(jax.tree.leaves(keys)[0]), _Axes.of(per_seed)
     data = jax.tree.map(jnp.asarray, data)
     _check_rows(data, per_seed, seeds)
+    folder = context.folder.stage(stage) if context else None
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, _begin(init, axes)(keys, data))
     iteration, state, stopped, spent = _resumed(folder, state)
-    history = History(folder / "history.jsonl" if folder else None, upto=iteration)
-    for logger in loggers:
-        logger.truncate(stage, iteration)
+    told = _Told(stage, context, iteration, iterations, unit, units_per_iteration)
     over = mesh or devices.mesh_for(seeds)
     if over is not None:
         state, data = _spread(state, data, per_seed, over)
@@ -129,22 +123,15 @@ def train(
         kept = over is None or (mesh is not None and seeds % mesh.size == 0)
         return state if kept else devices.gather(state, seeds)
 
-    progress = Progress(
-        stage, total=iterations * units_per_iteration, initial=iteration * units_per_iteration,
-        unit=unit, enabled=bool(context and context.progress),
-    )  # fmt: skip
     saved_at, asked = time.monotonic(), _asked(context)
-    with progress:
+    with told.progress:
         while iteration < iterations and not stopped:
             if asked:
                 raise _interrupted(stage, iteration, iterations, context)
             begin = time.perf_counter()
             length = min(chunk, iterations - iteration)
-            program = _compiled(update, length, axes).get(state, data)
-            compiled = time.perf_counter()
-            state, metrics = program(state, data)
-            metrics = {name: np.asarray(value)[:, :seeds] for name, value in metrics.items()}
-            spent = spent.plus(compile=compiled - begin, run=time.perf_counter() - compiled)
+            state, metrics, seconds = _compiled(update, length, axes).run(state, data)
+            metrics = {name: value[:, :seeds] for name, value in metrics.items()}
             _check_finite(stage, iteration, metrics, folder)
             iteration += length
             means = {name: value.mean(0) for name, value in metrics.items()}
@@ -152,16 +139,43 @@ def train(
             last = stopped or iteration == iterations
             if evaluate and (last or (evaluate_every and not iteration % evaluate_every)):
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
-            history.append(iteration, means)
-            for logger in loggers:
-                logger.log(stage, iteration, means)
-            progress.advance(length * units_per_iteration, means)
-            spent = spent.plus(wall=time.perf_counter() - begin)
+            told.tell(iteration, means, length * units_per_iteration)
+            spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
             asked = _asked(context)  # looked at once, so that who stops has saved
             if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
                 checkpoint.save(folder, iteration, _bundle(whole(), stopped, spent))
                 saved_at = time.monotonic()
-    return Trained(whole(), history, spent.compile, spent.run, spent.wall)
+    return Trained(whole(), told.history, spent.compile, spent.run, spent.wall)
+
+
+class _Told:
+    """What is told of a stage while it goes on: its history, the loggers, the progress bar."""
+
+    def __init__(
+        self, stage: str, context: RunContext | None, done: int, of: int, unit: str, units: int
+    ) -> None:
+        path = context.folder.stage(stage) / "history.jsonl" if context else None
+        self.stage, self.loggers = stage, context.loggers if context else ()
+        self.history = History(path, upto=done)
+        for logger in self.loggers:
+            logger.truncate(stage, done)
+        enabled = bool(context and context.progress)
+        self.progress = Progress(
+            stage, total=of * units, initial=done * units, unit=unit, enabled=enabled
+        )
+
+    def tell(self, iteration: int, means: Mapping[str, np.ndarray], units: int) -> None:
+        self.history.append(iteration, means)
+        for logger in self.loggers:
+            logger.log(self.stage, iteration, means)
+        self.progress.advance(units, means)
+
+
+def _check_lengths(iterations: int, chunk: int, evaluate_every: int | None) -> None:
+    if iterations < 1 or chunk < 1:
+        raise ConfigError("iterations, chunk", (iterations, chunk), "both at least 1")
+    if evaluate_every is not None and evaluate_every % chunk:
+        raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
 
 
 def _resumed(folder: Path | None, state: PyTree) -> tuple[int, PyTree, bool, _Spent]:
@@ -219,13 +233,18 @@ class _Chunk:
         self._jitted = jax.jit(run, donate_argnums=0)
         self._programs: dict[Any, Any] = {}
 
-    def get(self, state: PyTree, data: PyTree) -> Callable:
-        """The compiled program for these shapes."""
+    def run(self, state: PyTree, data: PyTree) -> tuple[PyTree, dict[str, np.ndarray], dict]:
+        """New state, metrics `[chunk, seeds]` on the host, and what it took; `state` is gone."""
+        begin = time.perf_counter()
         leaves, structure = jax.tree.flatten((state, data))
         signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
         if signature not in self._programs:
             self._programs[signature] = self._jitted.lower(state, data).compile()
-        return self._programs[signature]
+        compiled = time.perf_counter()
+        state, metrics = self._programs[signature](state, data)
+        metrics = {name: np.asarray(value) for name, value in metrics.items()}
+        seconds = {"compile": compiled - begin, "run": time.perf_counter() - compiled}
+        return state, metrics, seconds
 
 
 class _Axes(NamedTuple):
