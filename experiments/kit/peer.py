@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -24,14 +24,12 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import PyTree
 
 PEERS = Path(__file__).parents[1] / "speed" / "peers"
 ANSWER = "RESULT "
 SAME = 1e-3  # largest difference of two float32 implementations of a network, relative
 Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -> work per second
-Timer = Callable[[str], float]  # what is done ("train", say) -> seconds
 
 
 class Peer:
@@ -213,48 +211,3 @@ def peer_timers(
         (kind, who): lambda each=each, done=work[kind]: done / peer.ask(each)["seconds"]
         for (kind, who), each in asked.items()
     }
-
-
-def check_parameters(who: str, found: int, ours: int, what: str = "parameters") -> None:
-    """A peer's network is as large as ours.
-
-    Raises:
-        DataError: it is not.
-    """
-    if found != ours:
-        raise DataError(who, what, found, f"{ours}, as ours")
-
-
-def torch_timers(
-    peer: Peer, question: Mapping[str, Any], kinds: Iterable[str], report: Report, *,
-    compiling: str | None,
-) -> dict[str, Timer]:  # fmt: skip
-    """Ways to time a torch peer, each warmed up: eager, on one thread, and compiled.
-
-    Args:
-        peer: has been started.
-        question: what is asked of it besides `kind`, `compiled` and `threads`.
-        kinds: of work that will be timed.
-        report: gets a note about `torch.compile`.
-        compiling: what is compiled, for the note; None leaves that out.
-    """
-
-    def timer(compiled: bool, threads: int) -> Timer:
-        asked = {**question, "compiled": compiled, "threads": threads}
-        return lambda kind: peer.ask({"kind": kind, **asked})["seconds"]
-
-    cores = os.cpu_count() or 1
-    timers = {"torch": timer(False, cores)}
-    if cores > 1:  # where somebody else works too, threads that wait for each other lose
-        timers["torch, 1 thread"] = timer(False, 1)
-    if compiling is not None:
-        said = peer.ask({"kind": "compile"})
-        if said["works"]:
-            timers["torch compiled"] = timer(True, cores)
-            report.note(f"torch.compile {compiling} took {said['seconds']:.0f} s.")
-        else:
-            report.note(f"torch.compile does not work here: {said['why']}")
-    for each in timers.values():
-        for kind in kinds:
-            each(kind)
-    return timers

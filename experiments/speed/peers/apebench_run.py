@@ -88,10 +88,8 @@ class Study:
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         kind = question["kind"]
         if kind == "describe":
-            return {
-                "network": self.config, "parameters": pdequinox.count_parameters(self.net),
-                "apebench": apebench.__version__, "jax": jax.__version__,
-            }  # fmt: skip
+            versions = {"apebench": apebench.__version__, "apebench's jax": jax.__version__}
+            return {"parameters": pdequinox.count_parameters(self.net), **versions}
         if kind == "apply":  # on our weights: the same network?
             return {"said": jax.vmap(self.net)(jnp.asarray(question["fields"])).tolist()}
         self.begin = time.perf_counter()

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import gelu
-from torch_study import Net, TorchStudy
+from torch_study import Net, TorchStudy, load
 
 
 class Embedding(nn.Module):
@@ -69,32 +68,14 @@ class Resnet(nn.Module):
             x = x + h
         return self.project(gelu(self.last(x)))
 
-
-def load(net: Resnet, path: str) -> None:
-    """Weights as `pde_speed` writes them, in flax's names and layouts."""
-    found = {k: torch.from_numpy(v) for k, v in np.load(path).items()}
-
-    def dense(layer: nn.Linear, name: str) -> None:
-        layer.weight.copy_(found[f"{name}/kernel"].T)
-        layer.bias.copy_(found[f"{name}/bias"])
-
-    def conv(layer: nn.Conv1d, index: int) -> None:
-        layer.weight.copy_(found[f"PeriodicConv_{index}/kernel"].permute(2, 1, 0))
-        layer.bias.copy_(found[f"PeriodicConv_{index}/bias"])
-
-    def norm(layer: nn.GroupNorm, index: int) -> None:
-        layer.weight.copy_(found[f"GroupNorm_{index}/scale"])
-        layer.bias.copy_(found[f"GroupNorm_{index}/bias"])
-
-    with torch.no_grad():
-        dense(net.embedding.first, "Embedding_0/Dense_0")
-        dense(net.embedding.second, "Embedding_0/Dense_1")
-        for i, layer in enumerate([net.lift, *net.convs, net.project]):
-            conv(layer, i)
-        for i, layer in enumerate([*net.norms, net.last]):
-            norm(layer, i)
-        for i, layer in enumerate(net.given):
-            dense(layer, f"Dense_{i}")
+    def layers(self) -> dict[str, nn.Module]:
+        """Layers by the names their weights have."""
+        first, second = self.embedding.first, self.embedding.second
+        named = {"Embedding_0/Dense_0": first, "Embedding_0/Dense_1": second}
+        convs, norms = [self.lift, *self.convs, self.project], [*self.norms, self.last]
+        for name, layers in (("PeriodicConv", convs), ("GroupNorm", norms), ("Dense", self.given)):
+            named |= {f"{name}_{i}": layer for i, layer in enumerate(layers)}
+        return named
 
 
 class Study(TorchStudy):
@@ -107,9 +88,8 @@ class Study(TorchStudy):
         self.data = torch.randn(shape)
         self.index = torch.tensor(1000.0)
         self.net = Resnet(*(settings[k] for k in ("width", "blocks", "dilations", "embedding")))
-        load(self.net, settings["weights"])
-        self.average = [p.detach().clone() for p in self.net.parameters()]
-        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=settings["rate"], fused=True)
+        load(self.net.layers(), settings["weights"])
+        self.learner(settings["rate"])
 
     def residual(self, forward: Net, field: torch.Tensor) -> torch.Tensor:
         return forward(field, torch.zeros_like(field), self.index)
@@ -127,19 +107,12 @@ class Study(TorchStudy):
 
     def learn(self, forward: Net, updates: int) -> None:
         """As `pde/training.py`: a clipped step of Adam and the average of the weights."""
-        parameters = list(self.net.parameters())
         scale = self.settings["scale"]
         for _ in range(updates):
             windows = self.batch()
             field = windows[:, 0]
             target = (windows[:, 1] - field) / scale
-            self.optimiser.zero_grad(set_to_none=True)
-            loss = (self.residual(forward, field) - target).square().mean()
-            loss.backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            self.optimiser.step()
-            with torch.no_grad():
-                torch._foreach_lerp_(self.average, parameters, 1e-3)
+            self.descend((self.residual(forward, field) - target).square().mean(), 1e-3)
 
     def roll(self, forward: Net, fields: int, steps: int) -> torch.Tensor:
         """`[steps, fields, 1, N]`."""

@@ -12,15 +12,15 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import Peer
+from jaxrl_rollouts.experiments.kit.peer import Peer, shaken, write_weights
 from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.speed.pde_speed_nets import (
+from jaxrl_rollouts.experiments.speed.pde_speed_cells import (
+    Config,
+    check_same,
     forward_operations,
+    make_ours,
     make_plain,
-    shaken,
-    write_weights,
 )
-from jaxrl_rollouts.experiments.speed.pde_speed_study import Config, check_same, make_ours
 from jaxrl_rollouts.networks import parameter_count as count
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.reports.report import load_report
