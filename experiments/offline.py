@@ -15,10 +15,10 @@ from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.study import Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
-from jaxrl_rollouts.offline.study.study import Budget, small_budget, train
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report

@@ -111,3 +111,28 @@ def evaluator(
         return {name: np.asarray(value) for name, value in metrics.items()}
 
     return evaluate
+
+
+def train_and_play(
+    learner: Learner,
+    data: PyTree,
+    env: Environment,
+    keys: tuple[jax.Array, jax.Array],
+    *,
+    episodes: int,
+    discount: float = 0.99,
+    **training: Any,
+) -> Trained:
+    """`train_learner` with an `evaluator`: what an agent earns that learns from `data`.
+
+    Args:
+        learner: as for `train_learner`.
+        data: what it learns from.
+        env: the true environment it is played in.
+        keys: consumed; for the training and for the evaluations.
+        episodes: of an evaluation, per seed.
+        discount: for `discounted_return`.
+        **training: for `train_learner`: `seeds`, `iterations`, `stage` and so on.
+    """
+    play = evaluator(learner, env, keys[1], episodes, discount=discount)
+    return train_learner(learner, data, keys[0], evaluate=play, **training)

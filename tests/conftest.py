@@ -35,6 +35,28 @@ settings.register_profile("thorough", parent=settings.get_profile("fast"), max_e
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
+# Started first: their files are few and long, and the last file to start decides the end.
+LONG = ("tests/experiments/", "tests/offline/")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile with few optimisations, here and in the programs that tests start.
+
+    Most of the suite's time is compilation, which this halves. The slow tests compute for minutes:
+    they get all optimisations, and so does everything with JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+    """
+    variable = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+    if config.option.markexpr == "not slow" and variable not in os.environ:
+        os.environ[variable] = "1"
+        jax.config.update(variable.lower(), True)
+    # xdist would start the files with the most tests first; the longest have the fewest.
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs() -> Iterator[None]:
     """Drop a file's compiled programs after it.

@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend
+from jaxrl_rollouts.experiments.kit.claims import claims
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture
+from jaxrl_rollouts.experiments.kit.grid import Grid
+from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..kit.draw import curve_with_band
+from .guidance_gaussian_cells import ACTIONS, Config, closed_form, closed_form_given_state
 
 SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code"
-BEHAVIOUR, POLICY = (0.8, 0.6), (-1.0, 0.5)  # slope of the action over the state, and spread
-Found = Mapping[str, Mapping[int, np.ndarray]]  # rule -> steps -> [seeds, coefficients, 2]
+MOMENTS = (
+    "The calibrated rule follows the product at any number of steps; the published one gets "
+    "stronger with more steps and collapses onto the policy."
+)
+GIVEN = (
+    "Behaviour and policy depend on the state. Only the joint rule, which moves the state "
+    "with the action, is the product given every state."
+)
 
 
-def closed_form(coefficient: Any) -> tuple[Any, Any]:
-    """Mean and standard deviation for behaviour N(0, 1) and policy N(1, 1)."""
-    return coefficient / (1.0 + coefficient), 1.0 / np.sqrt(1.0 + coefficient)
+def page(report: Report, config: Config, grid: Grid) -> None:
+    """Everything there is to say."""
+    at = np.asarray(config.coefficients)
+    alone, given = (grid.at(setting=setting) for setting in ("alone", "given state"))
+    report.table("alone", rows(alone, at, closed_form, "mean"))
+    report.table("given the state", rows(given, at, closed_form_given_state, "slope"))
+    add_claims(report, config, alone, given)
+    draw(report, config, alone, given)
+    report.note("The denoiser is exact: no network is trained.")
+    report.note(
+        f"'published' normalises the gradient over {ACTIONS} actions, as its trajectories do; "
+        f"S_churn is {config.churn:g}."
+    )
 
 
-def closed_form_given_state(coefficient: Any) -> tuple[Any, Any]:
-    """Slope over the state and spread around it, for `BEHAVIOUR` and `POLICY`."""
-    (k, s), (m, p) = BEHAVIOUR, POLICY
-    precision = 1.0 / s**2 + coefficient / p**2
-    return (k / s**2 + coefficient * m / p**2) / precision, 1.0 / np.sqrt(precision)
-
-
-def add_tables(
-    report: Report, name: str, found: Found, at: np.ndarray, exact: Callable, first: str
-) -> None:
-    wanted = exact(at)
-    rows = [
-        {
-            "rule": rule, "steps": n, "coefficient": float(c),
-            first: summarize(values[:, i, 0]), f"{first} of the product": float(wanted[0][i]),
-            "spread": summarize(values[:, i, 1]),
-            "spread of the product": float(wanted[1][i]),
-        }
-        for rule, of in found.items()
-        for n, values in of.items()
-        for i, c in enumerate(at)
-    ]  # fmt: skip
-    report.table(name, rows)
+def rows(grid: Grid, at: np.ndarray, exact: Callable, first: str) -> list[dict[str, Any]]:
+    """One per rule, number of steps and coefficient; `exact` gives the product's numbers."""
+    table = []
+    for (rule, steps), cell in grid.items():
+        for i, coefficient in enumerate(at.tolist()):
+            row: dict[str, Any] = {"rule": rule, "steps": steps, "coefficient": coefficient}
+            for j, name in enumerate((first, "spread")):
+                row[name] = summarize(cell["moments"][:, i, j])
+                row[f"{name} of the product"] = float(exact(at)[j][i])
+            table.append(row)
+    return table
 
 
 def errors(values: np.ndarray, wanted: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -55,91 +62,67 @@ def errors(values: np.ndarray, wanted: tuple[Any, Any]) -> tuple[np.ndarray, np.
     return first, np.abs(values[..., 1] / wanted[1] - 1.0).max(1)
 
 
-def add_claims(report: Report, config: Any, alone: Found, given: Found) -> None:
-    at = np.asarray(config.coefficients)
-    fits = [errors(values, closed_form(at)) for values in alone["calibrated"].values()]
-    for name, index, most in (("mean", 0, 0.02), ("spread", 1, 0.05)):
-        report.claim(
-            Claim.at_most(
-                f"the calibrated rule has the product's {name} at every number of steps",
-                values=np.stack([fit[index] for fit in fits], 1), threshold=most, statistic="max",
-                source="pseudo-inverse guidance for normal targets",
-                expected=f"error at most {most} at every coefficient",
-            )
-        )  # fmt: skip
-    wanted = closed_form_given_state(at)
-    for name, index, most in (("slope", 0, 0.04), ("spread", 1, 0.05)):
-        values = errors(given["calibrated, joint"][config.steps[-1]], wanted)[index]
-        report.claim(
-            Claim.at_most(
-                f"the joint rule has the product's {name} given the state",
-                values=values, threshold=most, statistic="max", source="Tweedie's formula",
-                expected=f"error at most {most} at every coefficient",
-            )
-        )  # fmt: skip
+def within(most: float) -> dict[str, Any]:
+    """How claims put it that no error is above `most`."""
+    means = f"error at most {most} at every coefficient"
+    return {"at_most": most, "statistic": "max", "means": means}
+
+
+def add_claims(report: Report, config: Config, alone: Grid, given: Grid) -> None:
+    claim, at = claims(report, SOURCE), np.asarray(config.coefficients)
+    few, many = config.steps[0], config.steps[-1]
+    calibrated = alone.at(rule="calibrated").values()
+    fits = np.stack([errors(cell["moments"], closed_form(at)) for cell in calibrated], 2)
+    joint = errors(given["calibrated, joint", many]["moments"], closed_form_given_state(at))
+    for name, values, most in (("mean", fits[0], 0.02), ("spread", fits[1], 0.05)):
+        text = f"the calibrated rule has the product's {name} at every number of steps"
+        claim(text, values, **within(most), source="pseudo-inverse guidance for normal targets")
+    for name, values, most in (("slope", joint[0], 0.04), ("spread", joint[1], 0.05)):
+        text = f"the joint rule has the product's {name} given the state"
+        claim(text, values, **within(most), source="Tweedie's formula")
+    published = {steps: alone["published", steps]["moments"] for steps in (few, many)}
     nearest = int(np.argmin(np.abs(at - 1.0)))
-    many, few = config.steps[-1], config.steps[0]
-    published = alone["published"]
-    report.claim(
-        Claim.at_most(
-            "the published rule collapses where its product would not",
-            values=published[many][:, nearest, 1] / closed_form(at[nearest])[1], threshold=0.5,
-            source=SOURCE,
-            expected=f"spread below half of the product's at {many} steps, "
-            f"coefficient {at[nearest]:g}",
-        )
-    )  # fmt: skip
-    power = {n: _exponent(published[n][:, 0, 0]) for n in (few, many)}
-    report.claim(
-        Claim.at_least(
-            "the published rule's strength grows with the number of steps",
-            values=power[many] / power[few], threshold=0.5 * many / few, source=SOURCE,
-            expected=f"effective exponent at {many} steps over that at {few}, at least half "
-            f"of {many / few:g}",
-        )
-    )  # fmt: skip
-
-
-def _exponent(mean: np.ndarray) -> np.ndarray:
-    """The exponent whose product has this mean."""
-    return mean / (1.0 - mean)
-
-
-def draw(report: Report, config: Any, alone: Found, given: Found) -> None:
-    at = np.asarray(config.coefficients)
-    made, axes = figure(
-        2, len(alone), titles=list(alone), sharex=True, width=2.9, height=2.3,
-        title="Guided samples against the product (N(0, 1) data, N(1, 1) policy)",
-    )  # fmt: skip
-    for column, of in enumerate(alone.values()):
-        for row, name in enumerate(("mean", "spread")):
-            ax = axes[row * len(alone) + column]
-            for (n, values), shade in zip(of.items(), PALETTE, strict=False):
-                curve_with_band(ax, at, values[..., row], f"{n} steps", colour_name=shade)
-            ax.plot(at, closed_form(at)[row], "k--", label="product", linewidth=1.2)
-            ax.set_xscale("log")
-            ax.set_ylabel(name)
-            if row:
-                ax.set_xlabel("guidance coefficient")
-    legend(made, axes)
-    caption = (
-        "The calibrated rule follows the product at any number of steps; the published one gets "
-        "stronger with more steps and collapses onto the policy."
+    claim(
+        "the published rule collapses where its product would not",
+        published[many][:, nearest, 1] / closed_form(at[nearest])[1],
+        at_most=0.5,
+        means=f"spread below half of the product's at {many} steps, coefficient {at[nearest]:g}",
     )
-    report.picture("moments", made, caption)
-    made, axes = figure(1, 2, title=f"Actions given the state, {config.steps[-1]} steps")
-    for row, name in enumerate(("slope over the state", "spread around it")):
-        for (rule, of), shade in zip(given.items(), PALETTE, strict=False):
-            values = of[config.steps[-1]][..., row]
-            curve_with_band(axes[row], at, values, rule, colour_name=shade)
-        exact = closed_form_given_state(at)[row]
-        axes[row].plot(at, exact, "k--", label="product", linewidth=1.2)
-        axes[row].set_xscale("log")
-        axes[row].set_xlabel("guidance coefficient")
-        axes[row].set_ylabel(name)
-    legend(made, axes)
-    caption = (
-        "Behaviour and policy depend on the state. Only the joint rule, which moves the state "
-        "with the action, is the product given every state."
+    # The exponent whose product has this mean.
+    power = {n: values[:, 0, 0] / (1.0 - values[:, 0, 0]) for n, values in published.items()}
+    means = (
+        f"effective exponent at {many} steps over that at {few}, at least half of {many / few:g}"
     )
-    report.picture("given_state", made, caption)
+    text, values = (
+        "the published rule's strength grows with the number of steps",
+        power[many] / power[few],
+    )
+    claim(text, values, at_least=0.5 * many / few, means=means)
+
+
+def lines(ax: Axes, at: np.ndarray, curves: dict[str, np.ndarray], exact: np.ndarray) -> None:
+    """Curves over the coefficient, each in a colour of its own, beside the closed form."""
+    for (label, values), shade in zip(curves.items(), PALETTE, strict=False):
+        curve_with_band(ax, at, values, label, colour_name=shade)
+    ax.plot(at, exact, "k--", label="product", linewidth=1.2)
+    ax.set_xscale("log")
+
+
+def draw(report: Report, config: Config, alone: Grid, given: Grid) -> None:
+    at, many = np.asarray(config.coefficients), config.steps[-1]
+    rules = list(dict.fromkeys(rule for rule, _ in alone))
+    title = "Guided samples against the product (N(0, 1) data, N(1, 1) policy)"
+    panels: dict[str, Any] = {"titles": (*rules, *[""] * len(rules)), "columns": len(rules)}
+    panels |= {"sharex": True, "width": 2.9, "height": 2.3}
+    with picture(report, "moments", MOMENTS, title=title, **panels) as axes:
+        for i, ax in enumerate(axes):
+            cells, j = alone.at(rule=rules[i % len(rules)]), i // len(rules)
+            curves = {f"{n} steps": cell["moments"][..., j] for n, cell in cells.items()}
+            lines(ax, at, curves, closed_form(at)[j])
+            ax.set(ylabel=("mean", "spread")[j], xlabel="guidance coefficient" if j else "")
+    title, cells = f"Actions given the state, {many} steps", given.at(steps=many)
+    with picture(report, "given_state", GIVEN, titles=("", ""), title=title) as axes:
+        for j, name in enumerate(("slope over the state", "spread around it")):
+            curves = {rule: cell["moments"][..., j] for rule, cell in cells.items()}
+            lines(axes[j], at, curves, closed_form_given_state(at)[j])
+            axes[j].set(ylabel=name, xlabel="guidance coefficient")

@@ -18,20 +18,17 @@ from jaxrl_rollouts.diffusion import (
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
+    small_training,
 )
-from jaxrl_rollouts.offline.study.model_based import Setting, slug
+from jaxrl_rollouts.experiments.kit.grid import Grid
+from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .budgets import denoiser_training
-from .pgd_agents_best import Grid
-from .pgd_agents_cells import Cell, train_cell
-from .pgd_agents_claims import SOURCE
-from .pgd_agents_config import Config
-from .pgd_agents_page import add_report
-from .pgd_agents_sources import make_sources
+from .pgd_agents_cells import Config, make_sources, train_grid
+from .pgd_agents_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -41,19 +38,9 @@ def run(config: Config, context: RunContext) -> Report:
     settings: dict[str, Setting] = {}
     for name in config.datasets:
         sources = make_sources(name, config, context)
-        settings[name] = sources.setting
-        jax.clear_caches()
-        grid: dict[tuple[str, str, str], Cell] = {}
-        for agent in config.agents:
-            for label, agent_config in config.regularisers(agent).items():
-                for source in config.sources:
-                    stage = f"{slug(name)}-{source}-{agent}-{slug(label.replace(' ', '-'))}"
-                    grid[agent, source, label] = train_cell(
-                        source, agent_config, sources, config, context, stage
-                    )
-                jax.clear_caches()  # programs of finished stages are not needed again
-        grids[name] = grid
-    add_report(report, config, settings, grids)
+        jax.clear_caches()  # programs of finished stages are not needed again
+        settings[name], grids[name] = sources.setting, train_grid(name, sources, config, context)
+    page(report, config, settings, grids)
     return report
 
 
@@ -61,50 +48,51 @@ def run(config: Config, context: RunContext) -> Report:
 # TD3+BC earns half of HalfCheetah's behaviour on real data, with 24 000 more than it.
 _CPU = Config(
     iql=((0.7, 3.0), (0.7, 10.0)), seeds=6, hidden=(64, 64), rate=1e-3, refreshes=5, updates=5000,
-    windows=512, pool=2560, length=16, unet_training=denoiser_training(20_000, 64),
+    windows=512, pool=2560, length=16, unet_training=small_training(20_000, 64),
     synther=SyntherConfig(
-        ResidualMlpConfig(width=128), denoiser_training(20_000, 256), SamplerConfig(64)
+        ResidualMlpConfig(width=128), small_training(20_000, 256), SamplerConfig(64)
     ),
     evaluations=1, episodes=5,
 )  # fmt: skip
-_PUBLISHED = DenoiserTrainingConfig(
-    updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
-)
+PRESETS = {
+    "smoke": Config(
+        datasets=("acrobot-broad",), agents=("td3_bc",), alphas=(2.5, 40.0), seeds=2,
+        hidden=(16,), batch_size=32, refreshes=2, updates=10, windows=8, pool=16, length=4,
+        unet=TemporalUnetConfig(features=8, blocks=1), unet_training=small_training(20, 16),
+        synther=SyntherConfig(
+            ResidualMlpConfig(width=16, blocks=2, embedding=16), small_training(20, 16),
+            SamplerConfig(4),
+        ),
+        sampler=SamplerConfig(4), evaluations=1, episodes=2,
+    ),
+    "cpu": _CPU,
+    "gpu": replace(
+        _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8, hidden=(256, 256),
+        rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480, length=32,
+        unet=TemporalUnetConfig(features=128),
+        unet_training=small_training(100_000, 128, rate=5e-4),
+        synther=SyntherConfig(
+            ResidualMlpConfig(width=1024), small_training(100_000, 1024, rate=3e-4)
+        ),
+        sampler=SamplerConfig(128), evaluations=5, episodes=10,
+    ),
+    "paper": Config(
+        datasets=("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2"),
+        refreshes=100, updates=10_000, windows=8192, pool=32_768, length=16,
+        unet=TemporalUnetConfig(features=1024),
+        unet_training=DenoiserTrainingConfig(
+            updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
+        ),
+        synther=SyntherConfig(), sampler=SamplerConfig(256), coefficient=1.0, evaluations=20,
+        episodes=16,
+    ),
+}  # fmt: skip
 
 EXPERIMENT = Experiment(
     name="pgd_agents",
     summary="TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
     source=SOURCE,
     config_type=Config,
-    presets={
-        "smoke": Config(
-            datasets=("acrobot-broad",), agents=("td3_bc",), alphas=(2.5, 40.0), seeds=2,
-            hidden=(16,), batch_size=32, refreshes=2, updates=10, windows=8, pool=16, length=4,
-            unet=TemporalUnetConfig(features=8, blocks=1), unet_training=denoiser_training(20, 16),
-            synther=SyntherConfig(
-                ResidualMlpConfig(width=16, blocks=2, embedding=16), denoiser_training(20, 16),
-                SamplerConfig(4),
-            ),
-            sampler=SamplerConfig(4), evaluations=1, episodes=2,
-        ),
-        "cpu": _CPU,
-        "gpu": replace(
-            _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8,
-            hidden=(256, 256), rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480,
-            length=32, unet=TemporalUnetConfig(features=128),
-            unet_training=denoiser_training(100_000, 128, rate=5e-4),
-            synther=SyntherConfig(
-                ResidualMlpConfig(width=1024), denoiser_training(100_000, 1024, rate=3e-4)
-            ),
-            sampler=SamplerConfig(128), evaluations=5, episodes=10,
-        ),
-        "paper": Config(
-            datasets=("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2"),
-            refreshes=100, updates=10_000, windows=8192, pool=32_768, length=16,
-            unet=TemporalUnetConfig(features=1024), unet_training=_PUBLISHED,
-            synther=SyntherConfig(), sampler=SamplerConfig(256), coefficient=1.0,
-            evaluations=20, episodes=16,
-        ),
-    },
+    presets=PRESETS,
     run=run,
-)  # fmt: skip
+)

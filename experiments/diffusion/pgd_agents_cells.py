@@ -1,114 +1,262 @@
-"""One agent on one source of data with one regulariser: train, play, look; see `pgd_agents`."""
+"""What `pgd_agents` trains: agents on a dataset, and on what denoisers fitted to it make up.
+
+Sources: `real`; `synther`, single transitions out of a residual MLP; `unguided`, windows out of a
+U-Net; `guided`, the same U-Net pulled towards the current policy and drawn anew at every refresh.
+The first three are fixed sets; both synthetic ones have equally many rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxrl_rollouts import loop
-from jaxrl_rollouts.errors import DivergenceError
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.diffusion import (
+    Denoiser,
+    DenoiserTrainingConfig,
+    GuidanceConfig,
+    ResidualMlpConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    make_denoiser,
+    make_temporal_unet,
+    small_training,
+    train_denoiser,
+)
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
-from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows, to_device
+from jaxrl_rollouts.offline.study.model_based import Setting, environment_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
-from jaxrl_rollouts.offline.synthetic.pgd import PgdData, make_pgd
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error
-from jaxrl_rollouts.offline.synthetic.synther import MixedData, mixing
-from jaxrl_rollouts.offline.training import evaluator, train_learner
+from jaxrl_rollouts.offline.synthetic.synther import (
+    MixedData,
+    SyntherConfig,
+    fit_layout,
+    generate,
+    make_synther,
+    mixing,
+)
+from jaxrl_rollouts.offline.synthetic.windows import (
+    WindowLayout,
+    cut_windows,
+    fit_window_layout,
+    generate_windows,
+)
+from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from .pgd_agents_config import Config
-from .pgd_agents_sources import Sources
-
 LOOK = 4096  # rows of a source that are looked at
+SOURCES = ("real", "synther", "unguided", "guided")
+AGENTS = ("td3_bc", "iql")
 
 
-class Cell(NamedTuple):
-    """One agent on one source with one regulariser; arrays are `[seeds]`.
+@dataclass(frozen=True)
+class Config:
+    """Datasets by agents by sources by regularisers.
 
     Attributes:
-        returns, true_value, estimated_value: at the end; NaN where the training diverged.
-        gap: mean squared distance of the source's actions from those of the final policy.
-        dynamics: mean squared error of the source's next observations in the true simulator, in
-            variances of the data, `[seeds]` (equal ones for a fixed set); None where the simulator
-            cannot be set.
-        curve: iterations `[points]` and returns `[seeds, points]`.
-        terminations: share of the source's rows that end an episode.
+        datasets: names; those made on the spot are `study.MADE`.
+        agents, sources: out of `AGENTS` and `SOURCES`.
+        alphas: of TD3+BC, swept on every source; the first is the default.
+        iql: expectile and inverse temperature of IQL, likewise; it standardises observations, as
+            TD3+BC does (on HalfCheetah it learns twice as much in as many updates).
+        seeds, seed: agents trained side by side in every cell.
+        hidden, rate, batch_size: of every agent.
+        refreshes, updates: how often guided data are drawn, and gradient steps after each draw;
+            agents on other sources take as many in all.
+        windows: drawn per refresh and seed.
+        pool: windows of the unguided set, drawn once.
+        real_share: of every batch on a synthetic source.
+        length, stride: states of a window, and rows between two windows of the data.
+        unet, unet_training: the denoiser of windows.
+        synther: that of transitions.
+        sampler, guidance, coefficient: of windows.
+        evaluations, episodes: evaluations while training, and episodes of each per seed.
     """
 
-    returns: np.ndarray
-    true_value: np.ndarray
-    estimated_value: np.ndarray
-    gap: np.ndarray
-    dynamics: np.ndarray | None
-    curve: tuple[np.ndarray, np.ndarray]
-    terminations: float = 0.0
+    datasets: tuple[str, ...] = ("acrobot-broad", "jr/hopper-mixed", "jr/halfcheetah-medium")
+    agents: tuple[str, ...] = AGENTS
+    sources: tuple[str, ...] = SOURCES
+    alphas: tuple[float, ...] = (2.5, 10.0, 40.0)
+    iql: tuple[tuple[float, float], ...] = ((0.7, 3.0), (0.7, 10.0), (0.9, 10.0))
+    seeds: int = 5
+    seed: int = 0
+    hidden: tuple[int, ...] = (256, 256)
+    rate: float = 3e-4
+    batch_size: int = 256
+    refreshes: int = 5
+    updates: int = 4000
+    windows: int = 1536
+    pool: int = 7680
+    real_share: float = 1 / 16
+    length: int = 32
+    stride: int = 8
+    unet: TemporalUnetConfig = TemporalUnetConfig()
+    unet_training: DenoiserTrainingConfig = small_training(20_000, 64)
+    synther: SyntherConfig = SyntherConfig(
+        ResidualMlpConfig(width=256), small_training(20_000, 256), SamplerConfig(128)
+    )
+    sampler: SamplerConfig = SamplerConfig(32)
+    guidance: GuidanceConfig = GuidanceConfig(reference_steps=256)
+    coefficient: float = 0.5
+    evaluations: int = 5
+    episodes: int = 10
+
+    def validate(self) -> None:
+        at_least_one(self, "seeds", "refreshes", "updates", "windows", "pool", "evaluations")
+        for name, known in (("agents", AGENTS), ("sources", SOURCES)):
+            names = getattr(self, name)
+            if not names or not set(names) <= set(known):
+                raise ConfigError(name, names, f"names out of {', '.join(known)}")
+        if not self.datasets or not self.alphas or not self.iql:
+            raise ConfigError("datasets, alphas, iql", "nothing", "at least one of each")
+        if self.refreshes % self.evaluations:
+            expected = f"a divisor of refreshes ({self.refreshes})"
+            raise ConfigError("evaluations", self.evaluations, expected)
+
+    @property
+    def pgd(self) -> PgdConfig:
+        sizes = self.windows, self.updates, self.batch_size, self.real_share
+        return PgdConfig(self.guidance, self.coefficient, self.sampler, *sizes)
+
+    def regularisers(self, agent: str) -> Mapping[str, AgentConfig]:
+        """Settings of one agent by a name for tables; the first is the default."""
+        net: dict[str, Any] = {
+            "hidden": self.hidden,
+            "actor_rate": self.rate,
+            "critic_rate": self.rate,
+        }
+        if agent == "td3_bc":
+            return {f"alpha {alpha:g}": Td3BcConfig(alpha=alpha, **net) for alpha in self.alphas}
+        iql = IqlConfig(normalise=True, value_rate=self.rate, **net)
+        return {
+            f"tau {tau:g}, beta {beta:g}": replace(iql, expectile=tau, inverse_temperature=beta)
+            for tau, beta in self.iql
+        }
+
+
+class Sources(NamedTuple):
+    """One dataset and what was made of it.
+
+    Attributes:
+        setting: dataset and environment.
+        sets: rows on the device by source, of those that are drawn once.
+        denoiser, params, layout: of windows; None without `unguided` and `guided`.
+    """
+
+    setting: Setting
+    sets: dict[str, Transitions]
+    denoiser: Denoiser | None = None
+    params: PyTree = None
+    layout: WindowLayout | None = None
+
+
+def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
+    """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
+    dataset = load_dataset(name, config.seed)
+    rows = dataset.transitions
+    sources = Sources(Setting(dataset, environment_of(dataset)), {"real": to_device(rows)})
+    unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
+
+    count = config.pool * (config.length - 1)
+    fit, stage = partial(train_denoiser, context=context), slug(name)
+    if {"unguided", "guided"} & set(config.sources):
+        windows = cut_windows(rows, config.length, config.stride, source=name)
+        layout = fit_window_layout(windows)
+        denoiser = make_denoiser(make_temporal_unet(config.unet, config.length, layout.channels))
+        packed, key = layout.pack(windows), unet_key[None]
+        trained = fit(denoiser, config.unet_training, packed, key, stage=f"{stage}-unet")
+        params = jax.tree.map(lambda x: x[0], trained.state.average)
+        sources = sources._replace(denoiser=denoiser, params=params, layout=layout)
+        if "unguided" in config.sources:
+            draw = {"config": config.sampler, "batch": config.windows}
+            drawn = generate_windows(denoiser, params, pool_key, layout, config.pool, **draw)
+            transitions, valid = layout.unpack(drawn)
+            unguided = take_rows(transitions, np.flatnonzero(valid))
+            sources.sets["unguided"], count = to_device(unguided), len(unguided.rewards)
+    if "synther" in config.sources:
+        row_layout, synther = fit_layout(rows), config.synther
+        denoiser = make_synther(synther, row_layout.features).denoiser
+        packed, key = row_layout.pack(rows), mlp_key[None]
+        trained = fit(denoiser, synther.training, packed, key, stage=f"{stage}-synther")
+        params = jax.tree.map(lambda x: x[0], trained.state.average)
+        drawn = generate(denoiser, params, rows_key, row_layout, count, config=synther.sampler)
+        sources.sets["synther"] = drawn
+    return sources
+
+
+def train_grid(name: str, sources: Sources, config: Config, context: RunContext | None) -> Grid:
+    """All arms of one dataset: agents by sources by regularisers; see `train_cell`."""
+    agents = {agent: tuple(config.regularisers(agent)) for agent in config.agents}
+    points = [(a, s, r) for a, labels in agents.items() for r in labels for s in config.sources]
+    labels = tuple(label for labels in agents.values() for label in labels)
+    axes = {"agent": config.agents, "source": config.sources, "regulariser": labels}
+    train = partial(train_cell, sources, config, context)
+    return run_grid(axes, train, context, seeds=config.seeds, points=points, stage=slug(name))
 
 
 def train_cell(
-    source: str, agent_config: AgentConfig, sources: Sources, config: Config,
-    context: RunContext | None, stage: str,
-) -> Cell:  # fmt: skip
-    """Train `config.seeds` agents and look at them; a divergence makes a cell of NaN."""
-    train_key, play_key, look_key = jax.random.split(
-        jax.random.fold_in(jax.random.key(config.seed), 1), 3
-    )
-    try:
-        trained, agent, rows = _train(
-            source, agent_config, sources, config, context, stage, train_key, play_key
-        )
-    except DivergenceError:
-        lost = np.full(config.seeds, np.nan)
-        return Cell(lost, lost, lost, lost, None, (np.zeros(0), np.zeros((config.seeds, 0))))
-    last = trained.history.last
-    looked = some_rows(rows, look_key)
-    at, returns = trained.history.curve("return")
-    return Cell(
-        last("return"), last("discounted_return"), last("estimated_value"),
-        action_gap(agent, trained.state.agent.actor, looked), dynamics_of(sources, looked),
-        (np.asarray(at), returns.T), float(rows.terminations.mean()),
-    )  # fmt: skip
+    sources: Sources,
+    config: Config,
+    context: RunContext | None,
+    agent: str,
+    source: str,
+    regulariser: str,
+    *,
+    stage: str,
+) -> Cell:
+    """Train `config.seeds` agents on one source and look at what they learned from.
 
-
-def _train(
-    source: str, agent_config: AgentConfig, sources: Sources, config: Config,
-    context: RunContext | None, stage: str, train_key: jax.Array, play_key: jax.Array,
-) -> tuple[loop.Trained, Any, Transitions]:  # fmt: skip
-    """What was trained, its agent, and the `[seeds or 1, N]` rows it was trained on last."""
-    env = sources.env
-    every = config.refreshes // config.evaluations
+    Returns:
+        A cell with, beside the evaluations, `gap`, the mean squared distance of the source's
+        actions from those of the final policy, `[seeds]`; `dynamics`, the mean squared error of its
+        next observations in the true simulator in variances of the data, `[seeds or 1]`, where the
+        simulator can be set; and `terminations`, the share of its rows that end an episode.
+    """
+    key = jax.random.fold_in(jax.random.key(config.seed), 1)
+    train_key, play_key, look_key = jax.random.split(key, 3)
+    env, real = sources.setting.env, sources.sets["real"]
+    data: Any = real
+    agent_config, draw = config.regularisers(agent)[regulariser], sample_batch
     if source == "guided":
         assert sources.denoiser is not None and sources.layout is not None
-        pgd = make_pgd(config.pgd, agent_config, sources.denoiser, sources.layout)
-        data = PgdData(sources.real, sources.params)
-        trained = train_learner(
-            pgd, data, train_key, seeds=config.seeds, iterations=config.refreshes, stage=stage,
-            evaluate=evaluator(
-                pgd, env, play_key, config.episodes, discount=agent_config.discount
-            ),
-            evaluate_every=every, context=context,
-        )  # fmt: skip
+        learner = make_pgd(config.pgd, agent_config, sources.denoiser, sources.layout)
+        data = PgdData(real, sources.params)
+    else:
+        if source != "real":
+            data, draw = MixedData(real, sources.sets[source]), mixing(config.real_share)
+        sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.updates}
+        observed, acting = env.observation_size, env.action_size
+        learner = make_model_free(agent_config, observed, acting, draw=draw, **sizes)
+    every = config.refreshes // config.evaluations
+    budget = {"seeds": config.seeds, "iterations": config.refreshes, "evaluate_every": every}
+    play = {"episodes": config.episodes, "discount": agent_config.discount}
+    run = {"stage": stage, "context": context}
+    trained = train_and_play(learner, data, env, (train_key, play_key), **play, **budget, **run)
+    if source == "guided":
         synthetic = trained.state.synthetic
-        written = int(synthetic.size.min())
-        return trained, pgd.agent, jax.tree.map(lambda x: x[:, :written], synthetic.rows)
-    mixed: dict[str, Any] = {} if source == "real" else {"draw": mixing(config.real_share)}
-    agent = make_model_free(
-        agent_config, env.observation_size, env.action_size, batch_size=config.batch_size,
-        updates_per_iteration=config.updates, **mixed,
-    )  # fmt: skip
-    rows = sources.fixed(source)
-    data = rows if source == "real" else MixedData(sources.real, rows)
-    trained = train_learner(
-        agent, to_device(data), train_key, seeds=config.seeds, iterations=config.refreshes,
-        evaluate=evaluator(
-            agent, env, play_key, config.episodes, discount=agent_config.discount
-        ),
-        evaluate_every=every, stage=stage, context=context,
-    )  # fmt: skip
-    return trained, agent.agent, jax.tree.map(lambda x: x[None], rows)
+        rows = jax.tree.map(lambda x: x[:, : int(synthetic.size.min())], synthetic.rows)
+    else:
+        rows = jax.tree.map(lambda x: x[None], sources.sets[source])
+    looked = some_rows(rows, look_key)
+    extra: dict[str, Any] = {"terminations": float(rows.terminations.mean())}
+    extra["gap"] = action_gap(learner.agent, trained.state.agent.actor, looked)
+    dynamics = dynamics_of(sources, looked)
+    extra |= {} if dynamics is None else {"dynamics": dynamics}
+    return Cell.of(trained, extra, updates=config.updates)
 
 
 def some_rows(rows: Transitions, key: jax.Array) -> Transitions:
@@ -140,9 +288,10 @@ def action_gap(agent: Any, actors: PyTree, rows: Transitions) -> np.ndarray:
 
 
 def dynamics_of(sources: Sources, rows: Transitions) -> np.ndarray | None:
-    """Error of next observations, `[seeds or 1]`; see `Cell.dynamics`."""
-    if sources.env.set_observation is None or sources.env.host:
+    """Error of next observations, `[seeds or 1]`; see `train_cell`."""
+    env = sources.setting.env
+    if env.set_observation is None or env.host:
         return None
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
-    error = dynamics_error(sources.env, flat, sources.real, jax.random.key(0))
+    error = dynamics_error(env, flat, sources.sets["real"], jax.random.key(0))
     return error.next_observation.reshape(rows.rewards.shape).mean(1)

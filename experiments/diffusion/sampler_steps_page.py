@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend
+from jaxrl_rollouts.diffusion import SamplerConfig
+from jaxrl_rollouts.experiments.kit.claims import claims
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, level, picture
+from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, stacked
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig
+from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..kit.draw import curve_with_band
-from .sampler_steps_cells import CHURN, DEFAULTS, SOURCE, Config
-from .sampler_steps_study import NEAR, Measured, enough_steps
+from .sampler_steps_cells import CHURN, Config
 
+SOURCE = "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals"
 PILOT = "pilots on the acrobot, where guidance moved returns by 20 and more"
 SLACK = 20.0  # of the return, which that is
+NEAR = 1.25  # times the dynamics error of the most steps that are "enough"
+DEFAULTS: Mapping[str, int] = {"mlp": SamplerConfig().steps, "unet": PgdConfig().sampler.steps}
+TITLES = ("MLP, transitions", "U-Net, windows", "", "", "", "")
+PANELS = {
+    "next_observation": "dynamics error",
+    "distance": "sliced Wasserstein",
+    "return": "return of TD3+BC",
+}
+CAPTION = (
+    "What more steps buy; cost is proportional to them. Dotted: the default. Dashed: real rows "
+    "in the place of samples."
+)
+Results = Mapping[str, tuple[Grid, Cell]]  # by network: S_churn by steps, and real rows
 
 
-class Look(NamedTuple):
-    """One sampler of one kind: what it cost, how true it was, what an agent learned from it.
-
-    Attributes:
-        measured: cost and errors.
-        returns: of agents, `[seeds]`; None where none were trained.
-    """
-
-    measured: Measured
-    returns: np.ndarray | None
-
-
-class Real(NamedTuple):
-    """The same of real rows: what no sampler goes below, and what agents earn, `[seeds]`."""
-
-    distance: float
-    returns: np.ndarray
-
-
-Found = dict[tuple[str, float, int], Look]  # (kind, churn, steps)
-
-
-def add_report(report: Report, config: Config, found: Found, real: dict[str, Real]) -> None:
+def page(report: Report, config: Config, results: Results) -> None:
     """Everything there is to say."""
-    rows = []
-    for (name, churn, steps), look in found.items():
-        samples = config.seeds * (config.rows if name == "mlp" else config.windows)
-        rows.append(_row(name, churn, steps, look, real[name], samples))
-    report.table("sampling: cost and quality", rows)
-    _choose(report, config, found)
-    _agent_claims(report, config, found)
-    _draw(report, config, found, real)
+    sampling = [row for net in results for row in rows(net, config, *results[net])]
+    report.table("sampling: cost and quality", sampling)
+    choices = [choice(n, config, results[n][0], c) for n in results for c in config.churns]
+    report.table("enough steps", choices)
+    add_claims(report, config, results)
+    draw(report, config, results)
     report.note(
         f"On {config.dataset}: errors of the next observation and of the reward are squares in the "
         "data's variances, against the true simulator; the sliced Wasserstein distance is between "
@@ -64,114 +57,91 @@ def add_report(report: Report, config: Config, found: Found, real: dict[str, Rea
     )
 
 
-def _row(
-    name: str, churn: float, steps: int, look: Look, real: Real, samples: int
-) -> dict[str, Any]:
-    one = look.measured
-    row = {
-        "net": name, "S_churn": churn, "steps": steps, "calls": 2 * steps - 1,
-        "samples/s": samples / one.seconds, "sliced Wasserstein": summarize(one.distance),
-        "of real rows": real.distance, "next observation": summarize(one.next_observation),
-        "reward": summarize(one.reward),
-    }  # fmt: skip
-    if look.returns is not None:
-        row |= {"return": summarize(look.returns), "return on real rows": summarize(real.returns)}
-    return row
-
-
-def _errors(config: Config, found: Found, name: str, churn: float) -> np.ndarray:
-    """Of the next observation, `[seeds, steps]`."""
-    return np.stack([found[name, churn, n].measured.next_observation for n in config.steps], 1)
-
-
-def _choose(report: Report, config: Config, found: Found) -> None:
-    """How many steps are enough, and whether the defaults are."""
-    rows = []
-    most = config.steps[-1]
-    for name, default in DEFAULTS.items():
-        for churn in config.churns:
-            errors = _errors(config, found, name, churn)
-            n = enough_steps(config.steps, errors)
-            fast, slow = (found[name, churn, k].measured.seconds for k in (n, most))
-            rows.append(
-                {"net": name, "S_churn": churn, "enough steps": n, "default": default,
-                 f"times as fast as {most}": slow / fast}
-            )  # fmt: skip
-        if CHURN not in config.churns or default not in config.steps or default == most:
-            continue
-        errors = _errors(config, found, name, CHURN)
-        at = config.steps.index(default)
-        report.claim(
-            Claim.at_most(
-                f"{name}: {default} steps, the default, are enough",
-                values=errors[:, at] / errors[:, -1], threshold=NEAR, source=SOURCE,
-                expected=f"dynamics error at most {NEAR:g} times that of {most} steps",
+def rows(net: str, config: Config, grid: Grid, real: Cell) -> list[dict[str, Any]]:
+    """One per sampler of a network; returns where agents were trained."""
+    samples = config.seeds * (config.rows if net == "mlp" else config.windows)
+    columns = {
+        "calls": lambda cell: 2 * cell.point["steps"] - 1,
+        "samples/s": lambda cell: samples / float(cell["seconds"]),
+        "sliced Wasserstein": "distance",
+        "of real rows": lambda cell: float(real["distance"]),
+        "next observation": "next_observation",
+        "reward": "reward",
+    }
+    table = [{"net": net} | row for row in grid.rows(columns)]
+    for row, cell in zip(table, grid.values(), strict=True):
+        if "return" in cell.extra:
+            row["return"], row["return on real rows"] = map(
+                summarize, (cell["return"], real["return"])
             )
-        )  # fmt: skip
-    report.table("enough steps", rows)
-    if CHURN in config.churns and {32, 128} <= set(config.steps):
-        few, many = (found["unet", CHURN, n].measured.next_observation for n in (32, 128))
-        report.claim(
-            Claim.between(
-                "unet: 128 steps instead of 32 make fewer errors", values=few / many, low=1.4,
-                high=2.0, source="a pilot on the acrobot",
-                expected="dynamics error of 32 steps over that of 128",
-            )
-        )  # fmt: skip
+    return table
 
 
-def _agent_claims(report: Report, config: Config, found: Found) -> None:
-    """Whether agents need more steps than the default."""
-    churn, most = config.churns[0], config.steps[-1]
-    for name, default in DEFAULTS.items():
-        if default not in config.steps or default == most:
-            continue
-        few, many = (found[name, churn, n].returns for n in (default, most))
-        assert few is not None and many is not None
-        report.claim(
-            Claim.at_least(
-                f"{name}: agents need no more than {default} steps, the default",
-                values=few - many, threshold=-SLACK, source=PILOT,
-                expected=f"return on its samples minus that on {most} steps', seed by seed",
-            )
-        )  # fmt: skip
+def enough_steps(steps: tuple[int, ...], errors: np.ndarray) -> int:
+    """Fewest steps whose error is within `NEAR` of that of the most.
+
+    Args:
+        steps: ascending, `[K]`.
+        errors: `[seeds, K]`; seeds are averaged.
+    """
+    mean = errors.mean(0)
+    near = (n for n, e in zip(steps, mean, strict=True) if e <= NEAR * mean[-1])
+    return next(near, steps[-1])  # NaN is near nothing
 
 
-def _draw(report: Report, config: Config, found: Found, real: dict[str, Real]) -> None:
-    made, axes = figure(
-        3, 2, width=3.2, height=1.9, sharex=True,
-        titles=("MLP, transitions", "U-Net, windows", "", "", "", ""),
-    )  # fmt: skip
-    for column, name in enumerate(DEFAULTS):
-        error, distance, score = axes[column::2]
-        for churn, shade in zip(config.churns, PALETTE, strict=False):
-            looks = [found[name, churn, n] for n in config.steps]
-            label = f"S_churn {churn:g}"
-            for ax, values in (
-                (error, [look.measured.next_observation for look in looks]),
-                (distance, [look.measured.distance for look in looks]),
-                (score, [look.returns for look in looks if look.returns is not None]),
-            ):
-                if values:
-                    curve_with_band(ax, config.steps, np.stack(values, 1), label, colour_name=shade)
-        distance.axhline(real[name].distance, color="black", linestyle="--", linewidth=0.8)
-        score.axhline(real[name].returns.mean(), color="black", linestyle="--", linewidth=0.8)
-        for ax in (error, distance):
-            ax.set_yscale("log")
-        score.set_xlabel("steps")
-        for ax in (error, distance, score):
-            ax.axvline(DEFAULTS[name], color="black", linestyle=":", linewidth=0.8)
-    for ax, label in zip(
-        axes[::2], ("dynamics error", "sliced Wasserstein", "return of TD3+BC"), strict=True
-    ):
-        ax.set_ylabel(label)
-    for ax in axes:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(config.steps, [str(n) for n in config.steps])
-        ax.xaxis.set_minor_locator(NullLocator())
-    legend(made, axes)
-    report.picture(
-        "steps", made,
-        "What more steps buy; cost is proportional to them. Dotted: the default. Dashed: real rows "
-        "in the place of samples.",
-    )  # fmt: skip
+def choice(net: str, config: Config, grid: Grid, churn: float) -> dict[str, Any]:
+    """How many steps are enough."""
+    cells, most = grid.at(S_churn=churn), config.steps[-1]
+    n = enough_steps(config.steps, stacked(cells.values(), "next_observation"))
+    faster = float(cells[most]["seconds"] / cells[n]["seconds"])
+    return {
+        "net": net,
+        "S_churn": churn,
+        "enough steps": n,
+        "default": DEFAULTS[net],
+        f"times as fast as {most}": faster,
+    }
+
+
+def add_claims(report: Report, config: Config, results: Results) -> None:
+    """Whether the defaults are enough, for the simulator and for agents."""
+    claim, most, churns = claims(report, SOURCE), config.steps[-1], config.churns
+    defaults = {n: k for n, k in DEFAULTS.items() if k in config.steps and k != most}
+    for net, default in defaults.items() if CHURN in churns else ():
+        few, many = (results[net][0][CHURN, n]["next_observation"] for n in (default, most))
+        text = f"{net}: {default} steps, the default, are enough"
+        means = f"dynamics error at most {NEAR:g} times that of {most} steps"
+        claim(text, few / many, at_most=NEAR, means=means)
+    if CHURN in churns and {32, 128} <= set(config.steps):
+        few, many = (results["unet"][0][CHURN, n]["next_observation"] for n in (32, 128))
+        text = "unet: 128 steps instead of 32 make fewer errors"
+        means, source = "dynamics error of 32 steps over that of 128", "a pilot on the acrobot"
+        claim(text, few / many, between=(1.4, 2.0), means=means, source=source)
+    for net, default in defaults.items():
+        few, many = (results[net][0][churns[0], n]["return"] for n in (default, most))
+        text = f"{net}: agents need no more than {default} steps, the default"
+        means = f"return on its samples minus that on {most} steps', seed by seed"
+        claim(text, few - many, at_least=-SLACK, means=means, source=PILOT)
+
+
+def draw(report: Report, config: Config, results: Results) -> None:
+    size = {"width": 3.2, "height": 1.9, "sharex": True}
+    with picture(report, "steps", CAPTION, titles=TITLES, columns=2, **size) as axes:
+        for i, ax in enumerate(axes):
+            net, metric = list(DEFAULTS)[i % 2], list(PANELS)[i // 2]
+            grid, real = results[net]
+            for churn, shade in zip(config.churns, PALETTE, strict=False):
+                cells = grid.at(S_churn=churn).values()
+                if metric != "return" or churn == config.churns[0]:
+                    values = stacked(cells, metric)
+                    label = f"S_churn {churn:g}"
+                    curve_with_band(ax, config.steps, values, label, colour_name=shade)
+            if metric != "next_observation":
+                level(ax, real[metric].mean())
+            if metric != "return":
+                ax.set_yscale("log")
+            ax.axvline(DEFAULTS[net], color="black", linestyle=":", linewidth=0.8)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(config.steps, [str(n) for n in config.steps])
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.set(xlabel="" if i < 4 else "steps", ylabel="" if i % 2 else PANELS[metric])

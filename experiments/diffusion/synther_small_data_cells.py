@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -11,11 +10,14 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows
-from jaxrl_rollouts.offline.study.model_based import Setting, slug
+from jaxrl_rollouts.offline.environments import Environment
+from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.offline.synthetic.synther import (
     MixedData,
     SyntherConfig,
@@ -25,11 +27,12 @@ from jaxrl_rollouts.offline.synthetic.synther import (
     mixing,
     unpack_finite,
 )
-from jaxrl_rollouts.offline.training import evaluator, train_learner
+from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import stack
 
-from .synther_quality import augmented
+KINDS = {"rows": "", "samples": ", up-sampled", "rows with noise": ", with noise"}
+JUDGED = ("samples", "rows with noise")
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,11 @@ class Config:
     seed: int = 0
     dataset: str = "jr/halfcheetah-mixed"
     shares: tuple[float, ...] = (0.03, 0.15, 1.0)
-    synther: SyntherConfig = field(default_factory=SyntherConfig)
+    synther: SyntherConfig = SyntherConfig()
     samples: int = 5_000_000
     sample_batch: int = 10_000
     real_share: float = 0.0
-    agent: Td3BcConfig = field(default_factory=Td3BcConfig)
+    agent: Td3BcConfig = Td3BcConfig()
     updates: int = 1_000_000
     per_iteration: int = 1000
     batch_size: int = 256
@@ -68,11 +71,11 @@ class Config:
     noise: float = 0.1
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "samples", "sample_batch", "updates", "per_iteration",
-                     "batch_size", "evaluations", "episodes", "judged")  # fmt: skip
-        found = self.shares
-        if not found or list(found) != sorted(set(found)) or found[0] <= 0 or found[-1] > 1:
-            raise ConfigError("shares", found, "ascending, above 0 and at most 1")
+        at_least_one(self, "seeds", "samples", "sample_batch", "updates", "per_iteration")
+        at_least_one(self, "batch_size", "evaluations", "episodes", "judged")
+        shares = self.shares
+        if not shares or list(shares) != sorted(set(shares)) or shares[0] <= 0 or shares[-1] > 1:
+            raise ConfigError("shares", shares, "ascending, above 0 and at most 1")
         if self.updates % (self.per_iteration * self.evaluations):
             expected = f"a multiple of per_iteration * evaluations ({self.per_iteration} * "
             raise ConfigError("updates", self.updates, f"{expected}{self.evaluations})")
@@ -80,33 +83,55 @@ class Config:
             raise ConfigError("noise", self.noise, "above 0")
 
 
-ARMS = {"rows": "", "samples": ", up-sampled", "rows with noise": ", with noise"}
+def measure_share(
+    share: float, setting: Setting, config: Config, keys: tuple, context: RunContext | None
+) -> Grid:
+    """A share of the data: what agents learn from its rows and from what is made of them.
 
+    Args:
+        share: of the rows.
+        setting: dataset and environment.
+        config: of the experiment.
+        keys: four, for rows, samples, their quality and agents; the last is every share's.
+        context: of the run.
 
-class Arm(NamedTuple):
-    """A share of the data and what the agent learns from in its place, one of `ARMS`."""
+    Returns:
+        Cells by kind, one of `KINDS`: `return`, and of what was made the numbers of `quality_of`.
+    """
+    rows_key, draw_key, look_key, agent_key = keys
+    rows = own_rows(setting.dataset.transitions, share, rows_key, config.seeds)
+    name = f"{100 * share:g}-percent".replace(".", "-")
+    samples = upsample(rows, name, config, draw_key, context)
+    quality = measure_quality(rows, samples, setting.env, look_key, config)
+    made = {"samples": samples, "rows with noise": with_noise(rows, config)}
 
-    share: float
-    kind: str
+    def train_agents(kind: str, *, stage: str) -> Cell:
+        """Every seed's on its own rows, or on what was made from them."""
+        env, data, draw = setting.env, stack(rows), sample_batch
+        if kind in made:
+            data, draw = MixedData(data, stack(made[kind])), mixing(config.real_share)
+        sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.per_iteration}
+        learner = make_model_free(
+            config.agent, env.observation_size, env.action_size, draw=draw, **sizes
+        )
+        iterations = config.updates // config.per_iteration
+        budget = {"iterations": iterations, "evaluate_every": iterations // config.evaluations}
+        budget |= {"seeds": config.seeds, "per_seed": True, "episodes": config.episodes}
+        keys, discount = tuple(jax.random.split(agent_key)), config.agent.discount
+        run = {"discount": discount, "stage": stage, "context": context}
+        trained = train_and_play(learner, data, env, keys, **budget, **run)
+        return Cell.of(trained, quality.get(kind), updates=config.per_iteration)
 
-    @property
-    def name(self) -> str:
-        return f"{100 * self.share:g} %" + ARMS[self.kind]
-
-
-class Result(NamedTuple):
-    """A trained arm: returns per seed, and the history behind them."""
-
-    returns: np.ndarray
-    trained: Trained
+    axes = {"kind": tuple(KINDS)}
+    return run_grid(axes, train_agents, context, seeds=config.seeds, stage=name, clear=False)
 
 
 def own_rows(data: Transitions, share: float, key: jax.Array, seeds: int) -> list[Transitions]:
     """Every seed's rows of the dataset: random, without replacement, in their order."""
     count = len(data.rewards)
-    kept = max(round(share * count), 1)
+    some = slice(max(round(share * count), 1))
     return [
-        take_rows(data, np.sort(np.asarray(jax.random.permutation(k, count)[:kept])))
+        take_rows(data, np.sort(np.asarray(jax.random.permutation(k, count)[some])))
         for k in jax.random.split(key, seeds)
     ]
 
@@ -125,56 +150,45 @@ def upsample(
     if len({layout.terminals for layout in layouts}) > 1:
         raise ConfigError("shares", name, "rows with terminations for every seed, or for none")
     features, sampler = layouts[0].features, config.synther.sampler
-    model = make_synther(config.synther, features)
+    denoiser, training = make_synther(config.synther, features)
     packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
-    fitted = train(
-        model.training.update, model.training.init, jax.random.split(fit_key, config.seeds), packed,
-        per_seed=True, iterations=model.training.iterations,
-        stage=f"{name}-denoiser", units_per_iteration=config.synther.training.per_iteration,
-        context=context,
-    )  # fmt: skip
+    fit_keys, keys = (jax.random.split(k, config.seeds) for k in (fit_key, draw_key))
+    budget = {"iterations": training.iterations, "stage": f"{name}-denoiser", "per_seed": True}
+    budget["units_per_iteration"] = config.synther.training.per_iteration
+    fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
     batch = min(config.sample_batch, config.samples)
     shape = -(-config.samples // batch), batch, features
 
-    def one(of_seed: tuple, shared: tuple) -> jax.Array:
-        return draw_rows(model.denoiser, *of_seed, shape, sampler)[: config.samples]
+    def one(per_seed: tuple, shared: tuple) -> jax.Array:
+        return draw_rows(denoiser, *per_seed, shape, sampler)[: config.samples]
 
-    keys = jax.random.split(draw_key, config.seeds)
     drawn = map_seeds(one, (fitted.state.average, keys))
-    made = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
-    return jax.tree.map(np.asarray, made)
+    samples = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
+    return jax.tree.map(np.asarray, samples)
 
 
 def with_noise(rows: list[Transitions], config: Config) -> list[Transitions]:
     """The usual augmentation: as many rows as there are samples, drawn anew, with noise."""
-    made = []
+    noisy = []
     for seed, own in enumerate(rows):
         drawn = np.random.default_rng(seed).integers(0, len(own.rewards), config.samples)
-        made.append(augmented(take_rows(own, drawn), config.noise, seed))
-    return made
+        noisy.append(augmented(take_rows(own, drawn), config.noise, seed))
+    return noisy
 
 
-def train_arm(
-    arm: Arm, rows: list[Transitions], made: list[Transitions] | None, setting: Setting,
-    config: Config, key: jax.Array, context: RunContext | None,
-) -> Result:  # fmt: skip
-    """Train every seed's agent on its own rows, or what was `made` from them, and play it."""
-    env, data = setting.env, stack(rows)
-    if made is not None:
-        data = MixedData(data, stack(made))
-    learner = make_model_free(
-        config.agent, env.observation_size, env.action_size, batch_size=config.batch_size,
-        updates_per_iteration=config.per_iteration,
-        draw=sample_batch if made is None else mixing(config.real_share),
-    )  # fmt: skip
-    train_key, play_key = jax.random.split(key)
-    iterations = config.updates // config.per_iteration
-    trained = train_learner(
-        learner, data, train_key, seeds=config.seeds, per_seed=True, iterations=iterations,
-        evaluate=evaluator(
-            learner, env, play_key, config.episodes, discount=config.agent.discount
-        ),
-        evaluate_every=iterations // config.evaluations,
-        stage=slug(arm.name.replace("%", "percent")), context=context,
-    )  # fmt: skip
-    return Result(np.asarray(trained.history.last("return")), trained)
+def measure_quality(
+    rows: list[Transitions],
+    made: list[Transitions],
+    env: Environment,
+    key: jax.Array,
+    config: Config,
+) -> dict[str, dict[str, np.ndarray]]:
+    """`quality_of` by kind, `[seeds]`: of `config.judged` samples and of as many noisy rows."""
+    quality: dict[str, list] = {kind: [] for kind in JUDGED}
+    for seed, (real, samples) in enumerate(zip(rows, made, strict=True)):
+        rng = np.random.default_rng(seed)
+        own = take_rows(real, rng.integers(0, len(real.rewards), config.judged))
+        drawn = take_rows(samples, rng.permutation(len(samples.rewards))[: config.judged])
+        for kind, judged in zip(JUDGED, (drawn, augmented(own, config.noise, seed)), strict=True):
+            quality[kind].append(quality_of(real, judged, env, jax.random.fold_in(key, seed)))
+    return {kind: jax.tree.map(lambda *q: np.array(q), *quality[kind]) for kind in JUDGED}

@@ -7,34 +7,39 @@ from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.experiments.kit.claims import claims
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, level, picture
+from jaxrl_rollouts.experiments.kit.grid import Grid, stacked
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour
-from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..kit.draw import curve_with_band
-from .synther_quality import Quality
-from .synther_small_data_cells import Arm, Config, Result
+from .synther_small_data_cells import JUDGED, KINDS, Config
 
 SOURCE = "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1"
 SHADES = {"rows": "#777777", "samples": "#0072B2", "rows with noise": "#E69F00"}
-Results = Mapping[Arm, Result]
-Qualities = Mapping[tuple[float, str], list[Quality]]
+QUALITY = {name: name for name in ("marginal", "correlation", "novelty", "error")}
+QUALITY["median error"] = "median"
+RETURNS = "TD3+BC on a share of the data, and on samples or noisy rows in its place"
+JUDGEMENT = "Left: how new samples are. Right: how wrong, in the true simulator."
+Grids = Mapping[float, Grid]  # cells by kind, by share of the data
 
 
-def make_report(
-    report: Report, config: Config, setting: Setting, results: Results, quality: Qualities
-) -> None:
+def page(report: Report, config: Config, setting: Setting, grids: Grids) -> None:
     """Everything there is to say."""
-    played = float(behaviour(setting).mean())
-    report.table("returns", _returns(config, setting, results, played))
-    report.table("quality", [_quality(*key, found) for key, found in quality.items()])
-    _return_claims(report, config, results)
-    _quality_claims(report, config, quality)
-    _draw_returns(report, config, results, played)
-    _draw_quality(report, config, quality)
+    earned = float(behaviour(setting).mean())
+    report.table("returns", returns(setting.dataset.name, grids, earned))
+    quality = [
+        {"share, %": 100 * share, "rows": kind}
+        | {column: summarize(grid[kind][name]) for column, name in QUALITY.items()}
+        for share, grid in grids.items()
+        for kind in JUDGED
+    ]
+    report.table("quality", quality)
+    return_claims(report, config, grids)
+    quality_claims(report, config, grids)
+    draw(report, config, grids, earned)
     report.note(
         f"{config.dataset}, in {setting.env.name} ({setting.env.version}). Every seed has rows, a "
         f"diffusion model and samples of its own: {config.samples} samples, "
@@ -47,122 +52,75 @@ def make_report(
     )
 
 
-def _returns(
-    config: Config, setting: Setting, results: Results, played: float
-) -> list[dict[str, Any]]:
-    name, rows = setting.dataset.name, []
-    for arm, result in results.items():
-        row: dict[str, Any] = {"data": arm.name, "return": summarize(result.returns)}
-        score = normalised_score(name, result.returns)
-        if score is not None:
-            row["score"] = summarize(score)
-        row["over the behaviour"] = summarize(result.returns - played)
-        if arm.kind != "rows":
-            row["gained"] = summarize(result.returns - results[Arm(arm.share, "rows")].returns)
-        rows.append(row)
-    return rows
+def returns(dataset: str, grids: Grids, earned: float) -> list[dict[str, Any]]:
+    """Of every arm, beside the behaviour's and those on plain rows."""
+    table = []
+    for share, grid in grids.items():
+        for kind, cell in grid.items():
+            row: dict[str, Any] = {"data": f"{100 * share:g} %" + KINDS[kind]}
+            row["return"] = summarize(cell["return"])
+            score = normalised_score(dataset, cell["return"])
+            if score is not None:
+                row["score"] = summarize(score)
+            row["over the behaviour"] = summarize(cell["return"] - earned)
+            if kind != "rows":
+                row["gained"] = summarize(cell["return"] - grid["rows"]["return"])
+            table.append(row)
+    return table
 
 
-def _quality(share: float, kind: str, found: list[Quality]) -> dict[str, Any]:
-    columns = {name: summarize([getattr(q, name) for q in found]) for name in Quality._fields}
-    names = {"error": "error", "median": "median error"}
-    return {"share, %": 100 * share, "rows": kind} | {
-        names.get(name, name): value for name, value in columns.items()
-    }
-
-
-def _return_claims(report: Report, config: Config, results: Results) -> None:
-    def returns(share: float, kind: str) -> np.ndarray:
-        return results[Arm(share, kind)].returns
-
-    for share in config.shares[:-1]:
-        for other, what in (
-            ("rows", f"up-sampling {100 * share:g} % of the data helps"),
-            ("rows with noise", f"samples of {100 * share:g} % do better than rows with noise"),
-        ):
-            report.claim(
-                Claim.at_least(
-                    what, source=SOURCE, threshold=0.0, expected="a higher return, seed by seed",
-                    values=returns(share, "samples") - returns(share, other),
-                )
-            )  # fmt: skip
-    rows, samples = (returns(config.shares[-1], kind) for kind in ("rows", "samples"))
-    scale = max(abs(float(rows.mean())), 1e-6)
-    report.claim(
-        Claim.between(
-            f"replacing {100 * config.shares[-1]:g} % of the data costs nothing", source=SOURCE,
-            values=(samples - rows) / scale, low=-0.1, high=0.1,
-            expected="return on samples minus that on rows, as a share of the latter",
-        )
-    )  # fmt: skip
-
-
-def _quality_claims(report: Report, config: Config, quality: Qualities) -> None:
-    def of(share: float, kind: str, name: str) -> np.ndarray:
-        return np.array([getattr(q, name) for q in quality[share, kind]])
-
-    most = config.shares[-1]
-    for name, least in (("marginal", 0.95), ("correlation", 0.95)):
-        report.claim(
-            Claim.at_least(
-                f"samples have the data's {name}s", values=of(most, "samples", name),
-                threshold=least, source=SOURCE,
-                expected=f"{name} score of samples from {100 * most:g} %",
-            )
-        )  # fmt: skip
-    ratio = {
-        name: np.stack(
-            [of(s, "samples", name) / of(s, "rows with noise", name) for s in config.shares], 1
-        )
-        for name in ("novelty", "error")
-    }
-    report.claim(
-        Claim.at_least(
-            "samples are further from the data than rows with noise", source=SOURCE,
-            values=ratio["novelty"], threshold=1.0,
-            expected=f"distance to the nearest row over that of rows with {config.noise:g} "
-            "deviations of noise",
-        )
-    )  # fmt: skip
-    report.claim(
-        Claim.at_most(
-            "samples obey the dynamics better than rows with noise", source=SOURCE,
-            values=ratio["error"], threshold=1.0,
-            expected="error in the simulator over that of rows with noise",
-        )
-    )  # fmt: skip
-
-
-def _draw_returns(report: Report, config: Config, results: Results, played: float) -> None:
-    made, axes = figure(1, len(config.shares), sharey=True,
-                        titles=[f"{100 * s:g} % of the data" for s in config.shares])  # fmt: skip
-    for ax, share in zip(axes, config.shares, strict=True):
-        for kind, shade in SHADES.items():
-            at, values = results[Arm(share, kind)].trained.history.curve("return")
-            steps = np.asarray(at) * config.per_iteration
-            curve_with_band(ax, steps, values.T, kind, colour_name=shade)
-        ax.axhline(played, color="black", linestyle=":", linewidth=1.0, label="behaviour")
-        ax.set_xlabel("gradient steps")
-    axes[0].set_ylabel("return")
-    legend(made, axes)
-    report.picture(
-        "returns", made, "TD3+BC on a share of the data, and on samples or noisy rows in its place"
+def return_claims(report: Report, config: Config, grids: Grids) -> None:
+    claim = claims(report, SOURCE)
+    *few, most = config.shares
+    for share in few:
+        earned = {kind: cell["return"] for kind, cell in grids[share].items()}
+        percent, means = f"{100 * share:g} %", "a higher return, seed by seed"
+        text, gain = f"up-sampling {percent} of the data helps", earned["samples"] - earned["rows"]
+        claim(text, gain, at_least=0.0, means=means)
+        text = f"samples of {percent} do better than rows with noise"
+        gain = earned["samples"] - earned["rows with noise"]
+        claim(text, gain, at_least=0.0, means=means)
+    rows, samples = (grids[most][kind]["return"] for kind in ("rows", "samples"))
+    claim(
+        f"replacing {100 * most:g} % of the data costs nothing",
+        (samples - rows) / max(abs(float(rows.mean())), 1e-6),
+        between=(-0.1, 0.1),
+        means="return on samples minus that on rows, as a share of the latter",
     )
 
 
-def _draw_quality(report: Report, config: Config, quality: Qualities) -> None:
-    made, axes = figure(1, 2, height=2.9)
+def quality_claims(report: Report, config: Config, grids: Grids) -> None:
+    claim, most = claims(report, SOURCE), config.shares[-1]
+    for name in ("marginal", "correlation"):
+        means = f"{name} score of samples from {100 * most:g} %"
+        values = grids[most]["samples"][name]
+        claim(f"samples have the data's {name}s", values, at_least=0.95, means=means)
+    samples, noisy = ([grids[s][kind] for s in config.shares] for kind in JUDGED)
+    further, error = (stacked(samples, n) / stacked(noisy, n) for n in ("novelty", "error"))
+    text = "samples are further from the data than rows with noise"
+    means = (
+        f"distance to the nearest row over that of rows with {config.noise:g} deviations of noise"
+    )
+    claim(text, further, at_least=1.0, means=means)
+    text = "samples obey the dynamics better than rows with noise"
+    means = "error in the simulator over that of rows with noise"
+    claim(text, error, at_most=1.0, means=means)
+
+
+def draw(report: Report, config: Config, grids: Grids, earned: float) -> None:
+    titles = [f"{100 * share:g} % of the data" for share in grids]
+    with picture(report, "returns", RETURNS, titles=titles, sharey=True) as axes:
+        for ax, grid in zip(axes, grids.values(), strict=True):
+            for kind, shade in SHADES.items():
+                curves(ax, {kind: grid[kind]}, "return", colour_name=shade)
+            level(ax, earned, "behaviour", linestyle=":", linewidth=1.0)
+        axes[0].set_ylabel("return")
     at = 100 * np.asarray(config.shares)
-    for kind in ("samples", "rows with noise"):
-        for ax, name in zip(axes, ("novelty", "error"), strict=True):
-            values = [[getattr(q, name) for q in quality[share, kind]] for share in config.shares]
-            curve_with_band(ax, at, np.array(values).T, kind, colour_name=SHADES[kind])
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xlabel("share of the data, %")
-    axes[0].set_ylabel("distance to the nearest row")
-    axes[1].set_ylabel("dynamics error")
-    legend(made, axes)
-    report.picture(
-        "quality", made, "Left: how new samples are. Right: how wrong, in the true simulator."
-    )
+    with picture(report, "quality", JUDGEMENT, titles=("", ""), height=2.9) as axes:
+        for kind in JUDGED:
+            cells = [grids[share][kind] for share in config.shares]
+            for ax, name in zip(axes, ("novelty", "error"), strict=True):
+                curve_with_band(ax, at, stacked(cells, name), kind, colour_name=SHADES[kind])
+                ax.set(xscale="log", yscale="log", xlabel="share of the data, %")
+        axes[0].set_ylabel("distance to the nearest row")
+        axes[1].set_ylabel("dynamics error")

@@ -153,6 +153,7 @@ def run_grid(
     seeds: int,
     points: Iterable[tuple] | None = None,
     stage: str = "",
+    clear: bool = True,
 ) -> Grid:
     """Train every arm; one that diverges becomes a cell of NaN and the others go on.
 
@@ -165,6 +166,7 @@ def run_grid(
         seeds: how many each cell has.
         points: what is run, in this order, in place of the product.
         stage: what the names of the stages begin with, if anything.
+        clear: drop the compiled programs after each arm; False where arms share them.
     """
     cells = {}
     if points is None:
@@ -180,7 +182,8 @@ def run_grid(
         except DivergenceError:
             cell = Cell(diverged=True)
         cells[point] = replace(cell, seeds=seeds)
-        jax.clear_caches()  # an arm's programs are not needed again
+        if clear:
+            jax.clear_caches()  # an arm's programs are not needed again
     return Grid(tuple(axes), cells)
 
 

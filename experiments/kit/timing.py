@@ -1,9 +1,15 @@
-"""What all benchmarks share: a stopwatch, what the machine could do, and seeds side by side."""
+"""What all benchmarks share: a stopwatch, turns, who is how many times as fast, seeds side by side.
+
+A benchmark times everybody in turns within one run (`in_turns`), so that what else the machine does
+meets all of them, and compares round by round: `claim_times` takes the fastest of the others.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -17,7 +23,43 @@ from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
 
+from .claims import add_claim
+from .draw import picture
+
 SOURCE = "the project's goals"
+
+
+class Rates(dict[Any, np.ndarray]):
+    """Who, or `(what, who)` -> work per second `[repeats]`, everybody timed once per round."""
+
+    def of(self, what: str) -> Rates:
+        """Only this kind of work, by who does it."""
+        return Rates({key[1]: values for key, values in self.items() if key[0] == what})
+
+    def median(self, who: Any) -> float:
+        return float(np.median(self[who]))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was timed in turns, at one size.
+
+    Attributes:
+        rates: of everybody.
+        columns: what else its row in a table has: parameters, seconds to compile.
+        notes: what a reader of the rates should know.
+        versions: of the peers.
+    """
+
+    rates: Rates
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    notes: Iterable[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def tell(self, report: Report) -> None:
+        """Put notes and versions into the report."""
+        report.versions |= self.versions
+        report.notes.extend(self.notes)
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -35,12 +77,119 @@ def rounds(context: RunContext, label: str, repeats: int) -> Iterator[int]:
             progress.advance(1)
 
 
+def in_turns(
+    context: RunContext, label: str, repeats: int, timers: Mapping[Any, Callable[[], float]]
+) -> Rates:
+    """What every timer returns (work per second, as a rule) in every round, `[repeats]` each."""
+    values: dict[Any, list[float]] = {who: [] for who in timers}
+    for _ in rounds(context, label, repeats):
+        for who, timer in timers.items():
+            values[who].append(timer())
+    return Rates({who: np.array(taken) for who, taken in values.items()})
+
+
 def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
     """Floating-point operations per second of one large float32 product: what there is to use."""
     square = jnp.ones((size, size))
     product = jax.jit(jnp.matmul)
     timed(lambda: product(square, square))
     return 2.0 * size**3 / min(timed(lambda: product(square, square)) for _ in range(repeats))
+
+
+def compile_columns(train: Callable[[], loop.Trained]) -> dict[str, float]:
+    """Seconds to compile at the first call, and at the second: nothing is compiled twice."""
+    first, second = train().compile_seconds, train().compile_seconds
+    return {"compile s": first, "second call compiles s": round(second, 3)}
+
+
+def time_seeds(
+    context: RunContext,
+    title: str,
+    train: Callable[[int], loop.Trained],
+    seeds: Sequence[int],
+    repeats: int,
+) -> Rates:
+    """Seconds `[repeats]` to train each number of seeds side by side, once compiled."""
+    for n in seeds:
+        train(n)
+    timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
+    return in_turns(context, f"{title}: seeds side by side", repeats, timers)
+
+
+def start_report(context: RunContext, config: Any, peers: Mapping[str, str]) -> Report:
+    """A benchmark's report with its first notes.
+
+    Args:
+        context: of the run.
+        config: whose settings name the peers' interpreters; one that is empty leaves them out.
+        peers: such a setting -> the library, or libraries, to run there.
+    """
+    report = Report.of(context, 1)
+    note_load(report, "at the start")
+    for setting, names in peers.items():
+        if not getattr(config, setting):
+            were, their = ("were", "their") if " and " in names else ("was", "its")
+            report.note(f"{names} {were} left out, and {their} claims: no {setting} was given.")
+    return report
+
+
+def note_load(report: Report, when: str) -> None:
+    """Say how busy the machine is."""
+    report.note(f"Load average {when}: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
+
+
+def claim_times(
+    report: Report,
+    name: str,
+    rates: Rates,
+    ours: Any,
+    others: Iterable[Any] | None = None,
+    *,
+    times: float,
+    means: str,
+) -> float:
+    """Claim that ours does at least `times` the work per second of the fastest of the others.
+
+    Args:
+        report: where the claim goes.
+        name: of the claim.
+        rates: of ours and the others.
+        ours, others: who in `rates`; None means all but ours.
+        times: the bound of the median over the rounds.
+        means: what is compared; `{best}` becomes the name of the fastest.
+
+    Returns:
+        The median of ours over the fastest, round by round: a column of the row.
+    """
+    best = max(others or (who for who in rates if who != ours), key=rates.median)
+    ratio = rates[ours] / rates[best]
+    means = means.format(best=best)
+    add_claim(report, name, ratio, at_least=times, means=means, source=SOURCE, statistic="median")
+    return float(np.median(ratio))
+
+
+def show_seeds(report: Report, title: str, seconds: Rates) -> None:
+    """Table, claim and picture of the time to train several seeds against that of the first."""
+    seeds = list(seconds)
+    relative = [float(np.median(seconds[n] / seconds[seeds[0]])) for n in seeds]
+    rows = [
+        {"seeds": n, "seconds": seconds.median(n), "x one seed": times}
+        for n, times in zip(seeds, relative, strict=True)
+    ]
+    report.table("seeds side by side", rows)
+    name, ratio = (
+        f"{max(seeds)} seeds in 4 times the time of one",
+        seconds[seeds[-1]] / seconds[seeds[0]],
+    )
+    means = "seeds as a vmapped axis, spread over the cores"
+    add_claim(report, name, ratio, at_most=4.0, means=means, source=SOURCE, statistic="median")
+    caption = "Time to train several seeds in one program."
+    with picture(report, "seeds", caption, width=4.2, title=title, legend=False) as (ax,):
+        ax.plot(seeds, relative, "o-", label="measured")
+        ax.plot(seeds, seeds, ":", color="black", label="one after the other")
+        ax.set_xlabel("seeds")
+        ax.set_ylabel("time, in times of one seed")
+        ax.legend()
 
 
 def seeds_side_by_side(

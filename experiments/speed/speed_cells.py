@@ -1,25 +1,36 @@
-"""What `speed` times: SAC on rows of HalfCheetah's shape, ours and d3rlpy's."""
+"""What `speed` times: SAC on rows of HalfCheetah's shape, rollouts of an ensemble, environments."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.registry import AgentConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments.base import as_model
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import make_world_model
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.rollout import Members, rollout
 
-from ..kit.peer import Peer, check_interpreter
+from ..kit.peer import Timers, check_interpreter, peer_or_none, peer_timers
+from ..kit.timing import Timing, compile_columns, in_turns, timed
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
+WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,7 @@ class Config:
     seeds_width: int = 64
     horizons: tuple[int, ...] = (1, 5, 50, 500)
     rollout_rows: int = 5_000
-    environments: tuple[str, ...] = (
-        "pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4"
-    )  # fmt: skip
+    environments: tuple[str, ...] = WORLDS
     environment_copies: int = 4096
     environment_steps: int = 100
     host_copies: int = 16
@@ -62,26 +71,55 @@ def random_rows(rows: int) -> Transitions:
     return Transitions(observations, actions, actions.sum(1), following, none, none)
 
 
-def sac_speed(config: Config, width: int, critics: int, seeds: int) -> Callable[[], loop.Trained]:
-    """A function that trains SAC-N for `config.updates` steps; compiled at its first call."""
-    agent = make_model_free(
-        SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers),
-        OBSERVATIONS, ACTIONS, batch_size=config.batch, updates_per_iteration=config.updates,
-    )  # fmt: skip
+class OurAgents(NamedTuple):
+    """Agents of one kind and size; `train` is compiled at its first call for every `seeds`."""
+
+    init: Callable[..., Any]
+    data: Transitions
+    train: Callable[[int], loop.Trained]
+
+
+def our_agents(settings: AgentConfig, config: Any) -> OurAgents:
+    """Agents on `rows`, `batch` and `updates` of the configuration; speed depends on no more."""
+    sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
+    agent = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
     data = to_device(random_rows(config.rows))
-    keys = jax.random.split(jax.random.key(0), seeds)
-    return lambda: loop.train(agent.update, agent.init, keys, data, iterations=1, stage="speed")
+
+    def train(seeds: int) -> loop.Trained:
+        keys = jax.random.split(jax.random.key(0), seeds)
+        return loop.train(agent.update, agent.init, keys, data, iterations=1, stage="speed")
+
+    return OurAgents(agent.init, data, train)
 
 
-def peer_speed(config: Config, width: int, critics: int) -> dict[str, Any]:
-    """d3rlpy's SAC with the same nets and batch, in its own process."""
-    settings = {
-        "rows": config.rows, "observations": OBSERVATIONS, "actions": ACTIONS, "width": width,
-        "layers": config.layers, "critics": critics, "batch": config.batch,
-        "updates": config.updates, "threads": os.cpu_count(),
-    }  # fmt: skip
-    with Peer(config.peer_python, "d3rlpy_sac.py", option="peer_python", needs="d3rlpy") as peer:
-        return peer.ask(settings)
+def our_sac(config: Config, width: int, critics: int) -> OurAgents:
+    """SAC-N."""
+    hidden = (width,) * config.layers
+    return our_agents(SacConfig(critics=critics, diversity=0.0, hidden=hidden), config)
+
+
+def d3rlpy_settings(agent: str, config: Any, width: int, critics: int) -> dict[str, Any]:
+    """The first question to d3rlpy: an agent on random rows of the same shape."""
+    shape = {"rows": config.rows, "observations": OBSERVATIONS, "actions": ACTIONS}
+    nets = {"width": width, "layers": config.layers, "critics": critics, "batch": config.batch}
+    return {"agent": agent, **shape, **nets}
+
+
+def time_updates(config: Config, width: int, critics: int, context: RunContext) -> Timing:
+    """Updates per second of SAC, ours and d3rlpy's with the same nets and batch."""
+    ours = our_sac(config, width, critics)
+    columns, versions = compile_columns(lambda: ours.train(1)), {}
+    timers: Timers = {("train", "ours"): lambda: config.updates / ours.train(1).run_seconds}
+    python, script = config.peer_python, "d3rlpy_agents.py"
+    with peer_or_none(python, script, option="peer_python", needs="d3rlpy") as peer:
+        if peer is not None:
+            versions = peer.start(d3rlpy_settings("sac", config, width, critics))
+            question = {"updates": config.updates, "drawn": True, "threads": os.cpu_count()}
+            work = {"train": config.updates}
+            timers |= peer_timers(peer, question, work, {"d3rlpy": {}})
+        name = f"SAC, {config.layers} x {width}, {critics} critics"
+        rates = in_turns(context, name, config.repeats, timers)
+    return Timing(rates.of("train"), columns, versions=versions)
 
 
 def update_operations(config: Config, width: int, critics: int) -> float:
@@ -96,3 +134,75 @@ def update_operations(config: Config, width: int, critics: int) -> float:
     actor = OBSERVATIONS * width + hidden + width * 2 * ACTIONS
     critic = (OBSERVATIONS + ACTIONS) * width + hidden + width
     return 2.0 * config.batch * (4 * actor + 6 * critics * critic)
+
+
+def time_calls(config: Config, work: Callable[[jax.Array], Any]) -> tuple[float, float]:
+    """Median seconds of a compiled function of a key, and those its first call took beyond."""
+    keys = jax.random.split(jax.random.key(0), config.repeats + 1)
+    first, *later = [timed(lambda key=key: work(key)) for key in keys]
+    middle = float(np.median(later))
+    return middle, first - middle
+
+
+def time_rollouts(config: Config) -> list[dict[str, Any]]:
+    """Transitions per second imagined by the ensemble's elites, a row per horizon."""
+    model = make_world_model(config.ensemble, random_rows(2_000))
+    states = jax.jit(jax.vmap(model.fitter.init))(jax.random.split(jax.random.key(0), 1))
+    world = jax.tree.map(lambda x: x[0], jax.vmap(model.world)(states))
+    agent = make_sac(SacConfig(hidden=(config.seeds_width,) * 2), OBSERVATIONS, ACTIONS)
+    actor = jax.jit(agent.init)(jax.random.key(1)).actor
+    dynamics = learned_dynamics(model.fitter, config.ensemble.elites, termination=never)
+    elites = Members(jnp.arange(config.ensemble.elites, dtype=jnp.int32))
+    policy: dict[str, Any] = {"policy": agent.policy, "policy_params": actor, "members": elites}
+
+    def row(horizon: int) -> dict[str, Any]:
+        count = max(config.rollout_rows // horizon, 10)
+        start = jnp.zeros((count, OBSERVATIONS))
+        roll = jax.jit(
+            lambda key: rollout(dynamics.model, world, start, key, horizon=horizon, **policy).steps
+        )
+        seconds, compiling = time_calls(config, roll)
+        row = {"what": "ensemble, 4 x 200", "rows": count, "horizon": horizon}
+        return row | {"transitions/s": count * horizon / seconds, "compile s": compiling}
+
+    return [row(horizon) for horizon in config.horizons]
+
+
+def time_environments(config: Config) -> tuple[list[dict[str, Any]], list[str]]:
+    """Steps per second of true environments with a policy, and notes on what is not installed."""
+    rows, notes = [], []
+    for name in config.environments:
+        try:
+            rows.append(time_environment(config, name))
+        except MissingExtraError as error:
+            notes.append(f"{name} was left out: {error}")
+    return rows, notes
+
+
+def time_environment(config: Config, name: str) -> dict[str, Any]:
+    """Steps per second of an environment.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    env = make(name)
+    agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
+    actor = jax.jit(agent.init)(jax.random.key(2)).actor
+    copies = config.host_copies if env.host else config.environment_copies
+    steps = min(config.environment_steps, env.max_episode_steps)
+    policy: dict[str, Any] = {"policy": agent.policy, "policy_params": actor}
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        start_key, roll_key = jax.random.split(key)
+        start, model, stop = env.reset(start_key, copies), as_model(env), env.host
+        played = rollout(
+            model, None, start, roll_key, horizon=steps, stop_at_termination=stop, **policy
+        )
+        # All of it is returned: what nobody asks for, XLA does not compute.
+        return played.valid.sum(), played.steps
+
+    seconds, compiling = time_calls(config, play)
+    played = float(play(jax.random.split(jax.random.key(0), config.repeats + 1)[0])[0])
+    row = {"environment": name, "copies": copies}
+    return row | {"steps/s": played / seconds, "compile s": compiling}

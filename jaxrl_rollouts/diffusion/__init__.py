@@ -23,6 +23,7 @@ from .sampler import check_finite as check_finite
 from .sampler import sample as sample
 from .training import DenoiserTrainingConfig as DenoiserTrainingConfig
 from .training import make_denoiser_training as make_denoiser_training
+from .training import small_training as small_training
 from .training import train_denoiser as train_denoiser
 from .unet import TemporalUnetConfig as TemporalUnetConfig
 from .unet import make_temporal_unet as make_temporal_unet

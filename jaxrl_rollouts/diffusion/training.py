@@ -54,6 +54,21 @@ class DenoiserTrainingConfig:
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
 
 
+def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
+    """For a small budget: a tenth is warm-up, the average goes back a twentieth of it."""
+    per = max(updates // 10, 1)
+    return DenoiserTrainingConfig(
+        updates=updates,
+        batch=batch,
+        rate=rate,
+        betas=(0.9, 0.999),
+        warmup=per,
+        average=1.0 - min(0.5, 20.0 / updates),
+        average_every=1,
+        per_iteration=per,
+    )
+
+
 def unweighted_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
     """The default `batch_of`: rows of one array, every entry weighed alike."""
     return data[rows], None

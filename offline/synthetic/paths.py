@@ -9,18 +9,19 @@ deviations of a dataset and averaged over observation entries; a row that is fur
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.rollout import Trajectory, rollout
+from jaxrl_rollouts.rollout import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from ..environments import Environment, true_model
-from .quality import truth
 from .windows import WindowLayout
 
 LOST = 100.0  # standard deviations
@@ -43,6 +44,31 @@ def paths_of_rollout(played: Trajectory) -> Transitions:
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
 
 
+def imagine_paths(
+    model: Model, members: int, policy: Callable[..., tuple[jax.Array, PyTree]]
+) -> Callable[..., Transitions]:
+    """A policy rolled in an ensemble, compiled: what an autoregressive world model imagines.
+
+    Args:
+        model: of the ensemble.
+        members: how many it has; every step asks one of them, drawn anew.
+        policy: `(params, key, observations, memory) -> (actions, memory)`.
+
+    Returns:
+        `(world, params, key, starts [B, S], steps) -> paths [B, steps, ...]`; `steps` is static.
+    """
+
+    @functools.partial(jax.jit, static_argnames="steps")
+    def imagine(
+        world: PyTree, params: PyTree, key: jax.Array, starts: jax.Array, steps: int
+    ) -> Transitions:
+        each = Members(jnp.arange(members, dtype=jnp.int32), per="step")
+        acting = {"policy": policy, "policy_params": params, "members": each}
+        return paths_of_rollout(rollout(model, world, starts, key, horizon=steps, **acting))
+
+    return imagine
+
+
 def policy_gap(
     gaussian: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]],
     params: PyTree,
@@ -59,6 +85,11 @@ def policy_gap(
     """
     mean, _ = gaussian(params, paths.observations)
     return jnp.square(paths.actions - mean).mean(-1)
+
+
+def log_likelihood(gap: Any) -> Any:
+    """Of an action entry under a normal of unit variance around the policy's, from `policy_gap`."""
+    return -0.5 * (gap + math.log(2.0 * math.pi))
 
 
 def _units(scale: Transitions) -> tuple[np.ndarray, np.ndarray]:
@@ -95,6 +126,27 @@ def _piecewise(
     errors = np.concatenate(found)[: len(states)]
     errors[lost] = LOST**2
     return errors
+
+
+@functools.lru_cache(maxsize=16)
+def truth(env: Environment) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
+    """The true step from observations, compiled once per environment and shape.
+
+    `(key, observations [N, S], actions [N, A]) -> next [N, S], rewards [N], terminations [N]`.
+
+    Raises:
+        ConfigError: the environment's observation does not determine its state.
+    """
+    step = true_model(env).step
+
+    @jax.jit
+    def true_step(
+        key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        following, out = step(None, key, observations, actions, None)
+        return following, out.reward, out.terminated
+
+    return true_step
 
 
 def step_error(
@@ -163,3 +215,42 @@ def open_loop_error(
         return _squared((said[rows] - np.swapaxes(true, 0, 1)) / unit)
 
     return _piecewise(env, states[:, 0], centre, unit, key, error)
+
+
+class PathQuality(NamedTuple):
+    """By step, `[T]` or `[seeds, T]` each: means over paths, and the median of the step error.
+
+    Attributes:
+        gap: `policy_gap`.
+        error: `step_error`.
+        median: of the same.
+        open_loop: `open_loop_error`.
+    """
+
+    gap: np.ndarray
+    error: np.ndarray
+    median: np.ndarray
+    open_loop: np.ndarray
+
+    def first(self, steps: int) -> PathQuality:
+        """Its first steps."""
+        return PathQuality(*(values[..., :steps] for values in self))
+
+
+def path_quality(
+    env: Environment,
+    paths: Transitions,
+    scale: Transitions,
+    policy: tuple[Callable, PyTree],
+    key: jax.Array,
+) -> PathQuality:
+    """How near paths are to a policy and to the simulator, by step, `[T]` each.
+
+    Args:
+        env, paths, scale, key: as for `step_error`.
+        policy: `gaussian` of an `Agent`, and its parameters.
+    """
+    gap = np.asarray(policy_gap(*policy, paths), np.float64)
+    error = step_error(env, paths, scale, key)
+    along = open_loop_error(env, paths, scale, key)
+    return PathQuality(gap.mean(0), error.mean(0), np.median(error, 0), along.mean(0))

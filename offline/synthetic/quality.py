@@ -6,8 +6,6 @@ are what to look at.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -16,7 +14,7 @@ import numpy as np
 
 from ..data import Transitions, to_device
 from ..environments import Environment
-from ..environments.base import true_model
+from .paths import step_error, truth
 
 
 def table(transitions: Transitions) -> np.ndarray:
@@ -61,27 +59,6 @@ class DynamicsError(NamedTuple):
     next_observation: np.ndarray  # mean over entries, in squared standard deviations of the data
     reward: np.ndarray  # likewise
     terminations: np.ndarray  # bool: ended where the truth does not, or the reverse
-
-
-@functools.lru_cache(maxsize=16)
-def truth(env: Environment) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
-    """The true step from observations, compiled once per environment and shape.
-
-    `(key, observations [N, S], actions [N, A]) -> next [N, S], rewards [N], terminations [N]`.
-
-    Raises:
-        ConfigError: the environment's observation does not determine its state.
-    """
-    step = true_model(env).step
-
-    @jax.jit
-    def true_step(
-        key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        following, out = step(None, key, observations, actions, None)
-        return following, out.reward, out.terminated
-
-    return true_step
 
 
 def dynamics_error(
@@ -141,3 +118,35 @@ def sliced_wasserstein(
     one, two = (np.quantile(np.asarray(x, np.float64) @ drawn, levels, 0, method="inverted_cdf")
                 for x in (real, synthetic))  # fmt: skip
     return float(np.abs(one - two).mean())
+
+
+def augmented(rows: Transitions, noise: float, seed: int) -> Transitions:
+    """Rows whose two observations have the same noise added, `noise` standard deviations wide."""
+    rng = np.random.default_rng(seed)
+    unit = np.asarray(rows.observations).std(0)
+    added = (noise * unit * rng.normal(size=rows.observations.shape)).astype(np.float32)
+    return rows._replace(
+        observations=rows.observations + added, next_observations=rows.next_observations + added
+    )
+
+
+def quality_of(
+    real: Transitions, judged: Transitions, env: Environment, key: jax.Array
+) -> dict[str, float]:
+    """How good `judged` rows are that stand in for `real` ones.
+
+    Returns:
+        `marginal` and `correlation`, 1 is best (SynthER, section 3); `novelty`, the mean distance
+        to the nearest real row in standard deviations; `error`, the mean squared error of the next
+        observation against the simulator in squared standard deviations, and its `median`.
+    """
+    one, two = table(real), table(judged)
+    paths = jax.tree.map(lambda x: np.asarray(x)[:, None], judged)  # of a single step each
+    error = step_error(env, paths, real, key)[:, 0]
+    return {
+        "marginal": marginal_score(one, two),
+        "correlation": correlation_score(one, two),
+        "novelty": float(novelty(one, two).mean()),
+        "error": float(error.mean()),
+        "median": float(np.median(error)),
+    }

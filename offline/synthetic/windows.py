@@ -17,8 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts import devices
+from jaxrl_rollouts.diffusion import Denoiser, SamplerConfig, check_finite, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Episodes, Transitions, episodes
 
@@ -166,3 +169,42 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
     scaler = Scaler(scaler.mean.at[-1].set(0.0), scaler.std.at[-1].set(1.0))
     sizes = windows.observations.shape[-1], windows.actions.shape[-1]
     return WindowLayout(scaler, *sizes, flat.shape[1], bool(windows.terminations.any()))
+
+
+def generate_windows(
+    denoiser: Denoiser,
+    params: PyTree,
+    key: jax.Array,
+    layout: WindowLayout,
+    count: int,
+    *,
+    config: SamplerConfig,
+    batch: int = 512,
+) -> jax.Array:
+    """`[count, L, C]` unguided standardised windows, at most `batch` at a time on every core.
+
+    Args:
+        denoiser: its functions.
+        params: the averaged weights.
+        key: consumed.
+        layout: of the windows it was trained on.
+        count: how many; drawn in whole batches and cut.
+        config: of the sampler.
+        batch: windows side by side on a core; bounds the memory.
+
+    Raises:
+        DivergenceError: a window is not finite.
+    """
+    cores = len(jax.devices())
+    each = min(batch, -(-count // cores))
+    shape = each, layout.length, layout.channels
+    keys = jax.random.split(key, (cores, -(-count // (cores * each))))
+
+    def part(keys: jax.Array, params: PyTree) -> jax.Array:
+        def once(key: jax.Array) -> jax.Array:
+            return sample(denoiser.denoise, params, key, shape, config=config, edm=denoiser.config)
+
+        return jax.lax.map(once, keys).reshape(-1, *shape[1:])
+
+    drawn = devices.map_seeds(part, keys, params)
+    return check_finite(drawn.reshape(-1, *shape[1:])[:count], "windows")

@@ -1,4 +1,4 @@
-"""Time d3rlpy's TD3+BC and IQL; run by `diffusion_speed` in an interpreter that has d3rlpy.
+"""Time d3rlpy's SAC, TD3+BC and IQL; run by `speed` and `diffusion_speed` where d3rlpy is.
 
 `serving.py` says how it is asked. This file imports nothing of ours but what lies beside it.
 """
@@ -32,13 +32,19 @@ class Study:
         )
         encoder = d3rlpy.models.VectorEncoderFactory([settings["width"]] * settings["layers"])
         shared: dict[str, Any] = {
-            "batch_size": settings["batch"], "n_critics": 2,
-            "actor_encoder_factory": encoder, "critic_encoder_factory": encoder,
-        }  # fmt: skip
-        if settings["agent"] == "td3_bc":
-            config: Any = d3rlpy.algos.TD3PlusBCConfig(**shared)
-        else:
-            config = d3rlpy.algos.IQLConfig(**shared, value_encoder_factory=encoder)
+            "batch_size": settings["batch"],
+            "actor_encoder_factory": encoder,
+            "critic_encoder_factory": encoder,
+            "n_critics": settings["critics"],
+        }
+        kinds: dict[str, Any] = {
+            "sac": d3rlpy.algos.SACConfig,
+            "td3_bc": d3rlpy.algos.TD3PlusBCConfig,
+            "iql": d3rlpy.algos.IQLConfig,
+        }
+        if settings["agent"] == "iql":
+            shared["value_encoder_factory"] = encoder
+        config = kinds[settings["agent"]](**shared)
         self.agent = config.create(device="cpu:0")
         self.agent.build_with_dataset(self.dataset)
         self.batch = settings["batch"]
@@ -65,10 +71,8 @@ class Study:
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         if question["kind"] == "describe":
-            return {
-                "parameters": self.parameters(), "d3rlpy": d3rlpy.__version__,
-                "torch": torch.__version__,
-            }  # fmt: skip
+            versions = {"d3rlpy": d3rlpy.__version__, "torch": torch.__version__}
+            return {"parameters": self.parameters(), **versions}
         torch.set_num_threads(question["threads"])
         return {"seconds": self.learn(question["updates"], drawn=question["drawn"])}
 

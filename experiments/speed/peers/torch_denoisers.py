@@ -17,7 +17,7 @@ import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import interpolate, max_pool1d, pad, relu, silu
-from torch_study import Net, TorchStudy
+from torch_study import Net, TorchStudy, load
 
 
 class ResidualMlp(nn.Module):
@@ -129,16 +129,6 @@ class Unet(nn.Module):
         return named | {f"Convolution_{i}": layer for i, layer in enumerate(self.convs)}
 
 
-def load(net: Any, path: str) -> None:
-    """Weights as `diffusion_speed` writes them, in flax's names and layouts."""
-    found = {k: torch.from_numpy(v) for k, v in np.load(path).items()}
-    with torch.no_grad():
-        for name, layer in net.layers().items():
-            weight = found[f"{name}/{'scale' if isinstance(layer, nn.GroupNorm) else 'kernel'}"]
-            layer.weight.copy_(weight.permute(*reversed(range(weight.ndim))))
-            layer.bias.copy_(found[f"{name}/bias"])
-
-
 class Study(TorchStudy):
     """One denoiser, its data and its optimiser; answers what is asked of it."""
 
@@ -149,18 +139,14 @@ class Study(TorchStudy):
         self.shape = settings["shape"]  # of a row: [F], or [C, L]
         self.data = torch.randn(settings["rows"], *self.shape)
         self.net = {"mlp": ResidualMlp, "unet": Unet}[settings["net"]](settings)
-        load(self.net, settings["weights"])
-        self.average = [p.detach().clone() for p in self.net.parameters()]
-        self.optimiser = torch.optim.Adam(
-            self.net.parameters(), lr=settings["rate"], betas=(0.9, 0.99), fused=True
-        )
+        load(self.net.layers(), settings["weights"])
+        self.learner(settings["rate"], (0.9, 0.99))
 
     def wide(self, sigma: torch.Tensor) -> torch.Tensor:
         return sigma.reshape(-1, *[1] * len(self.shape))
 
     def learn(self, net: Net, updates: int) -> None:
         """A clipped step of Adam on EDM's loss, and the average of the weights every ten."""
-        parameters = list(self.net.parameters())
         batch, rows = self.settings["batch"], len(self.data)
         for update in range(updates):
             clean = self.data[torch.randint(rows, (batch,))]
@@ -168,14 +154,9 @@ class Study(TorchStudy):
             wide, noise = self.wide(sigma), torch.randn_like(clean)
             into = (wide.square() + 1.0).rsqrt()
             wanted = (wide * clean - noise) * into
-            self.optimiser.zero_grad(set_to_none=True)
-            said = net(into * (clean + wide * noise), 0.25 * sigma.log())
-            (said - wanted).square().mean().backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            self.optimiser.step()
-            if update % 10 == 9:
-                with torch.no_grad():
-                    torch._foreach_lerp_(self.average, parameters, 5e-3)
+            prediction = net(into * (clean + wide * noise), 0.25 * sigma.log())
+            loss = (prediction - wanted).square().mean()
+            self.descend(loss, 5e-3 if update % 10 == 9 else 0.0)
 
     def denoise(self, net: Net, x: torch.Tensor, sigma: float) -> torch.Tensor:
         total = sigma**2 + 1.0

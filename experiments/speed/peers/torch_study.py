@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
 Net = Callable[..., torch.Tensor]
 
@@ -19,8 +21,24 @@ class TorchStudy:
     """
 
     settings: dict[str, Any]
-    net: torch.nn.Module
+    net: nn.Module
     compiled: Net | None = None
+
+    def learner(self, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
+        """Give the network an optimiser and a moving average of its weights."""
+        self.weights = list(self.net.parameters())
+        self.average = [p.detach().clone() for p in self.weights]
+        self.optimiser = torch.optim.Adam(self.weights, lr=rate, betas=betas, fused=True)
+
+    def descend(self, loss: torch.Tensor, average: float = 0.0) -> None:
+        """A clipped step of Adam, and one of the average by this share."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.weights, 1.0)
+        self.optimiser.step()
+        if average:
+            with torch.no_grad():
+                torch._foreach_lerp_(self.average, self.weights, average)
 
     def said(self, question: dict[str, Any]) -> torch.Tensor:
         """What the network makes of the question's rows: is it ours?"""
@@ -70,3 +88,13 @@ class TorchStudy:
             return {"works": False, "why": (lines or [type(error).__name__])[0][:200]}
         self.compiled = compiled
         return {"works": True, "seconds": time.perf_counter() - begin}
+
+
+def load(layers: dict[str, nn.Module], path: str) -> None:
+    """Weights by the names and in the layouts of flax, where inputs come before outputs."""
+    found = {k: torch.from_numpy(v) for k, v in np.load(path).items()}
+    with torch.no_grad():
+        for name, layer in layers.items():
+            weight = found[f"{name}/{'scale' if isinstance(layer, nn.GroupNorm) else 'kernel'}"]
+            layer.weight.copy_(weight.permute(*reversed(range(weight.ndim))))
+            layer.bias.copy_(found[f"{name}/bias"])

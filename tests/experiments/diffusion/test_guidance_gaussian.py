@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import EXPERIMENT, Config, measure
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_page import (
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_cells import (
     BEHAVIOUR,
     POLICY,
+    Config,
     closed_form,
     closed_form_given_state,
-    errors,
+    measure,
 )
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_page import errors
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report

@@ -13,17 +13,16 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.pgd_agents import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_best import Grid, best_by_others
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_cells import (
     LOOK,
-    Cell,
+    Config,
     action_gap,
     dynamics_of,
+    make_sources,
     some_rows,
 )
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_config import Config
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_page import add_report
-from jaxrl_rollouts.experiments.diffusion.pgd_agents_sources import make_sources
+from jaxrl_rollouts.experiments.diffusion.pgd_agents_page import best_by_others, page
+from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.offline.agents.registry import make_agent
 from jaxrl_rollouts.offline.behaviours.acrobot import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.collect import collect
@@ -105,9 +104,9 @@ def test_the_run_has_every_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> 
     np.testing.assert_allclose(beats.values, difference, rtol=1e-5)
     assert beats.threshold == 20.0
     stages = sorted(path.name for path in folder.path.iterdir() if path.is_dir())
-    assert len(stages) == 2 + 8 and "acrobot-broad-guided-td3_bc-alpha-2-5" in stages
+    assert len(stages) == 2 + 8 and "acrobot-broad-td3_bc-guided-alpha-2.5" in stages
     # Finished stages are not trained again: their checkpoints stay as they are.
-    saved = folder.stage("acrobot-broad-real-td3_bc-alpha-40") / str(SMOKE.refreshes)
+    saved = folder.stage("acrobot-broad-td3_bc-real-alpha-40") / str(SMOKE.refreshes)
     before = saved.stat().st_mtime_ns
     again = EXPERIMENT.run(
         replace(SMOKE, sources=("real",)), RunContext(folder, progress=False)
@@ -121,7 +120,7 @@ def test_the_run_has_every_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> 
 def test_synthetic_sets_are_equally_large_and_bounded() -> None:
     config = replace(SMOKE, sources=("synther", "unguided"))
     sources = make_sources("acrobot-broad", config, None)
-    rows = [sources.fixed(source) for source in ("synther", "unguided")]
+    rows = [sources.sets[source] for source in ("synther", "unguided")]
     assert {len(one.rewards) for one in rows} == {config.pool * (config.length - 1)}
     for one in rows:
         assert float(jnp.abs(one.actions).max()) <= 1.0
@@ -131,14 +130,14 @@ def test_synthetic_sets_are_equally_large_and_bounded() -> None:
 
 
 def cell(returns: list[float]) -> Cell:
-    values = np.array(returns)
-    return Cell(values, values, values, values, None, (np.array([1]), values[:, None]))
+    names = ("return", "discounted_return", "estimated_value", "gap", "terminations")
+    return Cell(extra=dict.fromkeys(names, np.array(returns)))
 
 
 def reported(tmp_path: Path, config: Config, name: str, grid: Grid) -> Report:
     folder = RunFolder.create(tmp_path, "pgd_agents", "smoke", config, "")
     report = Report.of(RunContext(folder, progress=False), 2)
-    add_report(report, config, {name: SETTING}, {name: grid})
+    page(report, config, {name: SETTING}, {name: grid})
     return report
 
 
@@ -152,11 +151,12 @@ PILOT: dict[str, list[list[float]]] = {  # source -> regulariser -> seeds
 
 def grid_of(table: dict[str, list[list[float]]], config: Config) -> Grid:
     labels = list(config.regularisers("td3_bc"))
-    return {
-        ("td3_bc", source, label): cell(returns)
-        for source, rows in table.items()
-        for label, returns in zip(labels, rows, strict=True)
-    }
+
+    def train(agent: str, source: str, label: str, *, stage: str) -> Cell:
+        return cell(table[source][labels.index(label)])
+
+    axes = {"agent": ("td3_bc",), "source": tuple(table), "regulariser": labels}
+    return run_grid(axes, train, None, seeds=2, clear=False)
 
 
 def test_claims_are_the_pilots_bands(tmp_path: Path) -> None:

@@ -13,31 +13,33 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, UserError
-from jaxrl_rollouts.experiments.diffusion.pgd_measured import (
-    Measured,
-    Source,
-    coefficient_at,
-    crossing,
-    log_likelihood,
-)
-from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model import EXPERIMENT, Config
-from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cases import (
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cells import (
     CaseConfig,
+    Config,
+    Source,
     data_paths,
     ensemble_paths,
     load_rows,
     prepare,
 )
-from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_claims import (
+from jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_page import (
     broad_claims,
+    coefficient_at,
     common_claims,
+    crossing,
     narrow_claims,
 )
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import write_rows
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.synthetic.paths import policy_gap, step_error
+from jaxrl_rollouts.offline.synthetic.paths import (
+    PathQuality,
+    log_likelihood,
+    policy_gap,
+    step_error,
+)
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.claims import Claim
@@ -69,14 +71,14 @@ def test_log_likelihood_is_a_unit_normals() -> None:
     assert log_likelihood(gap) == pytest.approx(wanted)
 
 
-def measured(gap: float, error: float, steps: int = 8, growth: float = 1.0) -> Measured:
+def measured(gap: float, error: float, steps: int = 8, growth: float = 1.0) -> PathQuality:
     """Two seeds alike; the error grows geometrically, by `growth` in all."""
     along = error * growth ** np.linspace(0.0, 1.0, steps)
     rows = [np.full((2, steps), gap), *(np.tile(along, (2, 1)) for _ in range(3))]
-    return Measured(*rows)
+    return PathQuality(*rows)
 
 
-def published_table(scale: float, costs: float) -> dict[Source, Measured]:
+def published_table(scale: float, costs: float) -> dict[Source, PathQuality]:
     """Sources in the proportions our own measurement had; `costs` is what guidance adds."""
     found = {Source("data"): measured(0.72, 0.0), Source("ensemble"): measured(0.0, 1.0)}
     found[Source("unguided", 32)] = measured(0.95, scale)
@@ -183,7 +185,7 @@ def test_data_no_case_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
         prepare(replace(SMOKE.broad, rows=200), 300, 1, jax.random.key(0), None)
     ending = ACROBOT._replace(termination=lambda *_: jnp.zeros(1, bool))
     monkeypatch.setattr(
-        "jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cases.ACROBOT", ending
+        "jaxrl_rollouts.experiments.diffusion.pgd_vs_world_model_cells.ACROBOT", ending
     )
     with pytest.raises(ConfigError, match="never terminate"):
         prepare(SMOKE.broad, 8, 1, jax.random.key(0), None)

@@ -13,16 +13,16 @@ import pytest
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, make_denoiser
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.sampler_steps import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.sampler_steps_cells import Config
-from jaxrl_rollouts.experiments.diffusion.sampler_steps_study import (
+from jaxrl_rollouts.experiments.diffusion.sampler_steps_cells import (
+    Config,
     Subject,
-    enough_steps,
     floor,
     learn,
     measure,
     real_samples,
     subjects,
 )
+from jaxrl_rollouts.experiments.diffusion.sampler_steps_page import enough_steps
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import take_rows
@@ -53,13 +53,13 @@ def test_true_transitions_make_no_error_and_moved_ones_do() -> None:
     sampler, key = SamplerConfig(4), jax.random.key(0)
     params = jnp.array([0.0, 0.3])  # of two seeds; the second is wrong by that
     found, samples = measure(knowing(0.0), params, sampler, PENDULUM, DATA, key)
-    assert found.seconds > 0 and len(samples) == 2
+    assert found["seconds"] > 0 and len(samples) == 2
     np.testing.assert_allclose(samples[0].actions, DATA.actions, atol=1e-4)
-    assert found.next_observation[0] < 1e-6 and found.reward[0] < 1e-6
-    assert found.next_observation[1] > 1e-3 and found.reward[1] > 1e-3
+    assert found["next_observation"][0] < 1e-6 and found["reward"][0] < 1e-6
+    assert found["next_observation"][1] > 1e-3 and found["reward"][1] > 1e-3
     # Against other real rows, drawn with replacement: near the floor, and 0.3 away from it.
-    assert found.distance[0] < 2.0 * floor(knowing(0.0), key)
-    assert found.distance[1] > found.distance[0] + 0.1
+    assert found["distance"][0] < 2.0 * floor(knowing(0.0), key)
+    assert found["distance"][1] > found["distance"][0] + 0.1
 
 
 def test_enough_steps_are_the_fewest_near_the_most() -> None:

@@ -11,10 +11,8 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.synther_quality import augmented, quality_of
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
-    Arm,
     Config,
     own_rows,
     upsample,
@@ -23,6 +21,7 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
@@ -69,8 +68,8 @@ def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:
 def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:
     own = take_rows(data, np.arange(0, 2000, 40))
     best = quality_of(data, own, PENDULUM, KEY)
-    assert best.novelty == 0.0 and best.error < 1e-8 and best.median < 1e-8
-    assert best.marginal > 0.7
+    assert best["novelty"] == 0.0 and best["error"] < 1e-8 and best["median"] < 1e-8
+    assert best["marginal"] > 0.7
     noisy = augmented(own, 0.1, 0)
     unit = own.observations.std(0)
     shift = (noisy.observations - own.observations) / unit
@@ -80,9 +79,9 @@ def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:
     )
     np.testing.assert_array_equal(noisy.actions, own.actions)
     worse = quality_of(data, noisy, PENDULUM, KEY)
-    assert worse.novelty > 0.05 and worse.error > 1e-4 > best.error
+    assert worse["novelty"] > 0.05 and worse["error"] > 1e-4 > best["error"]
     shuffled = own._replace(next_observations=own.next_observations[::-1])
-    assert quality_of(data, shuffled, PENDULUM, KEY).error > 0.1
+    assert quality_of(data, shuffled, PENDULUM, KEY)["error"] > 0.1
 
 
 def test_noisy_rows_are_as_many_as_samples_and_near_the_seeds_own(data: Transitions) -> None:
@@ -141,8 +140,7 @@ def test_synther_settings_are_checked(change: dict, setting: str) -> None:
     assert caught.value.setting == setting
 
 
-def test_arms_and_presets() -> None:
-    assert Arm(0.03, "samples").name == "3 %, up-sampled" and Arm(1.0, "rows").name == "100 %"
+def test_presets_and_stacks() -> None:
     for name in ("smoke", "cpu", "gpu", "paper"):
         check(EXPERIMENT.preset(name))
     assert EXPERIMENT.preset("cpu").shares == (0.03, 0.15, 1.0)

@@ -9,6 +9,8 @@ import pytest
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiments.kit.pages import MARK, renewed, reports_markdown, results_of
+from jaxrl_rollouts.offline.study import Budget
+from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.reports.report import load_report
 
 ROOT = Path(__file__).parents[3]
@@ -88,12 +90,21 @@ def test_the_two_commands_are_two_blocks_of_one_line() -> None:
     assert [block.count("\n") for block in blocks] == [1, 1]
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
-    values = re.findall(r"-?\d+\.?\d*", capsys.readouterr().out)
-    assert len(values) == 2
-    assert all(-2000 < float(value) <= 0 for value in values)
+def test_the_examples_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word for word; the first with the smallest of budgets."""
+    smoke = load_experiment("offline").presets["smoke"]
+    budget = Budget(smoke.study, smoke.model_free, smoke.neubay)
+    monkeypatch.setattr("jaxrl_rollouts.offline.study.study.small_budget", lambda: budget)
+    codes = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    numbers = []
+    for code in codes:
+        exec(compile(code, "README.md", "exec"), {})
+        numbers.append([float(x) for x in re.findall(r"-?\d+\.?\d*", capsys.readouterr().out)])
+    returns, parts = numbers[0][:2], numbers[1]
+    assert [len(printed) for printed in numbers] == [6, 2]
+    assert all(-2000 < value <= 0 for value in (*returns, *parts))
 
 
 @pytest.mark.parametrize("report", [*REPORTS, *VARIATIONS], ids=lambda p: p.parent.name)

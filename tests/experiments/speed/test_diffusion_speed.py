@@ -15,14 +15,17 @@ from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.kit.peer import Peer
 from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.speed.diffusion_speed_agents import agent_rows, make_our_agents
-from jaxrl_rollouts.experiments.speed.diffusion_speed_study import (
+from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import (
     AgentSpeed,
     DenoiserSpeed,
     check_same,
     denoiser_peer_settings,
+    learned_parameters,
+    make_our_agents,
     make_our_denoiser,
+    time_agents,
 )
+from jaxrl_rollouts.experiments.speed.diffusion_speed_page import agent_rows
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report, load_report
@@ -79,11 +82,12 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
 @pytest.mark.slow
 def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     sizes = replace(SMOKE.agents, seeds=(1, 2))
-    count = make_our_agents("td3_bc", sizes, 16).parameters
+    count = learned_parameters(make_our_agents("td3_bc", sizes, 16))
     config = replace(SMOKE, agents=sizes, torch_python=fake_python(tmp_path, count))
     context = context_in(tmp_path)
     report = Report.of(context, 1)
-    one, two = agent_rows(config, context, report, "td3_bc", 16)
+    timing = time_agents(config, context, "td3_bc", 16)
+    one, two = agent_rows(report, config, "td3_bc", 16, timing)
     cores = os.cpu_count() or 1
     assert one["d3rlpy, 1 thread"] == pytest.approx(100)
     assert one["d3rlpy, 1 thread, no draws"] == pytest.approx(200)
@@ -96,7 +100,7 @@ def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     assert report.versions["d3rlpy"] == "0.0"
     wrong = replace(config, torch_python=fake_python(tmp_path, count + 1))
     with pytest.raises(DataError, match=f"td3_bc's parameters: found {count + 1}"):
-        agent_rows(wrong, context, report, "td3_bc", 16)
+        time_agents(wrong, context, "td3_bc", 16)
 
 
 def test_parameters_are_counted_without_targets() -> None:
@@ -104,8 +108,8 @@ def test_parameters_are_counted_without_targets() -> None:
     actor = 17 * 8 + 8 + 8 * 8 + 8 + 8 * 6 + 6
     critic = 23 * 8 + 8 + 8 * 8 + 8 + 8 + 1
     value = 17 * 8 + 8 + 8 * 8 + 8 + 8 + 1
-    assert make_our_agents("td3_bc", sizes, 8).parameters == actor + 2 * critic
-    assert make_our_agents("iql", sizes, 8).parameters == actor + 6 + 2 * critic + value
+    assert learned_parameters(make_our_agents("td3_bc", sizes, 8)) == actor + 2 * critic
+    assert learned_parameters(make_our_agents("iql", sizes, 8)) == actor + 6 + 2 * critic + value
 
 
 def test_a_peer_with_another_network_is_refused(tmp_path: Path) -> None:

@@ -14,16 +14,14 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.kit.peer import PEERS
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.speed.neubay_speed_learning import compared
-from jaxrl_rollouts.experiments.speed.neubay_speed_study import (
+from jaxrl_rollouts.experiments.speed.neubay_speed_cells import (
     ACTIONS,
-    STATES,
-    agent_config,
+    compared,
     compiled_collector,
     looping_collector,
     make_bench,
+    our_learning,
 )
-from jaxrl_rollouts.offline.recurrent.sac import make_recurrent_sac
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
@@ -85,10 +83,9 @@ class Echo:
 
 
 def test_a_peer_with_another_network_is_refused() -> None:
-    agent = make_recurrent_sac(agent_config(SMOKE, "gru"), STATES + ACTIONS + 1, ACTIONS)
-    state = jax.jit(agent.init)(jax.random.key(0))
+    ours = our_learning(SMOKE, "gru")
     with pytest.raises(DataError, match="torch: network on our weights"):
-        compared(Echo(), agent, state.actor, state.critic)  # type: ignore[arg-type]
+        compared(Echo(), ours.networks, ours.state.actor, ours.state.critic)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,349 @@
+"""What `neubay_speed` times: collections, collectors looping in Python, gradient steps on tapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import parameter_count
+from jaxrl_rollouts.offline.agents.agent import Learner
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
+from jaxrl_rollouts.offline.neubay.neubay import NeubayData, NeubayState, make_neubay
+from jaxrl_rollouts.offline.neubay.prepare import trusted_dynamics
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.actor_critic import ActorCritic, make_actor_critic
+from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig, make_recurrent_sac
+from jaxrl_rollouts.offline.recurrent.tokens import Token
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, make_world_model
+from jaxrl_rollouts.record.context import RunContext
+
+from ..kit import peer as peers
+from ..kit.peer import Peer
+from ..kit.timing import Rates, Timing, in_turns, timed
+
+STATES, ACTIONS = 11, 3  # hopper's sizes
+SEEN = STATES + ACTIONS + 1  # what a memory gets: state, last action, reward
+MEMORIES = ("lru", "gru")
+LOOPS = ("loop over steps", "loop over episodes and steps")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is timed. An empty `torch_python` leaves torch out.
+
+    Attributes:
+        members, hidden: of the ensembles of the collectors, the first pair small, the last one
+            the paper's.
+        rollouts, limit: episodes continued at a time, and the environment's time limit.
+        row_by_row: episodes the collector gets that takes one after the other.
+        sizes: members of the ensemble-size table, with the last `hidden`.
+        width, critics, tape: of the agent whose gradient steps are timed.
+        episode: transitions of an episode on a tape.
+    """
+
+    members: tuple[int, ...] = (10, 20, 100)
+    hidden: tuple[tuple[int, ...], ...] = ((64, 64), (200,) * 4, (200,) * 4)
+    rollouts: int = 100
+    limit: int = 200
+    row_by_row: int = 3
+    sizes: tuple[int, ...] = (5, 20, 100)
+    width: int = 256
+    layers: int = 2
+    critics: int = 10
+    tape: int = 2048
+    episode: int = 255
+    updates: int = 5
+    repeats: int = 3
+    torch_python: str = ""
+
+    def validate(self) -> None:
+        counts = "rollouts limit row_by_row width critics updates repeats"
+        at_least_one(self, *counts.split())
+        if len(self.members) != len(self.hidden) or not self.members or not self.sizes:
+            found = (self.members, self.hidden)
+            raise ConfigError("members, hidden", found, "equally many, and some")
+        if self.tape % (self.episode + 1):
+            raise ConfigError("tape", self.tape, f"a multiple of episode + 1 ({self.episode + 1})")
+        peers.check_interpreter("torch_python", self.torch_python, "torch")
+
+
+class Bench(NamedTuple):
+    """One agent and one posterior, neither of them trained: speed does not depend on it."""
+
+    neubay: Learner
+    settings: NeubayConfig
+    dynamics: Dynamics
+    data: NeubayData
+    state: NeubayState
+
+
+def logged_rows(limit: int, episodes: int = 20) -> Transitions:
+    """Episodes of full length with hopper's sizes; speed does not depend on what they say."""
+    rng, rows = np.random.default_rng(0), limit * episodes
+    states = rng.normal(size=(rows, STATES)).astype(np.float32)
+    actions = rng.uniform(-1, 1, size=(rows, ACTIONS)).astype(np.float32)
+    cut = np.arange(1, rows + 1) % limit == 0
+    following = (0.9 * states).astype(np.float32)
+    return Transitions(states, actions, actions.sum(1), following, np.zeros(rows, bool), cut)
+
+
+def agent_config(config: Config, kind: str) -> RecurrentSacConfig:
+    """Recurrent SAC of the configured size, with this memory."""
+    state = max(config.width // 2, 1)
+    memory = MemoryConfig(kind, width=config.width, state=state, layers=config.layers)  # type: ignore[arg-type]
+    head, drawn = (config.width,) * 2, min(2, config.critics)
+    sizes = {"head": head, "critics": config.critics, "drawn": drawn, "steps": config.updates}
+    return RecurrentSacConfig(memory=memory, **sizes)
+
+
+def make_bench(config: Config, members: int, hidden: tuple[int, ...]) -> Bench:
+    """A posterior nothing cuts rollouts in, and the agent that is rolled."""
+    ensemble = replace(NEUBAY_ENSEMBLE, members=members, elites=members, hidden=hidden)
+    rows = logged_rows(config.limit)
+    model = make_world_model(ensemble, rows, targets="observations")
+    world = jax.jit(lambda key: model.world(model.fitter.init(key)))(jax.random.key(0))
+    world = world._replace(limit=jnp.float32(jnp.inf))
+    dynamics = trusted_dynamics(model.fitter, members, never)
+    settings = NeubayConfig(
+        agent=agent_config(config, "lru"),
+        rollouts=config.rollouts,
+        tape=config.tape,
+        updates_per_iteration=config.updates,
+        horizon=config.limit,
+        capacity=max(config.rollouts * (config.limit + 1), config.tape),
+    )
+    neubay = make_neubay(settings, dynamics, Sizes(STATES, ACTIONS, config.limit, config.limit))
+    data = NeubayData(log_histories(rows, config.limit), world, jnp.float32(0.0))
+    state = jax.jit(neubay.init)(jax.random.key(1), data)
+    return Bench(neubay, settings, dynamics, data, state)
+
+
+def compiled_collector(bench: Bench) -> Callable[[jax.Array], Any]:
+    """`key -> Collected`, one compiled program."""
+    program = jax.jit(bench.neubay.imagine)
+    return lambda key: program(bench.state, key, bench.data)
+
+
+def imagined(collected: Any) -> int:
+    """Imagined transitions of a collection, once they are there."""
+    return round(float(collected.looks.tokens * collected.looks.imagined_share))
+
+
+def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]:
+    """`key -> imagined transitions`, as one would write it: a Python loop over steps.
+
+    Actor and ensemble are compiled each; endings and episodes are kept in numpy, as in the
+    published code. All rows are stepped until the last has ended.
+    """
+    agent, world, limit = bench.neubay.agent, bench.data.world, bench.settings.horizon
+    actor = bench.state.agent.actor
+    memory = make_memory(bench.settings.agent.memory, SEEN)
+    shown = remember(bench.dynamics.model)
+    begin = jax.jit(lambda key: draw(bench.data.logged, key, rollouts, limit))
+    see = jax.jit(lambda drawn: warm(memory, actor.memory, drawn.head, drawn.lengths))
+    act = jax.jit(lambda key, seen, carry: agent.policy(actor, key, seen, carry))
+    member = jnp.arange(rollouts, dtype=jnp.int32) % bench.dynamics.members
+    advance = jax.jit(lambda key, state, action: shown.step(world, key, state, action, member))
+    observe = jax.jit(shown.observe)
+
+    def collect(key: jax.Array) -> int:
+        draw_key, key = jax.random.split(key)
+        drawn = begin(draw_key)
+        carry, state = see(drawn), resume(drawn, ACTIONS)
+        times, alive = np.asarray(drawn.times), ~np.asarray(drawn.finished)
+        episodes: list[list] = [[] for _ in range(rollouts)]
+        taken = 0
+        while alive.any():
+            act_key, step_key, key = jax.random.split(key, 3)
+            seen = observe(state)
+            action, carry = act(act_key, seen, carry)
+            state, out = advance(step_key, state, action)
+            row = [np.asarray(x) for x in (seen, action, *out)]
+            times = times + 1
+            cut = (times >= limit) | (row[5] > float(world.limit)) | row[4]
+            for i in np.flatnonzero(alive):
+                episodes[i].append([x[i] for x in row])
+            taken += int(alive.sum())
+            alive = alive & ~(row[3] | cut)
+        for i, steps in enumerate(episodes):
+            head = np.asarray(drawn.head.observations[i, : int(drawn.lengths[i])])
+            if steps:
+                np.concatenate([head, np.stack([step[0] for step in steps])])
+        return taken
+
+    return collect
+
+
+def time_collections(
+    config: Config, context: RunContext, members: int, hidden: tuple[int, ...]
+) -> Timing:
+    """Imagined transitions per second of an ensemble: one program and the loops in Python."""
+    bench = make_bench(config, members, hidden)
+    ours = compiled_collector(bench)
+    single = looping_collector(bench, 1)
+    collectors: dict[str, Callable[[jax.Array], int]] = {
+        "compiled": lambda key: imagined(ours(key)),
+        LOOPS[0]: looping_collector(bench, config.rollouts),
+        LOOPS[1]: lambda key: sum(map(single, jax.random.split(key, config.row_by_row))),
+    }
+    keys = jax.random.split(jax.random.key(0), config.repeats + 1)
+    first = timed(lambda: ours(keys[0]))
+
+    def rate(collect: Callable[[jax.Array], int], turns: Iterator[jax.Array]) -> float:
+        begin = time.perf_counter()
+        return collect(next(turns)) / (time.perf_counter() - begin)
+
+    timers = {who: partial(rate, collect, iter(keys)) for who, collect in collectors.items()}
+    for timer in timers.values():
+        timer()  # warms up
+    nets = f"{members} x {' x '.join(map(str, hidden))}"
+    rates = in_turns(context, f"collections, {nets}", config.repeats, timers)
+    return Timing(rates, {"ensemble": nets, "first call s": first})
+
+
+def time_sizes(config: Config, context: RunContext) -> tuple[list[dict[str, Any]], Rates]:
+    """Ensembles of several sizes: members and megabytes, and seconds of a collection by members."""
+    rows, timers = [], {}
+    for members in config.sizes:
+        bench = make_bench(config, members, config.hidden[-1])
+        lowered = jax.jit(bench.neubay.imagine).lower(bench.state, jax.random.key(0), bench.data)
+        program = lowered.compile()
+        keys = iter(jax.random.split(jax.random.key(0), config.repeats + 1))
+
+        def collect(program: Any = program, bench: Bench = bench, keys: Any = keys) -> jax.Array:
+            return program(bench.state, next(keys), bench.data).lengths
+
+        timers[members] = partial(timed, collect)
+        timers[members]()  # warms up
+        weights = sum(leaf.nbytes for leaf in jax.tree.leaves(bench.data.world.elites))
+        row: dict[str, Any] = {"members": members, "weights MB": weights / 1e6}
+        if (memory := program.memory_analysis()) is not None:
+            row["working memory MB"] = memory.temp_size_in_bytes / 1e6
+        rows.append(row)
+    return rows, in_turns(context, "collections by members", config.repeats, timers)
+
+
+class OurLearning(NamedTuple):
+    """Recurrent SAC of ours on random tapes, compiled at the first call.
+
+    Attributes:
+        networks, state: nothing is trained beyond what is timed.
+        learn: takes `config.updates` gradient steps.
+        parameters: how many numbers learn.
+    """
+
+    networks: ActorCritic
+    state: Any
+    learn: Callable[[], Any]
+    parameters: int
+
+
+def our_learning(config: Config, kind: str) -> OurLearning:
+    """The agent with a memory of this kind."""
+    settings = agent_config(config, kind)
+    agent = make_recurrent_sac(settings, SEEN, ACTIONS)
+    networks = make_actor_critic(settings.memory, settings.head, settings.critics, SEEN, ACTIONS)
+    state = jax.jit(agent.init)(jax.random.key(0))
+    count, length = 2 * config.tape // (config.episode + 1), config.episode + 1
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(count, length, SEEN))
+    acted = rng.uniform(-1, 1, size=(count, length, ACTIONS))
+    numbers = (jnp.float32(x) for x in (seen, acted, rng.normal(size=(count, length))))
+    flag = jnp.zeros((count, length), bool)
+    real = jnp.broadcast_to(jnp.arange(length) < length // 2, flag.shape)
+    tokens = Token(*numbers, flag, flag, real)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), tokens)
+    empty = tapes.create(one, count * length, count, tape=config.tape)
+    ring = tapes.add(empty, tokens, jnp.full(count, length))
+
+    @jax.jit
+    def learn(state: Any, ring: Any, key: jax.Array) -> Any:
+        def step(carry: Any, key: jax.Array) -> tuple[Any, Any]:
+            tape_key, update_key = jax.random.split(key)
+            return agent.update(carry, update_key, tapes.sample(ring, tape_key, config.tape))
+
+        return jax.lax.scan(step, state, jax.random.split(key, config.updates))
+
+    count = parameter_count(state.actor) + parameter_count(state.critic)
+    return OurLearning(networks, state, lambda: learn(state, ring, jax.random.key(1)), count)
+
+
+def time_learning(config: Config, context: RunContext) -> Timing:
+    """Gradient steps per second, ours with either memory and torch's with a GRU.
+
+    Columns: `parameters` and `first call s`, by who.
+    """
+    ours = {f"ours, {kind}": our_learning(config, kind) for kind in MEMORIES}
+    first = {who: timed(each.learn) for who, each in ours.items()}
+    numbers = {who: each.parameters for who, each in ours.items()}
+    timers: peers.Timers = {
+        ("train", who): lambda learn=each.learn: config.updates / timed(learn)
+        for who, each in ours.items()
+    }
+    python, script, notes, versions = config.torch_python, "torch_recurrent.py", [], {}
+    with peers.peer_or_none(python, script, option="torch_python", needs="torch") as peer:
+        if peer is not None:
+            weights, work = context.folder.path / "weights_gru.npz", {"train": config.updates}
+            versions, count, note = start_torch(config, peer, ours["ours, gru"], weights)
+            ways, notes = peers.torch_ways(peer, None, name="torch, gru")[0], [note]
+            timers |= peers.peer_timers(peer, {"updates": config.updates}, work, ways)
+            numbers |= dict.fromkeys(ways, count)
+        rates = in_turns(context, "learning", config.repeats, timers).of("train")
+    return Timing(rates, {"parameters": numbers, "first call s": first}, notes, versions)
+
+
+def start_torch(
+    config: Config, peer: Peer, ours: OurLearning, weights: Path
+) -> tuple[dict[str, str], int, str]:
+    """Give torch our weights, shaken; its versions, its parameters, and how far it is from ours.
+
+    Raises:
+        DataError: its agent is not ours: another size, or other outputs on our weights.
+    """
+    actor_key, critic_key = jax.random.split(jax.random.key(3))
+    actor = peers.shake(ours.state.actor, actor_key)
+    critic = peers.shake(ours.state.critic, critic_key)
+    peers.write_weights(weights, {"actor": actor._asdict(), "critic": critic._asdict()})
+    names = ("width", "layers", "critics", "episode")
+    settings: dict[str, Any] = {name: getattr(config, name) for name in names}
+    settings |= {"observations": SEEN, "actions": ACTIONS, "weights": str(weights)}
+    settings["episodes"] = config.tape // (config.episode + 1)
+    # torch's GRU has biases of its own for the state in two gates, where one is enough.
+    count = ours.parameters + 2 * config.layers * 2 * config.width
+    versions = peer.start(settings, parameters=count)
+    apart = compared(peer, ours.networks, actor, critic)
+    note = f"On the same weights torch's actor and critics differ from ours by {apart:.1e}."
+    return versions, count, note
+
+
+def compared(peer: Peer, nets: ActorCritic, actor: Any, critic: Any) -> float:
+    """Largest difference of what both make of one episode.
+
+    Raises:
+        DataError: they are not the same networks.
+    """
+    rng, length = np.random.default_rng(1), 7
+    seen = rng.normal(size=(length, SEEN)).astype(np.float32)
+    acted = rng.uniform(-1, 1, size=(length, ACTIONS)).astype(np.float32)
+    question = {"kind": "apply", "seen": seen.tolist(), "acted": acted.tolist()}
+    starts = np.arange(length) == 0
+    mean, log_std = jax.jit(nets.heads)(actor, seen, starts)
+    values = jax.jit(nets.q)(critic, seen, starts, acted)
+    ours = {"mean": mean, "log_std": log_std, "values": values}
+    theirs = {name: np.array(peer.ask(question | {"of": name})["said"]) for name in ours}
+    return max(peers.check_outputs("torch", theirs[name], np.asarray(ours[name])) for name in ours)
