@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Setting, behaviour, slug
-from jaxrl_rollouts.offline.study.neubay import Posterior
+from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
@@ -21,7 +20,6 @@ from .colours import colour
 from .draw import curves, intervals, level, picture
 from .grid import Cell
 
-Source = FittedDataset | Posterior | Setting  # a dataset and its environment, perhaps with models
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
 COLUMNS = {

@@ -97,7 +97,7 @@ def train_all(config: Config, fitted: FittedRewards, context: RunContext) -> Gri
         return Cell.of(trained, {**extra, "optimum": np.stack(optimum)}, updates=learner.updates)
 
     axes = {"penalty": config.penalties}
-    return run_grid(axes, train_penalty, context, seeds=config.seeds, stage="penalty")
+    return run_grid(axes, train_penalty, context, seeds=config.seeds, stage="penalty", clear=False)
 
 
 def reference(penalty: float, fitted: FittedRewards, seed: int) -> Optimum:

@@ -34,7 +34,7 @@ from jaxrl_rollouts.offline.neubay.neubay import NeubayState
 from jaxrl_rollouts.offline.neubay.prepare import prepare
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.training import evaluator, train_learner
+from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts, threshold
 from jaxrl_rollouts.record.context import RunContext
@@ -235,10 +235,9 @@ def train_runner(
         learner, shared, per_seed, _ = prepare(
             arm, data, fitter, worlds, trust, RUNNER, rule, seeds=config.seeds, source="runner"
         )
-        evaluate = evaluator(learner, RUNNER, evaluation_key, config.plays, discount=discount)
-        trained = train_learner(
-            learner, shared, train_key, seeds=config.seeds, per_seed=per_seed,
-            iterations=arm.iterations, evaluate=evaluate,
+        trained = train_and_play(
+            learner, shared, RUNNER, (train_key, evaluation_key), episodes=config.plays,
+            discount=discount, seeds=config.seeds, per_seed=per_seed, iterations=arm.iterations,
             evaluate_every=arm.iterations // config.looks, stage=stage, context=context,
         )  # fmt: skip
 
@@ -250,7 +249,8 @@ def train_runner(
         return Cell.of(trained, measure=measure, updates=arm.updates_per_iteration)
 
     axes = {"rollouts": list(arms)}
-    return run_grid(axes, train, context, seeds=config.seeds, stage="runner"), data
+    grid = run_grid(axes, train, context, seeds=config.seeds, stage="runner", clear=False)
+    return grid, data
 
 
 def promised_and_earned(

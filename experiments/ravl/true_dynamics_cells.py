@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
     imagination,
     make_model_based,
 )
-from jaxrl_rollouts.offline.training import evaluator, train_learner
+from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
@@ -172,14 +172,11 @@ def turn_dial(
         learner = make_model_based(
             config.rollouts, method, dynamics, env.observation_size, env.action_size
         )
-        evaluate = evaluator(
-            learner, env, evaluation_key, config.episodes, discount=config.agent.discount
-        )
         data = imagination(method, domain.data, blend_worlds(fitted.worlds, weights))
-        trained = train_learner(
-            learner, data, train_key, seeds=len(weights) * seeds, per_seed=OWN_WORLDS,
-            iterations=config.epochs, evaluate=evaluate,
-            evaluate_every=config.epochs // config.evaluations,
+        trained = train_and_play(
+            learner, data, env, (train_key, evaluation_key), episodes=config.episodes,
+            discount=config.agent.discount, seeds=len(weights) * seeds, per_seed=OWN_WORLDS,
+            iterations=config.epochs, evaluate_every=config.epochs // config.evaluations,
             stage=f"{name}-{label.replace(' ', '-')}", context=context,
         )  # fmt: skip
         dials[label] = _read(trained, weights, domain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -99,6 +99,16 @@ class FittedDataset(NamedTuple):
     fitted: FittedWorlds
     errors: np.ndarray
     inside: np.ndarray
+
+
+class Source(Protocol):
+    """What a method learns from: a dataset and its environment, perhaps with world models."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def env(self) -> Environment: ...
 
 
 class Setting(NamedTuple):
@@ -247,7 +257,7 @@ def finish(
     return outcome
 
 
-def behaviour(world: FittedDataset | Setting) -> np.ndarray:
+def behaviour(world: Source) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = episodes(rows)
