@@ -14,14 +14,19 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoiser
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, episodes, to_device
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd, policy_target
-from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout, window_starts
+from jaxrl_rollouts.offline.synthetic.windows import (
+    cut_windows,
+    fit_window_layout,
+    generate_windows,
+    window_starts,
+)
 
 S, A, KEY = 2, 1, jax.random.key(0)
 
@@ -186,6 +191,17 @@ SMALL = PgdConfig(
     lifetime=2,
 )
 AGENT = Td3BcConfig(hidden=(8,), alpha=0.0, normalise=False)
+
+
+def test_windows_are_generated_in_whole_batches_and_cut() -> None:
+    denoiser, layout, _, _ = setting()
+    sizes: dict[str, Any] = {"config": SamplerConfig(8), "batch": 4}
+    drawn = generate_windows(denoiser, (), KEY, layout, 10, **sizes)
+    assert drawn.shape == (10, layout.length, layout.channels)
+    assert len(np.unique(drawn[:, 0, 0])) == 10
+    lost = denoiser._replace(denoise=lambda params, x, sigma: x * jnp.nan)
+    with pytest.raises(DivergenceError, match="windows"):
+        generate_windows(lost, (), KEY, layout, 10, **sizes)
 
 
 def test_target_is_the_policys_density_and_its_slope() -> None:
