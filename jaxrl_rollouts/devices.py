@@ -69,9 +69,11 @@ def shard_seeds(tree: PyTree, mesh: Mesh) -> PyTree:
     if padded > seeds:
         if jax.process_count() > 1:
             raise ConfigError(
-                "seeds", seeds, f"a multiple of the {mesh.size} devices",
+                "seeds",
+                seeds,
+                f"a multiple of the {mesh.size} devices",
                 "choose another number of seeds or fewer devices",
-            )  # fmt: skip
+            )
         rows = jnp.minimum(jnp.arange(padded), seeds - 1)
         tree = jax.tree.map(lambda leaf: leaf[rows], tree)
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec(AXIS)))

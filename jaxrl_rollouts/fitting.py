@@ -27,8 +27,11 @@ from .networks import MLP, Network, from_linen, normal_fan_in, uniform_fan_in
 from .trees import PyTree
 
 ACTIVATIONS: Mapping[str, Callable] = {
-    "swish": nn.swish, "relu": nn.relu, "leaky_relu": nn.leaky_relu, "gelu": nn.gelu,
-}  # fmt: skip
+    "swish": nn.swish,
+    "relu": nn.relu,
+    "leaky_relu": nn.leaky_relu,
+    "gelu": nn.gelu,
+}
 INITIALISERS: Mapping[str, Callable] = {
     "truncated_normal": normal_fan_in(0.5),
     "uniform": uniform_fan_in(),
@@ -134,10 +137,13 @@ class _GaussianMLP(nn.Module):
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         c = self.config
         mlp = MLP(
-            c.hidden, (self.outputs, self.outputs), ACTIVATIONS[c.activation], c.layer_norm,
+            c.hidden,
+            (self.outputs, self.outputs),
+            ACTIVATIONS[c.activation],
+            c.layer_norm,
             kernel_init=INITIALISERS[c.initialiser],
             bias_init=None if c.biases == "uniform" else jax.nn.initializers.zeros,
-        )  # fmt: skip
+        )
         mean, log_var = mlp(x)
         low = jnp.full((self.outputs,), c.log_var_low)
         high = jnp.full((self.outputs,), c.log_var_high)

@@ -215,9 +215,16 @@ def rollout(
             cut |= out.uncertainty > threshold
         ended = cut | (out.terminated if stop_at_termination else False)
         step = Step(
-            observation, action, out.reward, model.observe(next_state), out.terminated,
-            cut & ~out.terminated, out.uncertainty, member, alive,
-        )  # fmt: skip
+            observation,
+            action,
+            out.reward,
+            model.observe(next_state),
+            out.terminated,
+            cut & ~out.terminated,
+            out.uncertainty,
+            member,
+            alive,
+        )
         state = where_rows(alive, next_state, state)
         memory = where_rows(alive, next_memory, memory)
         return (state, memory, alive & ~ended), (record(_mask_rows(alive, step)), alive)

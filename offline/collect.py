@@ -44,9 +44,13 @@ def random_policy(action_size: int) -> Policy:
 def _record(step: Step) -> Transitions:
     actions = jnp.clip(step.actions, -1.0, 1.0)  # what the environment applies
     return Transitions(
-        step.observations, actions, step.rewards, step.next_observations, step.terminations,
+        step.observations,
+        actions,
+        step.rewards,
+        step.next_observations,
+        step.terminations,
         step.truncations,
-    )  # fmt: skip
+    )
 
 
 @partial(jax.jit, static_argnames=("env", "policy", "batch"))
@@ -60,10 +64,17 @@ def _play(
 ) -> tuple[Transitions, jax.Array]:
     reset_key, key = jax.random.split(key)
     played = rollout(
-        as_model(env), None, env.reset(reset_key, batch), key, horizon=env.max_episode_steps,
-        policy=policy, policy_params=policy_params, memory=memory, early_exit=early_exit(env),
+        as_model(env),
+        None,
+        env.reset(reset_key, batch),
+        key,
+        horizon=env.max_episode_steps,
+        policy=policy,
+        policy_params=policy_params,
+        memory=memory,
+        early_exit=early_exit(env),
         record=_record,
-    )  # fmt: skip
+    )
     return played.steps, played.valid
 
 

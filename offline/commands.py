@@ -142,8 +142,9 @@ def _trained(
     acting = trained.agent.policy if sample else trained.agent.greedy
     facts = {
         "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
-        "training_seed": training_seed, "sampled": sample,
-    }  # fmt: skip
+        "training_seed": training_seed,
+        "sampled": sample,
+    }
     start = trained.start if trained.remembers else None
     return environment, acting, trained.actor(training_seed), facts, start
 

@@ -57,10 +57,17 @@ def _episodes(
     discount: float,
 ) -> Evaluation:
     played = rollout(
-        as_model(env), None, start, key, horizon=env.max_episode_steps, policy=policy,
-        policy_params=policy_params, memory=memory, early_exit=early_exit(env),
+        as_model(env),
+        None,
+        start,
+        key,
+        horizon=env.max_episode_steps,
+        policy=policy,
+        policy_params=policy_params,
+        memory=memory,
+        early_exit=early_exit(env),
         record=lambda step: (step.rewards, step.terminations),
-    )  # fmt: skip
+    )
     rewards, terminations = played.steps
     weights = discount ** jnp.arange(rewards.shape[0], dtype=jnp.float32)
     return Evaluation(rewards.sum(0), weights @ rewards, played.lengths, terminations.any(0))

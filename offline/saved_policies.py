@@ -83,11 +83,15 @@ def save_policy(
     kind = RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config)
     checkpoint.save(folder, 0, actors)
     record = {
-        **facts, "format": FORMAT, "kind": kind, "agent": to_json(config),
+        **facts,
+        "format": FORMAT,
+        "kind": kind,
+        "agent": to_json(config),
         "environment": env.name,
-        "observation_size": env.observation_size, "action_size": env.action_size,
+        "observation_size": env.observation_size,
+        "action_size": env.action_size,
         "seeds": jax.tree.leaves(actors)[0].shape[0],
-    }  # fmt: skip
+    }
     write_json_atomically(folder / FILE, record)
     return folder
 

@@ -97,9 +97,14 @@ def evaluator(
             lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), agent.memory(episodes)
         )
         played = evaluate_seeds(
-            env, agent.greedy, state.agent.actor, play_key, episodes, memory=fresh,
+            env,
+            agent.greedy,
+            state.agent.actor,
+            play_key,
+            episodes,
+            memory=fresh,
             discount=discount,
-        )  # fmt: skip
+        )
         starts = env.observe(env.reset(start_key, max(episodes, 32)))
         metrics = {
             "return": played.returns.mean(1),

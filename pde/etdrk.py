@@ -68,11 +68,12 @@ def etdrk4(linear: jax.Array, scale: float, points: int, extent: Any, dt: Any) -
     e = jnp.exp(r)
     kept = jnp.arange(points // 2 + 1) < points / 3
     return Etdrk4(
-        whole=jnp.exp(z), root=jnp.exp(z / 2),
+        whole=jnp.exp(z),
+        root=jnp.exp(z / 2),
         half=dt * ((jnp.exp(r / 2) - 1) / r).mean(1),
         first=dt * ((-4 - r + e * (4 - 3 * r + r**2)) / r**3).mean(1),
         middle=dt * (2 * (2 + r + e * (-2 + r)) / r**3).mean(1),
         last=dt * ((-4 - 3 * r - r**2 + e * (4 - r)) / r**3).mean(1),
         slope=jnp.where(kept, -0.5j * scale * wavenumbers(points, extent), 0.0),
         kept=kept.astype(z.real.dtype),
-    )  # fmt: skip
+    )

@@ -15,9 +15,13 @@ from .field import roll_field
 
 
 def roll_emulator(
-    emulator: Emulator, params: PyTree, start: jax.Array, conditions: jax.Array, key: jax.Array,
+    emulator: Emulator,
+    params: PyTree,
+    start: jax.Array,
+    conditions: jax.Array,
+    key: jax.Array,
     steps: int,
-) -> jax.Array:  # fmt: skip
+) -> jax.Array:
     """Roll an emulator forward.
 
     Args:
@@ -62,15 +66,22 @@ def late_spectrum(fields: jax.Array) -> jax.Array:
 def compare(prediction: jax.Array, truth: jax.Array) -> Rolled:
     """Compare `[T, B, C, N]` with the truth of the same shape; one-dimensional fields."""
     return Rolled(
-        metrics.correlation(prediction, truth), metrics.nrmse(prediction, truth),
-        metrics.error_spectrum(prediction[0], truth[0]), late_spectrum(prediction),
-    )  # fmt: skip
+        metrics.correlation(prediction, truth),
+        metrics.nrmse(prediction, truth),
+        metrics.error_spectrum(prediction[0], truth[0]),
+        late_spectrum(prediction),
+    )
 
 
 def sampled_horizon(
-    emulator: Emulator, params: PyTree, start: jax.Array, conditions: jax.Array, key: jax.Array,
-    steps: int, samples: int,
-) -> jax.Array:  # fmt: skip
+    emulator: Emulator,
+    params: PyTree,
+    start: jax.Array,
+    conditions: jax.Array,
+    key: jax.Array,
+    steps: int,
+    samples: int,
+) -> jax.Array:
     """Cross-correlation of `samples` stochastic rollouts, `[steps, B]`; no truth needed."""
     keys = jax.random.split(key, samples)
     rolled = jax.lax.map(

@@ -36,21 +36,35 @@ def field_model(stepper: Stepper, *, own_params: bool = False) -> Model:
 
 
 def roll_field(
-    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int,
-    *, own_params: bool = False,
-) -> jax.Array:  # fmt: skip
+    stepper: Stepper,
+    params: PyTree,
+    start: jax.Array,
+    key: jax.Array,
+    steps: int,
+    *,
+    own_params: bool = False,
+) -> jax.Array:
     """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, start left out."""
     trajectory = rollout(
-        field_model(stepper, own_params=own_params), params, start, key, horizon=steps,
+        field_model(stepper, own_params=own_params),
+        params,
+        start,
+        key,
+        horizon=steps,
         record=lambda step: step.next_observations,
-    )  # fmt: skip
+    )
     return trajectory.steps
 
 
 def advance_field(
-    stepper: Stepper, params: PyTree, start: jax.Array, key: jax.Array, steps: int,
-    *, own_params: bool = False,
-) -> jax.Array:  # fmt: skip
+    stepper: Stepper,
+    params: PyTree,
+    start: jax.Array,
+    key: jax.Array,
+    steps: int,
+    *,
+    own_params: bool = False,
+) -> jax.Array:
     """The last of `roll_field`'s fields, without keeping the others."""
     model = field_model(stepper, own_params=own_params)
     return rollout(model, params, start, key, horizon=steps, record=lambda step: ()).state

@@ -171,6 +171,8 @@ def quality(fields: Any) -> Quality:
     amplitude = np.abs(np.fft.rfft(fields)).mean((0, 1, 2))
     resolved = amplitude[: max(int(fields.shape[-1] / 3), 2)]  # what 2/3 de-aliasing leaves
     return Quality(
-        float(fields.std()), increment, float((increment < np.median(increment) / 20).mean()),
+        float(fields.std()),
+        increment,
+        float((increment < np.median(increment) / 20).mean()),
         float(resolved[-3:].mean() / amplitude.max()),
-    )  # fmt: skip
+    )

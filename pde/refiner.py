@@ -77,9 +77,11 @@ class RefinerConfig:
         if highest is not None and (self.steps < 2 or not self.min_noise_variance < highest < 1):
             expected = f"above min_noise_variance ({self.min_noise_variance:g}), below 1"
             raise ConfigError(
-                "max_noise_variance", highest, expected,
+                "max_noise_variance",
+                highest,
+                expected,
                 "leave it out with a single refinement: there is one noise only",
-            )  # fmt: skip
+            )
         if self.residual_scale <= 0:
             raise ConfigError("residual_scale", self.residual_scale, "above 0")
         if self.first_share is not None and not 0 < self.first_share < 1:
@@ -90,9 +92,11 @@ class RefinerConfig:
             raise ConfigError("first_weight", self.first_weight, "above 0")
         if self.form == "noise" and (self.first, self.sampler) != ("zeros", "renoise"):
             raise ConfigError(
-                "form", self.form, "first='zeros' and sampler='renoise' with it",
+                "form",
+                self.form,
+                "first='zeros' and sampler='renoise' with it",
                 "there is no signal in the first input to scale the noise against",
-            )  # fmt: skip
+            )
 
 
 def make_refiner(
@@ -182,9 +186,13 @@ def init(refiner: Refiner, key: jax.Array) -> PyTree:
 
 
 def call(
-    refiner: Refiner, params: PyTree, field: jax.Array, noised: jax.Array, t: jax.Array,
+    refiner: Refiner,
+    params: PyTree,
+    field: jax.Array,
+    noised: jax.Array,
+    t: jax.Array,
     conditions: jax.Array,
-) -> jax.Array:  # fmt: skip
+) -> jax.Array:
     """The network at index `t`; its second input is the noised residual `[C, *space]`."""
     config, params = refiner.config, params if refiner.after is None else params[1]
     if config.first == "zeros":

@@ -55,13 +55,15 @@ _TINY = CaseConfig(
     agent=Td3BcConfig(hidden=(16,), alpha=10.0), agent_updates=20,
 )  # fmt: skip
 _BROAD = CaseConfig(
-    training=windows_training(10_000), ensemble=replace(ENSEMBLE, max_epochs=12),
+    training=windows_training(10_000),
+    ensemble=replace(ENSEMBLE, max_epochs=12),
     agent_updates=10_000,
-)  # fmt: skip
+)
 _LONG = CaseConfig(
-    unet=TemporalUnetConfig(features=128), training=windows_training(100_000),
+    unet=TemporalUnetConfig(features=128),
+    training=windows_training(100_000),
     ensemble=replace(ENSEMBLE, max_epochs=100),
-)  # fmt: skip
+)
 PRESETS = {
     "smoke": Config(
         seeds=2, broad=_TINY, narrow=replace(_TINY, data="acrobot-narrow"), mujoco=None,

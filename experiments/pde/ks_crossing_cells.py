@@ -141,9 +141,10 @@ def part(training: TrainingConfig, share: float) -> TrainingConfig:
     updates = round(training.updates * share)
     if updates < 1 or updates % training.per_iteration:
         raise ConfigError(
-            "study.training.updates", training.updates,
+            "study.training.updates",
+            training.updates,
             f"{share:g} of it a multiple of {training.per_iteration}",
-        )  # fmt: skip
+        )
     return replace(training, updates=updates, warmup=int(training.warmup * share))
 
 

@@ -69,10 +69,11 @@ EXPERIMENT = Experiment(
         "smoke": KsConfig(study=SMOKE, refiner=RefinerConfig(min_noise_variance=1e-6)),
         "cpu": KsConfig(study=_TWICE_AS_LONG, refiner=RefinerConfig(min_noise_variance=1e-6)),
         "gpu": KsConfig(
-            methods=("mse", "refiner"), study=GPU,
+            methods=("mse", "refiner"),
+            study=GPU,
             refiner=RefinerConfig(min_noise_variance=1e-6, first="zeros", first_share=0.4),
         ),
         "paper": KsConfig(study=PAPER, refiner=RefinerConfig(min_noise_variance=4e-7)),
     },
     run=run,
-)  # fmt: skip
+)

@@ -68,9 +68,11 @@ def scales(sigma: jax.Array, sigma_data: float = 1.0) -> Scales:
     sigma = jnp.asarray(sigma, jnp.float32)
     total = jnp.sqrt(jnp.square(sigma) + sigma_data**2)
     return Scales(
-        jnp.square(sigma_data / total), sigma * sigma_data / total, 1.0 / total,
+        jnp.square(sigma_data / total),
+        sigma * sigma_data / total,
+        1.0 / total,
         0.25 * jnp.log(sigma),
-    )  # fmt: skip
+    )
 
 
 def noise_levels(steps: int, config: EdmConfig) -> np.ndarray:

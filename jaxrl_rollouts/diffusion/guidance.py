@@ -55,9 +55,11 @@ class GuidanceConfig:
 
     def validate(self) -> None:
         known = {
-            "rule": ("published", "calibrated"), "reference": ("denoised", "noised"),
-            "normalise": ("trajectory", "step", "none"), "spread": ("unit", "joint"),
-        }  # fmt: skip
+            "rule": ("published", "calibrated"),
+            "reference": ("denoised", "noised"),
+            "normalise": ("trajectory", "step", "none"),
+            "spread": ("unit", "joint"),
+        }
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise ConfigError(name, getattr(self, name), f"one of {', '.join(values)}")

@@ -117,9 +117,14 @@ def make_denoiser_training(
 
 
 def train_denoiser(
-    denoiser: Denoiser, config: DenoiserTrainingConfig, rows: jax.Array, keys: jax.Array, *,
-    stage: str, context: RunContext | None,
-) -> Trained:  # fmt: skip
+    denoiser: Denoiser,
+    config: DenoiserTrainingConfig,
+    rows: jax.Array,
+    keys: jax.Array,
+    *,
+    stage: str,
+    context: RunContext | None,
+) -> Trained:
     """Train denoisers side by side on the same rows.
 
     Args:
@@ -137,7 +142,12 @@ def train_denoiser(
     """
     training = make_denoiser_training(denoiser, config)
     return train(
-        training.update, training.init, keys, rows,
-        iterations=training.iterations, units_per_iteration=config.per_iteration, stage=stage,
+        training.update,
+        training.init,
+        keys,
+        rows,
+        iterations=training.iterations,
+        units_per_iteration=config.per_iteration,
+        stage=stage,
         context=context,
-    )  # fmt: skip
+    )

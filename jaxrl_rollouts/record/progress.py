@@ -47,9 +47,15 @@ class Progress:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                total=total, initial=initial, desc=label, unit=f" {unit}", file=self._stream,
-                dynamic_ncols=True, smoothing=0.1, unit_scale=total >= 10_000,
-            )  # fmt: skip
+                total=total,
+                initial=initial,
+                desc=label,
+                unit=f" {unit}",
+                file=self._stream,
+                dynamic_ncols=True,
+                smoothing=0.1,
+                unit_scale=total >= 10_000,
+            )
 
     def advance(self, count: int, metrics: Mapping[str, Any] | None = None) -> None:
         """Count `count` more units; `metrics` are scalars or `[seeds]` (their mean is shown)."""

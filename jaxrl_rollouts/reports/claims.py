@@ -65,9 +65,16 @@ class Claim:
 
     @classmethod
     def at_least(
-        cls, name: str, *, values: ArrayLike, threshold: float, source: str, expected: str,
-        statistic: str = "iqm", command: str = "",
-    ) -> Claim:  # fmt: skip
+        cls,
+        name: str,
+        *,
+        values: ArrayLike,
+        threshold: float,
+        source: str,
+        expected: str,
+        statistic: str = "iqm",
+        command: str = "",
+    ) -> Claim:
         """`statistic(values) >= threshold`."""
         return cls(
             name, source, expected, _rows(values), float(threshold), None, statistic, command
@@ -75,9 +82,16 @@ class Claim:
 
     @classmethod
     def at_most(
-        cls, name: str, *, values: ArrayLike, threshold: float, source: str, expected: str,
-        statistic: str = "iqm", command: str = "",
-    ) -> Claim:  # fmt: skip
+        cls,
+        name: str,
+        *,
+        values: ArrayLike,
+        threshold: float,
+        source: str,
+        expected: str,
+        statistic: str = "iqm",
+        command: str = "",
+    ) -> Claim:
         """`statistic(values) <= threshold`."""
         return cls(
             name, source, expected, _rows(values), None, float(threshold), statistic, command
@@ -85,9 +99,17 @@ class Claim:
 
     @classmethod
     def between(
-        cls, name: str, *, values: ArrayLike, low: float, high: float, source: str,
-        expected: str, statistic: str = "iqm", command: str = "",
-    ) -> Claim:  # fmt: skip
+        cls,
+        name: str,
+        *,
+        values: ArrayLike,
+        low: float,
+        high: float,
+        source: str,
+        expected: str,
+        statistic: str = "iqm",
+        command: str = "",
+    ) -> Claim:
         """`low <= statistic(values) <= high`."""
         rows = _rows(values)
         return cls(name, source, expected, rows, float(low), float(high), statistic, command)

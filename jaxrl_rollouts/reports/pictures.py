@@ -151,9 +151,14 @@ def intervals(
         ax.plot(seeds, np.full(len(seeds), index), "o", color=shade, markersize=2.5, alpha=0.9)
         if not finite:
             ax.annotate(
-                "diverged", (0.99, index), xycoords=("axes fraction", "data"), fontsize=8,
-                ha="right", va="center", color=shade,
-            )  # fmt: skip
+                "diverged",
+                (0.99, index),
+                xycoords=("axes fraction", "data"),
+                fontsize=8,
+                ha="right",
+                va="center",
+                color=shade,
+            )
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
@@ -169,10 +174,13 @@ def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
         axes[0].legend(frameon=False, fontsize=8)
     else:
         made.legend(
-            found.values(), found.keys(), loc="outside lower center",
+            found.values(),
+            found.keys(),
+            loc="outside lower center",
             ncols=min(len(found), columns, max(int(made.get_figwidth() / ENTRY), 1)),
-            frameon=False, fontsize=8,
-        )  # fmt: skip
+            frameon=False,
+            fontsize=8,
+        )
 
 
 def save_png(made: Figure, path: Path) -> Path:

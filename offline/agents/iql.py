@@ -257,9 +257,15 @@ def update(
     )
     target = bellman_target(nets, value, after, batch)
     critic, opt_critic, fit, values = descend(
-        nets.learn_critic, critic_loss, state.critic.net, state.opt_critic, nets, now, actions,
+        nets.learn_critic,
+        critic_loss,
+        state.critic.net,
+        state.opt_critic,
+        nets,
+        now,
+        actions,
         target,
-    )  # fmt: skip
+    )
     metrics = {
         "critic_loss": fit / config.critics,
         "q_mean": values.mean(),

@@ -24,10 +24,14 @@ class ModelFreeState(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_model_free(
-    config: AgentConfig, observation_size: int, action_size: int, *, batch_size: int = 256,
+    config: AgentConfig,
+    observation_size: int,
+    action_size: int,
+    *,
+    batch_size: int = 256,
     updates_per_iteration: int = 1000,
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
-) -> Learner:  # fmt: skip
+) -> Learner:
     """A learner whose data are rows. Equal arguments give the same functions.
 
     Args:

@@ -99,9 +99,11 @@ def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> ja
         return 0.0
     if not hasattr(batch, "next_actions"):
         raise ConfigError(
-            "critic_penalty", config.critic_penalty, "0 for data without next actions",
+            "critic_penalty",
+            config.critic_penalty,
+            "0 for data without next actions",
             "pass the dataset through with_next_actions",
-        )  # fmt: skip
+        )
     distance = jnp.square(following - batch.next_actions).sum(-1)
     return config.critic_penalty * jnp.where(batch.next_known, distance, 0.0)
 

@@ -217,9 +217,15 @@ def update(
     config, scaler = nets.config, state.actor.scaler
     target = bellman_target(nets, state, key, batch)
     net, opt_critic, fit, values = descend(
-        nets.learn_critic, critic_loss, state.critic.net, state.opt_critic, nets, scaler, batch,
+        nets.learn_critic,
+        critic_loss,
+        state.critic.net,
+        state.opt_critic,
+        nets,
+        scaler,
+        batch,
         target,
-    )  # fmt: skip
+    )
     metrics = {
         "critic_loss": fit / config.critics,
         "q_mean": values.mean(),

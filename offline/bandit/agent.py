@@ -27,10 +27,17 @@ from .environment import (
 
 # Sizes and rates with which 10 000 gradient steps are enough (seconds to minutes on a CPU).
 SMALL_AGENT = DqnConfig(
-    memory=MemoryConfig("lru", width=32, state=32, layers=1), head=(32, 32), polyak=0.02,
-    memory_rate=1e-3, head_rate=1e-3, clip=None, reward_shift=0.5, steps=10_000, tape=1010,
+    memory=MemoryConfig("lru", width=32, state=32, layers=1),
+    head=(32, 32),
+    polyak=0.02,
+    memory_rate=1e-3,
+    head_rate=1e-3,
+    clip=None,
+    reward_shift=0.5,
+    steps=10_000,
+    tape=1010,
     capacity=600_000,
-)  # fmt: skip
+)
 
 
 class BanditPlay(NamedTuple):
@@ -60,9 +67,12 @@ def bandit_task(members: int) -> Task:
 
 @functools.partial(jax.jit, static_argnames=("agent", "episodes", "arms"))
 def play(
-    agent: Agent, params: Parts, keys: jax.Array, episodes: int,
+    agent: Agent,
+    params: Parts,
+    keys: jax.Array,
+    episodes: int,
     arms: tuple[float, ...] = TEST_ARMS,
-) -> BanditPlay:  # fmt: skip
+) -> BanditPlay:
     """Play true bandits greedily, for every seed.
 
     Args:
@@ -81,10 +91,17 @@ def play(
     def one(params: Parts, key: jax.Array) -> BanditPlay:
         batch = len(arms) * episodes
         rolled = rollout(
-            TRUE_BANDITS, chances, reset(batch), key, horizon=PULLS, policy=agent.greedy,
-            policy_params=params, memory=agent.memory(batch), members=rows,
+            TRUE_BANDITS,
+            chances,
+            reset(batch),
+            key,
+            horizon=PULLS,
+            policy=agent.greedy,
+            policy_params=params,
+            memory=agent.memory(batch),
+            members=rows,
             record=lambda step: (step.rewards, step.actions),
-        )  # fmt: skip
+        )
         rewards, actions = (x.reshape(PULLS, episodes, len(arms)) for x in rolled.steps)
         unknown = actions.mean((0, 1), dtype=jnp.float32)
         better = jnp.where(chances[:, 1] > chances[:, 0], unknown, 1.0 - unknown)

@@ -31,11 +31,26 @@ WINS = (57, 50, 47, 45, 55, 44, 51, 44, 51, 50)
 
 # NEUBAY's public code: log std between -5 and 0.25, so log variance between these.
 REWARD_ENSEMBLE = EnsembleConfig(
-    members=128, elites=100, hidden=(16, 16), activation="leaky_relu", layer_norm=True,
-    initialiser="uniform", biases="uniform", learned_bounds=False, log_var_low=-10.0,
-    log_var_high=0.5, bootstrap=False, learning_rate=1e-3, weight_decay=(1e-4,), batch_size=128,
-    max_epochs=500, patience=5, judge="nll", improvement=1e-3, holdout_share=0.2,
-)  # fmt: skip
+    members=128,
+    elites=100,
+    hidden=(16, 16),
+    activation="leaky_relu",
+    layer_norm=True,
+    initialiser="uniform",
+    biases="uniform",
+    learned_bounds=False,
+    log_var_low=-10.0,
+    log_var_high=0.5,
+    bootstrap=False,
+    learning_rate=1e-3,
+    weight_decay=(1e-4,),
+    batch_size=128,
+    max_epochs=500,
+    patience=5,
+    judge="nll",
+    improvement=1e-3,
+    holdout_share=0.2,
+)
 
 
 class FittedRewards(NamedTuple):
@@ -87,10 +102,16 @@ def fit_rewards(
     data = split_holdout(config, inputs, rewards[:, None].astype(np.float32), seed=42)
     fitter = make_fitter(config, ARMS, 1)
     trained = train(
-        fitter.update, fitter.init, jax.random.split(key, seeds), data,
-        iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
+        fitter.update,
+        fitter.init,
+        jax.random.split(key, seeds),
+        data,
+        iterations=config.max_epochs,
+        stage=stage,
+        unit="epochs",
+        finished=fitter.finished,
         context=context,
-    )  # fmt: skip
+    )
 
     def opinions(state: FitState) -> tuple[Arms, jax.Array]:
         elites = elite_members(state, config.elites)

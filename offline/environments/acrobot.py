@@ -118,7 +118,15 @@ def set_observation(observation: jax.Array) -> EnvironmentState:
 
 
 ACROBOT = Environment(
-    "acrobot", 6, 1, MAX_EPISODE_STEPS, reset, step, observe,
-    termination=never, reward=reward, set_observation=set_observation,
+    "acrobot",
+    6,
+    1,
+    MAX_EPISODE_STEPS,
+    reset,
+    step,
+    observe,
+    termination=never,
+    reward=reward,
+    set_observation=set_observation,
     version="embedded (Gymnasium Acrobot-v1 equations, continuous torque)",
-)  # fmt: skip
+)

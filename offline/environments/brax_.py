@@ -19,7 +19,7 @@ from .base import (
     proceed,
     row_keys,
     unknown_name,
-)  # fmt: skip
+)
 
 BACKENDS = ("spring", "positional", "generalized", "mjx")
 MAX_EPISODE_STEPS = 1000
@@ -70,6 +70,12 @@ def brax_environment(name: str, backend: str = "spring") -> Environment:
     size = jax.eval_shape(simulator.reset, jax.random.key(0)).obs.shape[-1]
     version = f"brax {importlib.metadata.version('brax')}, {backend}"
     return Environment(
-        f"brax/{name}", size, simulator.action_size, MAX_EPISODE_STEPS, reset, step, observe,
+        f"brax/{name}",
+        size,
+        simulator.action_size,
+        MAX_EPISODE_STEPS,
+        reset,
+        step,
+        observe,
         version=version,
-    )  # fmt: skip
+    )

@@ -21,7 +21,7 @@ from .base import (
     rescale,
     row_keys,
     unknown_name,
-)  # fmt: skip
+)
 from .terminations import never
 
 STEP_VALUES = 6  # (observation, state, reward, terminated, truncated, info) since gymnax 1.0
@@ -115,6 +115,13 @@ def gymnax_environment(name: str) -> Environment:
     start = jax.eval_shape(lambda key: reset(key, 1), jax.random.key(0))
     version = f"gymnax {importlib.metadata.version('gymnax')}"
     return Environment(
-        f"gymnax/{name}", start.observation.shape[-1], size, limit, reset, step, observe,
-        version=version, **_known_parts(name, type(start.inner)),
-    )  # fmt: skip
+        f"gymnax/{name}",
+        start.observation.shape[-1],
+        size,
+        limit,
+        reset,
+        step,
+        observe,
+        version=version,
+        **_known_parts(name, type(start.inner)),
+    )

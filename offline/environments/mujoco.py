@@ -29,7 +29,7 @@ from .base import (
     rescale,
     row_keys,
     unknown_name,
-)  # fmt: skip
+)
 from .terminations import FAMILIES, family
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
@@ -174,7 +174,16 @@ def mujoco_environment(name: str) -> Environment:
 
     packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
     return Environment(
-        f"mujoco/{name}", size, env.action_space.shape[0], limit, reset, step, observe,
-        termination=FAMILIES.get(kind), reset_to=reset_to, version=f"{name}, {packages}",
-        set_observation=None if skipped is None else set_observation, host=True,
-    )  # fmt: skip
+        f"mujoco/{name}",
+        size,
+        env.action_space.shape[0],
+        limit,
+        reset,
+        step,
+        observe,
+        termination=FAMILIES.get(kind),
+        reset_to=reset_to,
+        version=f"{name}, {packages}",
+        set_observation=None if skipped is None else set_observation,
+        host=True,
+    )

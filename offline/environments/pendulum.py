@@ -64,10 +64,18 @@ def set_observation(observation: jax.Array) -> EnvironmentState:
 
 
 PENDULUM = Environment(
-    "pendulum", 3, 1, MAX_EPISODE_STEPS, reset, step, observe,
-    termination=never, reward=reward, set_observation=set_observation,
+    "pendulum",
+    3,
+    1,
+    MAX_EPISODE_STEPS,
+    reset,
+    step,
+    observe,
+    termination=never,
+    reward=reward,
+    set_observation=set_observation,
     version="embedded (Gymnasium Pendulum-v1 equations)",
-)  # fmt: skip
+)
 
 
 class SwingUp(NamedTuple):

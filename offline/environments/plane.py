@@ -52,9 +52,18 @@ def set_observation(observation: jax.Array) -> EnvironmentState:
 
 
 PLANE = Environment(
-    "plane", 2, 2, MAX_EPISODE_STEPS, reset, step, observe,
-    termination=never, reward=reward, set_observation=set_observation, version="embedded",
-)  # fmt: skip
+    "plane",
+    2,
+    2,
+    MAX_EPISODE_STEPS,
+    reset,
+    step,
+    observe,
+    termination=never,
+    reward=reward,
+    set_observation=set_observation,
+    version="embedded",
+)
 
 
 def optimal_policy(

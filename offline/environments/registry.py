@@ -26,8 +26,13 @@ ALIASES = {
     **{name: name for name in EMBEDDED},
 }
 
-EXAMPLES = ("gymnax/Pendulum-v1", "gymnax/MountainCarContinuous-v0", "brax/inverted_pendulum",
-            "brax/halfcheetah", *sorted(set(ALIASES.values())))  # fmt: skip
+EXAMPLES = (
+    "gymnax/Pendulum-v1",
+    "gymnax/MountainCarContinuous-v0",
+    "brax/inverted_pendulum",
+    "brax/halfcheetah",
+    *sorted(set(ALIASES.values())),
+)
 
 
 def make(name: str, **options: Any) -> Environment:

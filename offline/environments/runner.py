@@ -62,6 +62,15 @@ def set_observation(observation: jax.Array) -> EnvironmentState:
 
 
 RUNNER = Environment(
-    "runner", 3, 1, MAX_EPISODE_STEPS, reset, step, observe,
-    termination=fallen, reward=reward, set_observation=set_observation, version="embedded",
-)  # fmt: skip
+    "runner",
+    3,
+    1,
+    MAX_EPISODE_STEPS,
+    reset,
+    step,
+    observe,
+    termination=fallen,
+    reward=reward,
+    set_observation=set_observation,
+    version="embedded",
+)

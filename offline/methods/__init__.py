@@ -22,9 +22,21 @@ from .ravl import Ravl, ravl
 from .scheme import Method
 
 __all__ = [
-    "GROUP", "METHODS", "NAMES", "Base", "Method", "MethodConfig", "Mobile", "Mopo", "Ravl",
-    "base", "make_method", "mobile", "mopo", "ravl",
-]  # fmt: skip
+    "GROUP",
+    "METHODS",
+    "NAMES",
+    "Base",
+    "Method",
+    "MethodConfig",
+    "Mobile",
+    "Mopo",
+    "Ravl",
+    "base",
+    "make_method",
+    "mobile",
+    "mopo",
+    "ravl",
+]
 GROUP = "jaxrl_rollouts.methods"
 
 METHODS: Mapping[str, type] = {

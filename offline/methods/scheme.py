@@ -30,9 +30,14 @@ from ..worlds.dynamics import Disagreement, Dynamics
 
 class BellmanPenalty(Protocol):
     def __call__(
-        self, agent: Agent, dynamics: Dynamics, state: SacState, world: PyTree, key: jax.Array,
+        self,
+        agent: Agent,
+        dynamics: Dynamics,
+        state: SacState,
+        world: PyTree,
+        key: jax.Array,
         batch: Transitions,
-    ) -> jax.Array: ...  # fmt: skip
+    ) -> jax.Array: ...
 
 
 class Method(NamedTuple):
@@ -160,9 +165,11 @@ def make_model_based(
             f"{method.name} penalises" if method.penalise_rewards else "adaptive rollouts stop at"
         )
         raise ConfigError(
-            "dynamics", "no measure of uncertainty", f"one, which {user}",
+            "dynamics",
+            "no measure of uncertainty",
+            f"one, which {user}",
             "build them with learned_dynamics(..., disagreement=method.disagreement)",
-        )  # fmt: skip
+        )
     return _bind(config, method._replace(coefficient=0.0), dynamics, observation_size, action_size)
 
 
@@ -196,9 +203,11 @@ def imagine(
         limit = data.world.limit
         if limit is None:
             raise ConfigError(
-                "world.limit", None, "a threshold for adaptive rollouts",
+                "world.limit",
+                None,
+                "a threshold for adaptive rollouts",
                 "world._replace(limit=threshold(measure_trust(...), 1.0))",
-            )  # fmt: skip
+            )
     start_key, roll_key = jax.random.split(key)
     rows = data.rows.observations.shape[0]
     start = jax.random.randint(start_key, (config.rollouts_per_epoch,), 0, rows)

@@ -68,8 +68,14 @@ def look_at(
     tokens = lengths.sum().astype(jnp.float32)
     shares = (lost.sum() / count, terminated.sum() / count)
     return Looks(
-        quartiles[0], quartiles[1], quartiles[2], quartiles[3], *shares,
+        quartiles[0],
+        quartiles[1],
+        quartiles[2],
+        quartiles[3],
+        *shares,
         going.sum() / count - shares[0] - shares[1],
-        rolled.steps.rewards.sum() / total, rolled.steps.uncertainties.sum() / total,
-        tokens, steps.sum() / tokens,
-    )  # fmt: skip
+        rolled.steps.rewards.sum() / total,
+        rolled.steps.uncertainties.sum() / total,
+        tokens,
+        steps.sum() / tokens,
+    )

@@ -118,9 +118,11 @@ def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learn
     config.validate()
     if not dynamics.measured:
         raise ConfigError(
-            "dynamics", "no measure of disagreement", "one, at which rollouts stop",
+            "dynamics",
+            "no measure of disagreement",
+            "one, at which rollouts stop",
             "build them with learned_dynamics(..., disagreement=spread_of_means)",
-        )  # fmt: skip
+        )
     room = episode_room(config, sizes)
     needed = config.rollouts * room
     if config.capacity < needed:
@@ -128,9 +130,11 @@ def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learn
         raise ConfigError("capacity", config.capacity, f"at least {needed} tokens, for {what}")
     if config.tape < room:
         raise ConfigError(
-            "tape", config.tape, f"at least the {room} tokens of an episode",
+            "tape",
+            config.tape,
+            f"at least the {room} tokens of an episode",
             "tapes begin where episodes do: what lies beyond would never be learned from",
-        )  # fmt: skip
+        )
     return _bind(replace(config, level=1.0, penalty=0.0), dynamics, sizes)
 
 

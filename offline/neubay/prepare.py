@@ -48,25 +48,35 @@ def check_sizes(transitions: Transitions, worlds: World, env: Environment, sourc
     """
     state, action = transitions.observations.shape[1], transitions.actions.shape[1]
     for key, found, expected in (
-        ("observations", state, env.observation_size), ("actions", action, env.action_size),
-    ):  # fmt: skip
+        ("observations", state, env.observation_size),
+        ("actions", action, env.action_size),
+    ):
         if found != expected:
             where = f"{expected} numbers a row, as {env.name} has them"
             raise DataError(source, key, found, where)
     inputs, outputs = worlds.inputs.mean.shape[-1], worlds.targets.mean.shape[-1]
     if (inputs, outputs) != (state + action, state + 1):
         raise DataError(
-            source, "observations, actions", (state, action),
+            source,
+            "observations, actions",
+            (state, action),
             f"those the worlds were fitted to ({outputs - 1} and {inputs - outputs + 1} numbers)",
             "start states of another space mean nothing to a model",
-        )  # fmt: skip
+        )
 
 
 def prepare(
-    config: NeubayConfig, transitions: Transitions, fitter: Fitter, worlds: World, trust: Trust,
-    env: Environment, termination: Termination | TerminationConfig, *, seeds: int,
+    config: NeubayConfig,
+    transitions: Transitions,
+    fitter: Fitter,
+    worlds: World,
+    trust: Trust,
+    env: Environment,
+    termination: Termination | TerminationConfig,
+    *,
+    seeds: int,
     source: str = "dataset",
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """Build the learner and put its data on the device.
 
     Args:
@@ -97,20 +107,23 @@ def prepare(
     sure = config.rollouts * (float(logged.times.mean()) + 1.0) * config.updates_per_token
     if config.updates_per_iteration > max(sure, 1.0):
         raise ConfigError(
-            "updates_per_iteration", config.updates_per_iteration,
+            "updates_per_iteration",
+            config.updates_per_iteration,
             f"at most {int(max(sure, 1.0))}, the gradient steps that {config.rollouts} episodes "
             f"of {source} ask for on average whatever is imagined",
             "raise rollouts or updates_per_token",
-        )  # fmt: skip
+        )
     dynamics = trusted_dynamics(fitter, members, termination)
     limited = worlds._replace(limit=threshold(trust, config.level))
     single = count == 1
     own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count
     world, penalty = jax.tree.map(lambda x: x[own], (limited, config.penalty / trust.mean))
     return Prepared(
-        make_neubay(config, dynamics, sizes), NeubayData(logged, world, penalty),
-        NeubayData(False, not single, not single), sizes,
-    )  # fmt: skip
+        make_neubay(config, dynamics, sizes),
+        NeubayData(logged, world, penalty),
+        NeubayData(False, not single, not single),
+        sizes,
+    )
 
 
 @functools.lru_cache(maxsize=32)

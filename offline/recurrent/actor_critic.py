@@ -41,9 +41,12 @@ class ActorCritic(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_actor_critic(
-    config: MemoryConfig, head: tuple[int, ...], critics: int, observation_size: int,
+    config: MemoryConfig,
+    head: tuple[int, ...],
+    critics: int,
+    observation_size: int,
     action_size: int,
-) -> ActorCritic:  # fmt: skip
+) -> ActorCritic:
     """Build the functions; `head` are the hidden layers after each memory.
 
     Values start near zero: the critics' last weights are within `sqrt(0.01 / width)`.
@@ -56,11 +59,17 @@ def make_actor_critic(
     )
     critic_net = from_linen(
         MLP(
-            head, (1,), nn.leaky_relu, layer_norm=True, bias_init=None,
+            head,
+            (1,),
+            nn.leaky_relu,
+            layer_norm=True,
+            bias_init=None,
             head_init=uniform(math.sqrt(0.01 / head[-1])),
             head_bias_init=jax.nn.initializers.zeros,
-        ), y, a,
-    )  # fmt: skip
+        ),
+        y,
+        a,
+    )
     critic_nets = ensemble(critic_net, critics)
 
     def init(head_init: Callable[[jax.Array], PyTree], key: jax.Array) -> Parts:
@@ -87,6 +96,10 @@ def make_actor_critic(
         return normal(actor, features), carry
 
     return ActorCritic(
-        functools.partial(init, actor_net.init), functools.partial(init, critic_nets.init),
-        heads, q, now, memory.start,
-    )  # fmt: skip
+        functools.partial(init, actor_net.init),
+        functools.partial(init, critic_nets.init),
+        heads,
+        q,
+        now,
+        memory.start,
+    )

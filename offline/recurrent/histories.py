@@ -100,14 +100,16 @@ def log_histories(
         cut[-2] = not over[-2]
         pieces.append(
             (
-                np.concatenate([seen, acted, paid[:, None]], 1), np.roll(acted, -1, 0),
-                np.roll(paid, -1), over, cut, np.arange(stop - start + 1),
+                np.concatenate([seen, acted, paid[:, None]], 1),
+                np.roll(acted, -1, 0),
+                np.roll(paid, -1),
+                over,
+                cut,
+                np.arange(stop - start + 1),
                 np.arange(stop - start + 1) == stop - start,
             )
-        )  # fmt: skip
-    seen, acted, paid, over, cut, times, last = map(
-        np.concatenate, zip(*pieces, strict=True)
-    )  # fmt: skip
+        )
+    seen, acted, paid, over, cut, times, last = map(np.concatenate, zip(*pieces, strict=True))
     columns = [jnp.asarray(x, jnp.float32) for x in (seen, acted, paid)]
     flags = [jnp.asarray(x) for x in (over, cut, np.ones(len(over), bool))]
     return LoggedHistories(
@@ -134,9 +136,12 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
     head = where_rows(kept, head, jax.tree.map(jnp.zeros_like, head))
     head = jax.tree.map(lambda x: x.reshape(count, longest, *x.shape[1:]), head)
     return Drawn(
-        head, lengths, logged.tokens.observations[moment], logged.last[moment],
+        head,
+        lengths,
+        logged.tokens.observations[moment],
+        logged.last[moment],
         logged.times[moment],
-    )  # fmt: skip
+    )
 
 
 def warm(memory: Memory, params: PyTree, head: Token, lengths: jax.Array) -> PyTree:
@@ -201,6 +206,12 @@ def remembering(env: Environment) -> Environment:
         return shown.step(None, key, state, jnp.clip(action, -1.0, 1.0), None)
 
     return env._replace(
-        observation_size=env.observation_size + env.action_size + 1, reset=reset, step=step,
-        observe=shown.observe, reward=None, termination=None, set_observation=None, reset_to=None,
-    )  # fmt: skip
+        observation_size=env.observation_size + env.action_size + 1,
+        reset=reset,
+        step=step,
+        observe=shown.observe,
+        reward=None,
+        termination=None,
+        set_observation=None,
+        reset_to=None,
+    )

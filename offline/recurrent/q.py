@@ -48,9 +48,14 @@ def make_recurrent_q(
     """
     memory = make_memory(config, observation_size)
     layers = MLP(
-        head, (1, actions), nn.leaky_relu, layer_norm=True, bias_init=None,
-        head_init=uniform(math.sqrt(0.01 / head[-1])), head_bias_init=jax.nn.initializers.zeros,
-    )  # fmt: skip
+        head,
+        (1, actions),
+        nn.leaky_relu,
+        layer_norm=True,
+        bias_init=None,
+        head_init=uniform(math.sqrt(0.01 / head[-1])),
+        head_bias_init=jax.nn.initializers.zeros,
+    )
     heads = from_linen(layers, jax.ShapeDtypeStruct((1, memory.features), jnp.float32))
 
     def init(key: jax.Array) -> Parts:

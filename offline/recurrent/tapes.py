@@ -81,9 +81,11 @@ def create(token: PyTree, capacity: int, episodes: int, *, tape: int) -> Tapes:
         raise ConfigError("tape", tape, "at least 2 tokens, which are one transition")
     if capacity < tape:
         raise ConfigError(
-            "capacity", capacity, f"at least one tape of {tape} tokens",
+            "capacity",
+            capacity,
+            f"at least one tape of {tape} tokens",
             "give the buffer more room or make tapes shorter",
-        )  # fmt: skip
+        )
     if capacity > MOST:
         raise ConfigError("capacity", capacity, f"at most {MOST} tokens")
     if episodes < 1:
@@ -130,9 +132,11 @@ def add(tapes: Tapes, tokens: PyTree, lengths: jax.Array) -> Tapes:
     size, capacity = tapes.lengths.shape[0], tapes.capacity
     if count * longest > capacity:
         raise ConfigError(
-            "capacity", capacity, f"at least {count} episodes of {longest} tokens",
+            "capacity",
+            capacity,
+            f"at least {count} episodes of {longest} tokens",
             "give the buffer more room or roll fewer episodes at a time",
-        )  # fmt: skip
+        )
     if count > size:
         raise ConfigError("episodes", size, f"at least the {count} that are added at a time")
     lengths = lengths.astype(jnp.int32)

@@ -77,9 +77,13 @@ def from_trajectory(
     steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), trajectory.steps)
     valid = jnp.swapaxes(trajectory.valid, 0, 1)
     tokens = Token(
-        steps.observations, steps.actions, steps.rewards, steps.terminations, steps.truncations,
+        steps.observations,
+        steps.actions,
+        steps.rewards,
+        steps.terminations,
+        steps.truncations,
         valid & real,
-    )  # fmt: skip
+    )
     return with_last(tokens, trajectory.lengths, last)
 
 

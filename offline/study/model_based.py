@@ -165,20 +165,30 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
     fitted = fit_worlds(
-        config.ensemble, dataset.transitions, fit_key, seeds=seeds,
-        targets=config.targets, stage=f"{slug(dataset.name)}-world", context=context,
-    )  # fmt: skip
+        config.ensemble,
+        dataset.transitions,
+        fit_key,
+        seeds=seeds,
+        targets=config.targets,
+        stage=f"{slug(dataset.name)}-world",
+        context=context,
+    )
     if config.termination == "learned":
         endings, _ = fit_endings(
-            config.ending, dataset.transitions, jax.random.fold_in(fit_key, 1), seeds=seeds,
-            stage=f"{slug(dataset.name)}-termination", context=context,
-        )  # fmt: skip
+            config.ending,
+            dataset.transitions,
+            jax.random.fold_in(fit_key, 1),
+            seeds=seeds,
+            stage=f"{slug(dataset.name)}-termination",
+            context=context,
+        )
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(
-        fitted.model.fitter, config.ensemble.elites,
+        fitted.model.fitter,
+        config.ensemble.elites,
         termination=termination_of(dataset, env, config),
-    )  # fmt: skip
+    )
     logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
@@ -199,10 +209,11 @@ def train_model_based(
     """Train one method in the world models and play its policy in the true environment."""
     method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(
-        world.fitted.model.fitter, config.ensemble.elites,
+        world.fitted.model.fitter,
+        config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
         disagreement=method.disagreement,
-    )  # fmt: skip
+    )
     sizes = world.env.observation_size, world.env.action_size
     learner = make_model_based(config.rollouts, method, dynamics, *sizes)
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
@@ -212,12 +223,19 @@ def train_model_based(
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     trained = train_learner(
-        learner, data, train_key, seeds=config.seeds, per_seed=per_seed, iterations=config.epochs,
+        learner,
+        data,
+        train_key,
+        seeds=config.seeds,
+        per_seed=per_seed,
+        iterations=config.epochs,
         evaluate=evaluator(
             learner, world.env, play_key, config.episodes, discount=config.agent.discount
         ),
-        evaluate_every=config.epochs // config.evaluations, stage=stage, context=context,
-    )  # fmt: skip
+        evaluate_every=config.epochs // config.evaluations,
+        stage=stage,
+        context=context,
+    )
     return finish(
         trained, learner, method.agent, name, world, world.env, stage=stage, context=context
     )
@@ -251,9 +269,14 @@ def finish(
     outcome = Outcome(*values, trained, learner.agent, env, source)
     if context:
         save_policy(
-            context.folder.stage(stage) / "policy", config, outcome.actors, env,
-            dataset=source.dataset.name, method=name, returns=outcome.returns,
-        )  # fmt: skip
+            context.folder.stage(stage) / "policy",
+            config,
+            outcome.actors,
+            env,
+            dataset=source.dataset.name,
+            method=name,
+            returns=outcome.returns,
+        )
     return outcome
 
 

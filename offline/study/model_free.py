@@ -45,22 +45,34 @@ class ModelFreeStudyConfig:
 
 
 def train_model_free(
-    name: str, setting: Setting, study: StudyConfig, config: ModelFreeStudyConfig,
+    name: str,
+    setting: Setting,
+    study: StudyConfig,
+    config: ModelFreeStudyConfig,
     context: RunContext | None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Train one agent on the dataset and play its policy in the true environment."""
     chosen, env = config.of(name), setting.env
     learner = make_model_free(
-        chosen, env.observation_size, env.action_size, batch_size=config.batch_size,
+        chosen,
+        env.observation_size,
+        env.action_size,
+        batch_size=config.batch_size,
         updates_per_iteration=config.per_iteration,
-    )  # fmt: skip
+    )
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
     iterations = config.updates // config.per_iteration
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
     trained = train_learner(
-        learner, rows, train_key, seeds=study.seeds, iterations=iterations,
+        learner,
+        rows,
+        train_key,
+        seeds=study.seeds,
+        iterations=iterations,
         evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
-        evaluate_every=max(iterations // study.evaluations, 1), stage=stage, context=context,
-    )  # fmt: skip
+        evaluate_every=max(iterations // study.evaluations, 1),
+        stage=stage,
+        context=context,
+    )
     return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)

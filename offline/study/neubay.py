@@ -88,9 +88,12 @@ def markov(config: NeubayConfig) -> NeubayConfig:
 
 
 def fit_posterior(
-    dataset: Dataset, study: StudyConfig, config: NeubayStudyConfig, context: RunContext | None,
+    dataset: Dataset,
+    study: StudyConfig,
+    config: NeubayStudyConfig,
+    context: RunContext | None,
     levels: tuple[float, ...] = (),
-) -> Posterior:  # fmt: skip
+) -> Posterior:
     """Fit ensembles (or read them) and measure their disagreement on the dataset.
 
     Args:
@@ -115,9 +118,14 @@ def fit_posterior(
     else:
         key = jax.random.fold_in(jax.random.key(study.seed), 2)
         fitted = fit_worlds(
-            config.ensemble, dataset.transitions, key, seeds=config.worlds,
-            targets="observations", stage=f"{name}-posterior", context=context,
-        )  # fmt: skip
+            config.ensemble,
+            dataset.transitions,
+            key,
+            seeds=config.worlds,
+            targets="observations",
+            stage=f"{name}-posterior",
+            context=context,
+        )
         model, worlds, trained = fitted
         trust = trust_of(model, worlds)
         if context:
@@ -125,38 +133,58 @@ def fit_posterior(
             save_worlds(folder, fitted, trust, dataset, config.ensemble, "observations")
     if study.termination == "learned":
         endings, _ = fit_endings(
-            study.ending, dataset.transitions, jax.random.fold_in(jax.random.key(study.seed), 3),
-            seeds=trust.mean.shape[0], stage=f"{name}-posterior-termination", context=context,
-        )  # fmt: skip
+            study.ending,
+            dataset.transitions,
+            jax.random.fold_in(jax.random.key(study.seed), 3),
+            seeds=trust.mean.shape[0],
+            stage=f"{name}-posterior-termination",
+            context=context,
+        )
         worlds = worlds._replace(ending=endings)
     return Posterior(dataset, env, model, worlds, trust, trained)
 
 
 def train_neubay(
-    name: str, posterior: Posterior, study: StudyConfig, config: NeubayConfig,
+    name: str,
+    posterior: Posterior,
+    study: StudyConfig,
+    config: NeubayConfig,
     context: RunContext | None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Train one arm in the posterior and play its policy in the true environment."""
     dataset, env = posterior.dataset, posterior.env
     rule = termination_of(dataset, env, study)
     prepared = prepare(
-        config, dataset.transitions, posterior.model.fitter, posterior.worlds, posterior.trust,
-        env, rule, seeds=study.seeds, source=dataset.name,
-    )  # fmt: skip
+        config,
+        dataset.transitions,
+        posterior.model.fitter,
+        posterior.worlds,
+        posterior.trust,
+        env,
+        rule,
+        seeds=study.seeds,
+        source=dataset.name,
+    )
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
     stage = f"{slug(dataset.name)}-{slug(name.replace(' ', '-'))}"
     seen = env if config.markov else remembering(env)
     if context and context.progress:
         print(ring_text(config, prepared.sizes, study.seeds), flush=True)
     trained = train_learner(
-        prepared.learner, prepared.data, train_key, seeds=study.seeds,
-        iterations=config.iterations, per_seed=prepared.per_seed,
+        prepared.learner,
+        prepared.data,
+        train_key,
+        seeds=study.seeds,
+        iterations=config.iterations,
+        per_seed=prepared.per_seed,
         evaluate=evaluator(
             prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
         ),
-        evaluate_every=config.iterations // study.evaluations, stage=stage, context=context,
+        evaluate_every=config.iterations // study.evaluations,
+        stage=stage,
+        context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),
-    )  # fmt: skip
+    )
     return finish(
         trained, prepared.learner, config.agent, name, posterior, seen, stage=stage, context=context
     )
@@ -170,24 +198,44 @@ def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) ->
 
 
 def small_neubay(
-    *, members: int = 14, hidden: tuple[int, ...] = (64,) * 3, epochs: int = 15, width: int = 64,
-    steps: int = 7500, per_iteration: int = 50, rollouts: int = 20, tape: int = 512,
+    *,
+    members: int = 14,
+    hidden: tuple[int, ...] = (64,) * 3,
+    epochs: int = 15,
+    width: int = 64,
+    steps: int = 7500,
+    per_iteration: int = 50,
+    rollouts: int = 20,
+    tape: int = 512,
     capacity: int = 200_000,
-) -> NeubayStudyConfig:  # fmt: skip
+) -> NeubayStudyConfig:
     """Small networks that learn ten times as fast (the memory more than that), for a CPU."""
     ensemble = replace(
-        NEUBAY_ENSEMBLE, members=members, elites=max(members - 2, 1), hidden=hidden,
+        NEUBAY_ENSEMBLE,
+        members=members,
+        elites=max(members - 2, 1),
+        hidden=hidden,
         max_epochs=epochs,
-    )  # fmt: skip
+    )
     agent = RecurrentSacConfig(
-        memory=MemoryConfig("lru", width=width, state=width // 2, layers=1), head=(width,) * 2,
-        critics=4, memory_rate=3e-4, head_rate=1e-3, temperature_rate=1e-3, polyak=0.01,
-        steps=steps, real_weight=0.5,
-    )  # fmt: skip
+        memory=MemoryConfig("lru", width=width, state=width // 2, layers=1),
+        head=(width,) * 2,
+        critics=4,
+        memory_rate=3e-4,
+        head_rate=1e-3,
+        temperature_rate=1e-3,
+        polyak=0.01,
+        steps=steps,
+        real_weight=0.5,
+    )
     return NeubayStudyConfig(
         ensemble=ensemble,
         agent=NeubayConfig(
-            agent=agent, rollouts=rollouts, updates_per_iteration=per_iteration, tape=tape,
-            capacity=capacity, early_exit=25,
+            agent=agent,
+            rollouts=rollouts,
+            updates_per_iteration=per_iteration,
+            tape=tape,
+            capacity=capacity,
+            early_exit=25,
         ),
-    )  # fmt: skip
+    )

@@ -107,9 +107,13 @@ def _squared(apart: np.ndarray) -> np.ndarray:
 
 
 def _piecewise(
-    env: Environment, states: np.ndarray, centre: np.ndarray, unit: np.ndarray, key: jax.Array,
+    env: Environment,
+    states: np.ndarray,
+    centre: np.ndarray,
+    unit: np.ndarray,
+    key: jax.Array,
     error: Callable[[jax.Array, np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Errors `[N]` or `[N, T]` of rows that begin at `states` `[N, S]`, some rows at a time.
 
     `error(key, states[rows], rows)` asks the simulator. It is not asked about states that are
@@ -190,10 +194,17 @@ def _replayed(env: Environment) -> Callable[..., jax.Array]:
     @jax.jit
     def run(start: jax.Array, actions: jax.Array, key: jax.Array) -> jax.Array:
         return rollout(
-            model, None, start, key, horizon=actions.shape[0], policy=replay,
-            policy_params=actions, memory=jnp.zeros(start.shape[:1], jnp.int32),
-            stop_at_termination=False, record=lambda step: step.next_observations,
-        ).steps  # fmt: skip
+            model,
+            None,
+            start,
+            key,
+            horizon=actions.shape[0],
+            policy=replay,
+            policy_params=actions,
+            memory=jnp.zeros(start.shape[:1], jnp.int32),
+            stop_at_termination=False,
+            record=lambda step: step.next_observations,
+        ).steps
 
     return run
 

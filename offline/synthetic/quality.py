@@ -115,8 +115,10 @@ def sliced_wasserstein(
     drawn = np.random.default_rng(seed).normal(size=(real.shape[1], directions))
     drawn /= np.linalg.norm(drawn, axis=0)
     levels = (np.arange(max(len(real), len(synthetic))) + 0.5) / max(len(real), len(synthetic))
-    one, two = (np.quantile(np.asarray(x, np.float64) @ drawn, levels, 0, method="inverted_cdf")
-                for x in (real, synthetic))  # fmt: skip
+    one, two = (
+        np.quantile(np.asarray(x, np.float64) @ drawn, levels, 0, method="inverted_cdf")
+        for x in (real, synthetic)
+    )
     return float(np.abs(one - two).mean())
 
 

@@ -77,9 +77,13 @@ class RowLayout(NamedTuple):
         s, a = self.observation_size, self.action_size
         ended = rows[:, -1] > 0.5 if self.terminals else jnp.zeros(rows.shape[:1], bool)
         return Transitions(
-            rows[:, :s], jnp.clip(rows[:, s : s + a], -1.0, 1.0), rows[:, s + a],
-            rows[:, s + a + 1 : 2 * s + a + 1], ended, jnp.zeros_like(ended),
-        )  # fmt: skip
+            rows[:, :s],
+            jnp.clip(rows[:, s : s + a], -1.0, 1.0),
+            rows[:, s + a],
+            rows[:, s + a + 1 : 2 * s + a + 1],
+            ended,
+            jnp.zeros_like(ended),
+        )
 
 
 def _columns(transitions: Transitions, terminals: bool) -> jax.Array:
@@ -165,9 +169,12 @@ def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
 
 @partial(jax.jit, static_argnames=("denoiser", "shape", "config"))
 def draw_rows(
-    denoiser: Denoiser, params: PyTree, key: jax.Array, shape: tuple[int, int, int],
+    denoiser: Denoiser,
+    params: PyTree,
+    key: jax.Array,
+    shape: tuple[int, int, int],
     config: SamplerConfig,
-) -> jax.Array:  # fmt: skip
+) -> jax.Array:
     """Standardised rows `[n B, F]`, drawn B at a time; `shape` is `(n, B, F)`."""
 
     def once(key: jax.Array) -> jax.Array:

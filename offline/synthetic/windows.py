@@ -80,9 +80,12 @@ def cut_windows(
     if not len(starts):
         longest = int(parts.lengths.max(initial=0)) + 1
         raise DataError(
-            source, "episodes", f"at most {longest} states", f"{length}, one window",
+            source,
+            "episodes",
+            f"at most {longest} states",
+            f"{length}, one window",
             "choose shorter windows",
-        )  # fmt: skip
+        )
     # The last row of each window's episode.
     last = parts.ends[np.searchsorted(parts.ends, starts, side="right")] - 1
     rows = starts[:, None] + np.arange(length)
@@ -148,9 +151,13 @@ class WindowLayout(NamedTuple):
         ends = (plain[:, :-1, -1] > 0.5) & self.terminals
         before = jnp.cumsum(ends, 1) - ends
         made = Transitions(
-            states[:, :-1], actions[:, :-1], plain[:, :-1, -2], states[:, 1:], ends,
+            states[:, :-1],
+            actions[:, :-1],
+            plain[:, :-1, -2],
+            states[:, 1:],
+            ends,
             jnp.zeros_like(ends),
-        )  # fmt: skip
+        )
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), made)
         return flat, (before == 0).reshape(-1)
 

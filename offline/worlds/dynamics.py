@@ -110,9 +110,11 @@ def learned_dynamics(
     """
     if termination is None:
         raise ConfigError(
-            "termination", None, "a known function or a TerminationConfig",
+            "termination",
+            None,
+            "a known function or a TerminationConfig",
             "where episodes never end by themselves, terminations.never",
-        )  # fmt: skip
+        )
 
     def split(
         world: World, sample: jax.Array, observations: jax.Array, actions: jax.Array

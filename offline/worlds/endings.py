@@ -111,9 +111,12 @@ def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callab
 
 
 def ended(
-    config: TerminationConfig, ending: Ending, observations: jax.Array, actions: jax.Array,
+    config: TerminationConfig,
+    ending: Ending,
+    observations: jax.Array,
+    actions: jax.Array,
     next_observations: jax.Array,
-) -> jax.Array:  # fmt: skip
+) -> jax.Array:
     """Whether the classifier finds termination more likely than not: `[...]` bool."""
     rows = _rows(observations, actions, next_observations)
     _, _, logit = _functions(config, rows.shape[-1])
@@ -145,9 +148,15 @@ def fit_endings(
     if count:
         data = EndingData(scaler.normalise(rows), jnp.asarray(terminating, jnp.int32))
         trained = train(
-            update, init, keys, data, iterations=-(-config.updates // config.updates_per_iteration),
-            units_per_iteration=config.updates_per_iteration, stage=stage, context=context,
-        )  # fmt: skip
+            update,
+            init,
+            keys,
+            data,
+            iterations=-(-config.updates // config.updates_per_iteration),
+            units_per_iteration=config.updates_per_iteration,
+            stage=stage,
+            context=context,
+        )
         params = trained.state.params
     else:
         trained, params = None, jax.jit(jax.vmap(init))(keys).params

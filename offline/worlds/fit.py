@@ -34,10 +34,19 @@ Targets = Literal["raw", "change", "observations"]
 
 # NEUBAY's members as in its public code: log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
 NEUBAY_ENSEMBLE = EnsembleConfig(
-    members=128, elites=100, hidden=(200,) * 4, activation="leaky_relu", layer_norm=True,
-    learned_bounds=False, log_var_low=-10.0, log_var_high=0.5, bootstrap=False,
-    initialiser="uniform", weight_decay=(5e-5,), max_epochs=1200,
-)  # fmt: skip
+    members=128,
+    elites=100,
+    hidden=(200,) * 4,
+    activation="leaky_relu",
+    layer_norm=True,
+    learned_bounds=False,
+    log_var_low=-10.0,
+    log_var_high=0.5,
+    bootstrap=False,
+    initialiser="uniform",
+    weight_decay=(5e-5,),
+    max_epochs=1200,
+)
 
 
 class WorldModel(NamedTuple):
@@ -147,8 +156,14 @@ def fit_worlds(
     model = make_world_model(config, transitions, targets=targets)
     fitter = model.fitter
     trained = train(
-        fitter.update, fitter.init, jax.random.split(key, seeds), model.data,
-        iterations=config.max_epochs, stage=stage, unit="epochs", finished=fitter.finished,
+        fitter.update,
+        fitter.init,
+        jax.random.split(key, seeds),
+        model.data,
+        iterations=config.max_epochs,
+        stage=stage,
+        unit="epochs",
+        finished=fitter.finished,
         context=context,
-    )  # fmt: skip
+    )
     return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

@@ -83,12 +83,18 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
 
     horizon, batch = logged.actions.shape[:2]
     steps = rollout(
-        dynamics.model, world, logged.observations[0], key, horizon=horizon, policy=replay,
-        policy_params=logged.actions, memory=jnp.zeros((batch,), jnp.int32),
+        dynamics.model,
+        world,
+        logged.observations[0],
+        key,
+        horizon=horizon,
+        policy=replay,
+        policy_params=logged.actions,
+        memory=jnp.zeros((batch,), jnp.int32),
         members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per="trajectory"),
         stop_at_termination=False,
         record=lambda s: (s.next_observations, s.rewards, s.uncertainties),
-    ).steps  # fmt: skip
+    ).steps
     said, rewards, uncertainty = steps
     gap = said - logged.observations[1:]
     scale = world.inputs.std[: gap.shape[-1]]

@@ -49,15 +49,21 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
     """What identifies the rows a model was fitted to."""
     t = dataset.transitions
     return {
-        "sha256": dataset.sha256, "rows": len(t.rewards),
-        "observation_size": t.observations.shape[1], "action_size": t.actions.shape[1],
-    }  # fmt: skip
+        "sha256": dataset.sha256,
+        "rows": len(t.rewards),
+        "observation_size": t.observations.shape[1],
+        "action_size": t.actions.shape[1],
+    }
 
 
 def save_worlds(
-    folder: Path, fitted: FittedWorlds, trust: Trust, dataset: Dataset, config: EnsembleConfig,
+    folder: Path,
+    fitted: FittedWorlds,
+    trust: Trust,
+    dataset: Dataset,
+    config: EnsembleConfig,
     targets: Targets,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write the worlds of all seeds and where they come from.
 
     Args:
@@ -68,11 +74,15 @@ def save_worlds(
     """
     checkpoint.save(folder, 0, {"worlds": fitted.worlds, "trust": trust})
     record = {
-        "format": FORMAT, "dataset": dataset.name, **fingerprint(dataset),
-        "ensemble": to_json(config), "targets": targets,
-        "seeds": jax.tree.leaves(trust)[0].shape[0], "levels": trust.levels.shape[-1],
+        "format": FORMAT,
+        "dataset": dataset.name,
+        **fingerprint(dataset),
+        "ensemble": to_json(config),
+        "targets": targets,
+        "seeds": jax.tree.leaves(trust)[0].shape[0],
+        "levels": trust.levels.shape[-1],
         "versions": provenance(),
-    }  # fmt: skip
+    }
     write_json_atomically(folder / FILE, record)
     return folder
 
@@ -92,9 +102,11 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     for name, here in fingerprint(dataset).items():
         if facts.get(name) != here:
             raise DataError(
-                folder / FILE, name, facts.get(name),
+                folder / FILE,
+                name,
+                facts.get(name),
                 f"{here}, as {dataset.name} has it: what one set taught means nothing for another",
-            )  # fmt: skip
+            )
     config = from_json(EnsembleConfig, facts.get("ensemble"), str(folder / FILE))
     model = make_world_model(config, dataset.transitions, targets=facts["targets"])
 

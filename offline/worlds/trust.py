@@ -40,9 +40,13 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 
 @partial(jax.jit, static_argnames=("fitter", "disagreement", "chunk"))
 def uncertainties(
-    fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array,
-    disagreement: Disagreement = spread_of_means, chunk: int = 1024,
-) -> jax.Array:  # fmt: skip
+    fitter: Fitter,
+    world: World,
+    observations: jax.Array,
+    actions: jax.Array,
+    disagreement: Disagreement = spread_of_means,
+    chunk: int = 1024,
+) -> jax.Array:
     """The members' disagreement in the units of the targets on `[n, S]`, `[n, A]` rows: `[n]`.
 
     `chunk` rows at a time, so that memory does not grow with the dataset.
@@ -60,9 +64,12 @@ def uncertainties(
 
 
 def measure_trust(
-    fitter: Fitter, world: World, transitions: Transitions,
-    levels: tuple[float, ...] = LEVELS, disagreement: Disagreement = spread_of_means,
-) -> Trust:  # fmt: skip
+    fitter: Fitter,
+    world: World,
+    transitions: Transitions,
+    levels: tuple[float, ...] = LEVELS,
+    disagreement: Disagreement = spread_of_means,
+) -> Trust:
     """Disagreement over every row of a dataset (one seed; `measure_trusts` for several).
 
     Raises:

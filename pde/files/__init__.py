@@ -8,6 +8,12 @@ from .well import read_well
 from .well_writer import write_well
 
 __all__ = [
-    "read_apebench", "read_fields", "read_pdearena", "read_pdebench", "read_well",
-    "write_apebench", "write_pdearena", "write_well",
-]  # fmt: skip
+    "read_apebench",
+    "read_fields",
+    "read_pdearena",
+    "read_pdebench",
+    "read_well",
+    "write_apebench",
+    "write_pdearena",
+    "write_well",
+]

@@ -70,9 +70,16 @@ def read_apebench(path: str | Path) -> FieldSet:
     names = ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))
     extent = np.repeat(values["domain_extent"][:, None], len(space), 1)
     return FieldSet(
-        path, LAYOUT, shape, read, values["dt"], extent, parameters, names,
+        path,
+        LAYOUT,
+        shape,
+        read,
+        values["dt"],
+        extent,
+        parameters,
+        names,
         ("periodic",) * len(space),
-    )  # fmt: skip
+    )
 
 
 def _map(path: Path) -> np.ndarray:
@@ -177,17 +184,21 @@ def write_apebench(
                     _header(file, 0, shape, dtype)
                 check_shape(path, "chunks", chunk.fields.shape[1:], shape)
                 file.write(np.ascontiguousarray(chunk.fields, dtype).tobytes())
-                for key, values in zip(columns, (chunk.dt, chunk.extent, chunk.parameter),
-                                       strict=True):  # fmt: skip
+                for key, values in zip(
+                    columns, (chunk.dt, chunk.extent, chunk.parameter), strict=True
+                ):
                     columns[key] += np.asarray(values, np.float64).tolist()
             if not shape:
                 raise DataError(path, "chunks", "none", "at least one")
             _header(file, len(columns["dt"]), shape, dtype)
         frames, channels, *space = shape
         info = {
-            "num_spatial_dims": len(space), "num_points": space[0], "num_channels": channels,
-            f"num_{split}_samples": len(columns["dt"]), f"{split}_temporal_horizon": frames - 1,
-        }  # fmt: skip
+            "num_spatial_dims": len(space),
+            "num_points": space[0],
+            "num_channels": channels,
+            f"num_{split}_samples": len(columns["dt"]),
+            f"{split}_temporal_horizon": frames - 1,
+        }
         info |= {key: float(np.mean(columns[key])) for key in ("dt", "domain_extent")}
         described = {"name": name or path.stem, "info": info, "trajectories": columns}
         parts[beside].write_text(json.dumps(described))

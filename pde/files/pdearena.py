@@ -59,18 +59,22 @@ def write_pdearena(
             rows, frames, _, points = chunk.fields.shape
             place = np.arange(points) * (chunk.extent[:, None] / points)
             columns = {
-                f"pde_{frames}-{points}": chunk.fields[:, :, 0], "x": place,
-                "dx": chunk.extent / points, "t": np.arange(frames) * chunk.dt[:, None],
+                f"pde_{frames}-{points}": chunk.fields[:, :, 0],
+                "x": place,
+                "dx": chunk.extent / points,
+                "t": np.arange(frames) * chunk.dt[:, None],
                 "dt": chunk.dt,
-            }  # fmt: skip
+            }
             columns |= {"v": chunk.parameter} if viscosity else {}
             for name, values in columns.items():
                 if not count:
                     group.create_dataset(
-                        name, shape=(0, *values.shape[1:]), maxshape=(None, *values.shape[1:]),
+                        name,
+                        shape=(0, *values.shape[1:]),
+                        maxshape=(None, *values.shape[1:]),
                         chunks=(1, *values.shape[1:]) if values.ndim > 1 else (1024,),
                         dtype=values.dtype,
-                    )  # fmt: skip
+                    )
                 stored: Any = group[name]
                 stored.resize(count + rows, axis=0)
                 stored[count:] = values

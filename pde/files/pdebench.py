@@ -83,12 +83,16 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
     shape = field_array(path, file, keys[0]).shape
     if len(shape) != 2 + len(axes):
         raise DataError(
-            path, keys[0], f"shape {shape}", f"axes n, t, {', '.join(axes)} (the coordinates)",
+            path,
+            keys[0],
+            f"shape {shape}",
+            f"axes n, t, {', '.join(axes)} (the coordinates)",
             "a file as PDEBench's generator leaves it has a leading axis of one: drop it",
-        )  # fmt: skip
+        )
     count, frames, *space = shape
-    fields = [Stored(key, ("u",) if key == "tensor" else (key,), (True,) * len(axes))
-              for key in keys]  # fmt: skip
+    fields = [
+        Stored(key, ("u",) if key == "tensor" else (key,), (True,) * len(axes)) for key in keys
+    ]
     if "tensor" in file and "nu" in file:
         fields.append(Stored("nu", ("nu",), (True,) * len(axes), times=False))
     for field in fields:
@@ -110,10 +114,16 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
     channels = tuple(name for field in fields for name in field.channels)
     whole = (count, frames, len(channels), *space)
     return FieldSet(
-        path, SINGLE, whole, hdf5_reader(path, fields, whole), np.full(count, dt),
-        np.tile(extents, (count, 1)), _parameters(path, file, count), channels,
+        path,
+        SINGLE,
+        whole,
+        hdf5_reader(path, fields, whole),
+        np.full(count, dt),
+        np.tile(extents, (count, 1)),
+        _parameters(path, file, count),
+        channels,
         ("",) * len(axes),
-    )  # fmt: skip
+    )
 
 
 def _seeds(path: Path, file: h5py.File) -> FieldSet:
@@ -155,9 +165,16 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
 
     channels = ("u",) if components == 1 else tuple(f"u_{i}" for i in range(components))
     return FieldSet(
-        path, SEEDS, shape, read, np.full(len(keys), dt), np.tile(extents, (len(keys), 1)),
-        {}, channels, ("",) * len(space),
-    )  # fmt: skip
+        path,
+        SEEDS,
+        shape,
+        read,
+        np.full(len(keys), dt),
+        np.tile(extents, (len(keys), 1)),
+        {},
+        channels,
+        ("",) * len(space),
+    )
 
 
 def _incompressible(path: Path, file: h5py.File) -> FieldSet:
@@ -182,7 +199,13 @@ def _incompressible(path: Path, file: h5py.File) -> FieldSet:
     channels = tuple(name for field in fields for name in field.channels)
     shape = (count, frames, len(channels), *space)
     return FieldSet(
-        path, INCOMPRESSIBLE, shape, hdf5_reader(path, fields, shape),
-        frame_time(path, "t", times), np.full((count, len(space)), np.nan),
-        _parameters(path, file, count), channels, ("",) * len(space),
-    )  # fmt: skip
+        path,
+        INCOMPRESSIBLE,
+        shape,
+        hdf5_reader(path, fields, shape),
+        frame_time(path, "t", times),
+        np.full((count, len(space)), np.nan),
+        _parameters(path, file, count),
+        channels,
+        ("",) * len(space),
+    )

@@ -68,10 +68,13 @@ def write_well(
         names = "xyz"[: extent.shape[1]]
         constant = (value == value[0]).all()
         file.attrs.update(
-            dataset_name=name or path.stem, grid_type="cartesian", n_spatial_dims=len(names),
-            n_trajectories=len(dt), simulation_parameters=_names([parameter] * bool(constant)),
+            dataset_name=name or path.stem,
+            grid_type="cartesian",
+            n_spatial_dims=len(names),
+            n_trajectories=len(dt),
+            simulation_parameters=_names([parameter] * bool(constant)),
             split=split,
-        )  # fmt: skip
+        )
         if constant:
             file.attrs[parameter] = value[0]
         _axes(file, names, shape, dt, extent)
@@ -103,9 +106,12 @@ def _append(
     for i, channel in enumerate(channels):
         if channel not in group:
             made = group.create_dataset(
-                channel, (0, frames, *space), dtype, maxshape=(None, frames, *space),
+                channel,
+                (0, frames, *space),
+                dtype,
+                maxshape=(None, frames, *space),
                 chunks=(1, frames if len(space) == 1 else 1, *space),
-            )  # fmt: skip
+            )
             made.attrs["dim_varying"] = np.ones(len(space), bool)
             made.attrs.update(sample_varying=True, time_varying=True)
         stored: Any = group[channel]
@@ -127,9 +133,12 @@ def _axes(
         steps[name] = (np.arange(points), extent[:, i] / points)
         condition = file.create_group(f"boundary_conditions/{name}_periodic")
         condition.attrs.update(
-            associated_dims=_names([name]), associated_fields=_names([]), bc_type="periodic",
-            sample_varying=False, time_varying=False,
-        )  # fmt: skip
+            associated_dims=_names([name]),
+            associated_fields=_names([]),
+            bc_type="periodic",
+            sample_varying=False,
+            time_varying=False,
+        )
         mask = np.zeros(points, bool)
         mask[[0, -1]] = True
         condition["mask"], condition["values"] = mask, np.zeros(mask.sum(), np.float32)

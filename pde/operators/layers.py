@@ -46,9 +46,13 @@ def _conv(x: jax.Array, kernel: jax.Array, stride: int, dilation: int) -> jax.Ar
     padded = jnp.concatenate([x[..., x.shape[-2] - half :, :], x, x[..., :half, :]], -2)
     lead = padded.shape[:-2]
     out = jax.lax.conv_general_dilated(
-        padded.reshape(-1, *padded.shape[-2:]), kernel, (stride,), "VALID",
-        rhs_dilation=(dilation,), dimension_numbers=("NWC", "WIO", "NWC"),
-    )  # fmt: skip
+        padded.reshape(-1, *padded.shape[-2:]),
+        kernel,
+        (stride,),
+        "VALID",
+        rhs_dilation=(dilation,),
+        dimension_numbers=("NWC", "WIO", "NWC"),
+    )
     return out.reshape(*lead, *out.shape[-2:])
 
 

@@ -126,9 +126,13 @@ print(len(jax.devices()))
 def test_cores_become_devices(most: int) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     done = subprocess.run(
-        [sys.executable, "-c", CORES.format(most=most)], env=environment, capture_output=True,
-        text=True, timeout=120, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CORES.format(most=most)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert int(done.stdout) == min(most, allowed or 1)
 
@@ -171,9 +175,12 @@ def test_a_function_of_every_seed_is_the_same_on_one_and_on_several_devices() ->
     for count in (1, 4):
         flags = f"--xla_force_host_platform_device_count={count}"
         ran = subprocess.run(
-            [sys.executable, "-c", MAPPED], capture_output=True, text=True, check=True,
+            [sys.executable, "-c", MAPPED],
+            capture_output=True,
+            text=True,
+            check=True,
             env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
-        )  # fmt: skip
+        )
         line = next(x for x in ran.stdout.splitlines() if x.startswith("OUT "))
         found.append(json.loads(line.removeprefix("OUT ")))
     for count, out in zip((1, 4), found, strict=True):

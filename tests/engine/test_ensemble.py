@@ -53,8 +53,9 @@ def test_apply_each_gives_every_member_its_own_rows() -> None:
         want = ENSEMBLE.apply_all(PARAMS, rows[i])
         jax.tree.map(
             lambda g, w, i=i: np.testing.assert_allclose(g[i], w[i], rtol=1e-5, atol=1e-6),
-            got, want,
-        )  # fmt: skip
+            got,
+            want,
+        )
 
 
 @given(slots=SLOTS)

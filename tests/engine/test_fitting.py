@@ -25,9 +25,15 @@ from jaxrl_rollouts.fitting import (
 from jaxrl_rollouts.loop import train
 
 SMALL = EnsembleConfig(
-    members=3, elites=2, hidden=(16,), learning_rate=1e-2, weight_decay=(0.0,), batch_size=64,
-    max_epochs=40, holdout_rows=200,
-)  # fmt: skip
+    members=3,
+    elites=2,
+    hidden=(16,),
+    learning_rate=1e-2,
+    weight_decay=(0.0,),
+    batch_size=64,
+    max_epochs=40,
+    holdout_rows=200,
+)
 SLOPE = np.array([[1.0, -0.5], [0.3, 0.8]], np.float32)
 NOISE = np.array([0.2, 0.5], np.float32)
 
@@ -49,9 +55,14 @@ def fitter() -> Any:
 
 def fit(fitter: Any, config: EnsembleConfig, keys: jax.Array) -> Any:
     return train(
-        fitter.update, fitter.init, keys, DATA, iterations=config.max_epochs,
-        stage="fit", finished=fitter.finished,
-    )  # fmt: skip
+        fitter.update,
+        fitter.init,
+        keys,
+        DATA,
+        iterations=config.max_epochs,
+        stage="fit",
+        finished=fitter.finished,
+    )
 
 
 @functools.cache
@@ -233,8 +244,14 @@ def test_settings_are_checked(change: dict, setting: str) -> None:
 def test_weights_begin_as_their_initialiser_says() -> None:
     kernels = {}
     for name in ("uniform", "truncated_normal"):
-        config = replace(EnsembleConfig(), members=2, elites=1, hidden=(100,), initialiser=name,
-                         weight_decay=(0.0,))  # fmt: skip
+        config = replace(
+            EnsembleConfig(),
+            members=2,
+            elites=1,
+            hidden=(100,),
+            initialiser=name,
+            weight_decay=(0.0,),
+        )
         kernel = make_fitter(config, 25, 2).init(jax.random.key(0)).params["MLP_0"]["Dense_0"]
         kernels[name] = np.asarray(kernel["kernel"]) * 5.0  # sqrt(fan_in)
     assert 0.95 < np.abs(kernels["uniform"]).max() <= 1.0

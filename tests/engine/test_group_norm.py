@@ -36,9 +36,11 @@ FUNCTIONS = (normalise, flax_norm)
 
 @settings(deadline=None, max_examples=5)  # every shape compiles anew
 @given(
-    points=st.integers(2, 9), size=st.integers(1, 4), groups=st.sampled_from([1, 2, 3]),
+    points=st.integers(2, 9),
+    size=st.integers(1, 4),
+    groups=st.sampled_from([1, 2, 3]),
     seed=st.integers(0, 99),
-)  # fmt: skip
+)
 def test_values_and_gradients_are_those_of_flax(
     points: int, size: int, groups: int, seed: int
 ) -> None:

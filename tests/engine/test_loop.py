@@ -125,9 +125,16 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
         return {"return": state["w"][:, 0]}
 
     trained = train(
-        descend, given, start(), DATA, iterations=7, chunk=3, stage="a", evaluate=evaluate,
+        descend,
+        given,
+        start(),
+        DATA,
+        iterations=7,
+        chunk=3,
+        stage="a",
+        evaluate=evaluate,
         evaluate_every=every,
-    )  # fmt: skip
+    )
     assert seen == [(i, i) for i in asked]
     iterations, values = trained.history.curve("return")
     assert iterations.tolist() == asked
@@ -277,6 +284,11 @@ def test_rows_per_seed_must_be_as_many_as_seeds() -> None:
     data = DATA | {"at": jnp.zeros((2, 2))}
     with pytest.raises(ConfigError, match=r"data per seed: found \[\(2, 2\)\].*3 seeds"):
         train(
-            towards, begin, jax.random.split(jax.random.key(0), 3), data, per_seed=PER_SEED,
-            iterations=1, stage="a",
-        )  # fmt: skip
+            towards,
+            begin,
+            jax.random.split(jax.random.key(0), 3),
+            data,
+            per_seed=PER_SEED,
+            iterations=1,
+            stage="a",
+        )

@@ -54,9 +54,12 @@ def test_several_inputs_are_concatenated_and_one_head_is_an_array() -> None:
 
 def test_initial_weights_lie_where_the_papers_put_them() -> None:
     mlp = MLP(
-        (64, 64), (5,), bias_init=nn.initializers.constant(0.1), head_init=uniform(1e-3),
+        (64, 64),
+        (5,),
+        bias_init=nn.initializers.constant(0.1),
+        head_init=uniform(1e-3),
         head_bias_init=uniform(3e-3),
-    )  # fmt: skip
+    )
     params = from_linen(mlp, X).init(jax.random.key(0))
     for name, bound in (("Dense_0", 3**-0.5), ("Dense_1", 64**-0.5), ("Dense_2", 1e-3)):
         kernel = np.abs(params[name]["kernel"])

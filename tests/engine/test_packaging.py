@@ -21,9 +21,20 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {name: ROOT / path for name, path in PROJECT["tool"]["setuptools"]["package-dir"].items()}
 OPTIONAL = {
-    "gymnax", "brax", "mujoco", "gymnasium", "minari", "exponax", "tensorboardX", "wandb",
-    "scipy", "pandas", "torch", "pytest", "hypothesis",
-}  # fmt: skip
+    "gymnax",
+    "brax",
+    "mujoco",
+    "gymnasium",
+    "minari",
+    "exponax",
+    "tensorboardX",
+    "wandb",
+    "scipy",
+    "pandas",
+    "torch",
+    "pytest",
+    "hypothesis",
+}
 
 # Run as files by interpreters that have torch or APEBench and nothing of ours; never imported.
 SCRIPTS = "jaxrl_rollouts.experiments.speed.peers."

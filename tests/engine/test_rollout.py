@@ -24,9 +24,12 @@ def wander(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple
     x = x if action is None else x + action
     x = x if member is None else x + 0.1 * member[:, None]
     return x, outcome(
-        len(x), reward=x.sum(-1), terminated=x[:, 0] > params["fall"],
-        truncated=x[:, 0] < -params["leave"], uncertainty=jnp.abs(x[:, 1]),
-    )  # fmt: skip
+        len(x),
+        reward=x.sum(-1),
+        terminated=x[:, 0] > params["fall"],
+        truncated=x[:, 0] < -params["leave"],
+        uncertainty=jnp.abs(x[:, 1]),
+    )
 
 
 def remember(params: Any, key: Any, observation: Any, memory: Any) -> tuple:
@@ -41,20 +44,42 @@ ELITES = jnp.array([4, 0, 2], jnp.int32)
 
 @functools.partial(jax.jit, static_argnames=("horizon", "early_exit", "per", "stop"))
 def roll(
-    params: Any, start: Any, key: Any, threshold: Any, *, horizon: int = HORIZON,
-    early_exit: int | None = None, per: Any = "step", stop: bool = True,
-) -> Trajectory:  # fmt: skip
+    params: Any,
+    start: Any,
+    key: Any,
+    threshold: Any,
+    *,
+    horizon: int = HORIZON,
+    early_exit: int | None = None,
+    per: Any = "step",
+    stop: bool = True,
+) -> Trajectory:
     return rollout(
-        MODEL, params, start, key, horizon=horizon, policy=remember, policy_params=0.3,
-        memory=jnp.zeros_like(start), members=Members(ELITES, per), threshold=threshold,
-        early_exit=early_exit, stop_at_termination=stop,
-    )  # fmt: skip
+        MODEL,
+        params,
+        start,
+        key,
+        horizon=horizon,
+        policy=remember,
+        policy_params=0.3,
+        memory=jnp.zeros_like(start),
+        members=Members(ELITES, per),
+        threshold=threshold,
+        early_exit=early_exit,
+        stop_at_termination=stop,
+    )
 
 
 def by_hand(
-    params: Any, start: Any, key: Any, threshold: float, *, horizon: int = HORIZON,
-    per: str = "step", stop: bool = True,
-) -> tuple:  # fmt: skip
+    params: Any,
+    start: Any,
+    key: Any,
+    threshold: float,
+    *,
+    horizon: int = HORIZON,
+    per: str = "step",
+    stop: bool = True,
+) -> tuple:
     """The same rollout one step at a time, the bookkeeping row by row in Python."""
     member_key, key = jax.random.split(key)
     fixed = draw_members(Members(ELITES), member_key, len(start))
@@ -73,9 +98,16 @@ def by_hand(
             fell = bool(out.terminated[i])
             cut = bool(out.truncated[i]) or out.uncertainty[i] > threshold or t == horizon - 1
             row = Step(
-                state[i].copy(), action[i], out.reward[i], following[i].copy(), np.bool_(fell),
-                np.bool_(cut and not fell), out.uncertainty[i], np.asarray(member[i]), np.True_,
-            )  # fmt: skip
+                state[i].copy(),
+                action[i],
+                out.reward[i],
+                following[i].copy(),
+                np.bool_(fell),
+                np.bool_(cut and not fell),
+                out.uncertainty[i],
+                np.asarray(member[i]),
+                np.True_,
+            )
             rows.append(row if alive[i] else jax.tree.map(np.zeros_like, row))
             if alive[i]:
                 state[i], memory[i] = following[i], thought[i]
@@ -101,9 +133,13 @@ LIMITS = st.sampled_from([0.5, 1.5, 3.0, np.inf])
 
 
 @given(
-    seed=SEEDS, fall=LIMITS, leave=LIMITS, threshold=LIMITS, stop=st.booleans(),
+    seed=SEEDS,
+    fall=LIMITS,
+    leave=LIMITS,
+    threshold=LIMITS,
+    stop=st.booleans(),
     per=st.sampled_from(["step", "trajectory"]),
-)  # fmt: skip
+)
 def test_a_rollout_is_single_steps_in_a_row(
     seed: int, fall: float, leave: float, threshold: float, per: str, stop: bool
 ) -> None:
@@ -148,9 +184,11 @@ def test_rows_after_their_end_are_zero_and_frozen() -> None:
 
 
 @given(
-    batch=st.sampled_from([1, 5, 12, 40]), count=st.sampled_from([1, 3, 7]), seed=SEEDS,
+    batch=st.sampled_from([1, 5, 12, 40]),
+    count=st.sampled_from([1, 3, 7]),
+    seed=SEEDS,
     shuffle=st.booleans(),
-)  # fmt: skip
+)
 def test_draws_are_balanced(batch: int, count: int, seed: int, shuffle: bool) -> None:
     choices = jnp.arange(count, dtype=jnp.int32) * 3
     drawn = draw_members(Members(choices, shuffle=shuffle), jax.random.key(seed), batch)

@@ -77,9 +77,13 @@ def test_a_field_without_action() -> None:
     field = jnp.linspace(0, 1, 12).reshape(2, 6)
     model = Model(lambda p, k, u, a, m: (jnp.roll(u, p, -1), outcome(2)))
     got = rollout(
-        model, 1, {"u": field}["u"], jax.random.key(0), horizon=3,
+        model,
+        1,
+        {"u": field}["u"],
+        jax.random.key(0),
+        horizon=3,
         record=lambda step: step.next_observations,
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(got.steps, [np.roll(field, t, -1) for t in (1, 2, 3)])
     np.testing.assert_array_equal(got.state, got.steps[-1])
     assert got.memory == () and got.lengths.tolist() == [3, 3]

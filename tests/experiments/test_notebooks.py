@@ -50,9 +50,12 @@ def execute(notebook: Any, folder: Path) -> Any:
     # specification of the same name may start another environment's python.
     manager = AsyncKernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     client = nbclient.NotebookClient(
-        notebook, km=manager, timeout=SECONDS_PER_CELL, record_timing=False,
+        notebook,
+        km=manager,
+        timeout=SECONDS_PER_CELL,
+        record_timing=False,
         resources={"metadata": {"path": str(folder)}},
-    )  # fmt: skip
+    )
     settings = {"JAXRL_ROLLOUTS_SMOKE": "1", "JAX_PLATFORMS": "cpu", "IPYTHONDIR": str(folder)}
     return client.execute(env=os.environ | settings)
 

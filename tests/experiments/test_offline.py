@@ -108,9 +108,12 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     ],
 )
 def test_bad_settings_are_one_line_and_exit_2(
-    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path / "data"))
     monkeypatch.setattr("jaxrl_rollouts.offline.data.names.fetch", _offline, raising=False)
     monkeypatch.chdir(tmp_path)

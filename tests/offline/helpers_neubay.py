@@ -25,12 +25,22 @@ S, A, LIMIT, MEMBERS, K = 2, 1, 7, 3, 24
 LENGTHS = (4, 2, 5)  # the first ends by itself, the second is cut, the third stops in the middle
 CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(
-        memory=MemoryConfig("lru", width=8, state=4, layers=1), head=(8,), critics=3, steps=12,
-        discount=0.9, memory_rate=1e-3, head_rate=1e-3, real_weight=0.3,
+        memory=MemoryConfig("lru", width=8, state=4, layers=1),
+        head=(8,),
+        critics=3,
+        steps=12,
+        discount=0.9,
+        memory_rate=1e-3,
+        head_rate=1e-3,
+        real_weight=0.3,
     ),
-    rollouts=K, updates_per_token=0.05, updates_per_iteration=2, tape=32, capacity=2000,
+    rollouts=K,
+    updates_per_token=0.05,
+    updates_per_iteration=2,
+    tape=32,
+    capacity=2000,
     early_exit=2,
-)  # fmt: skip
+)
 
 
 def dataset() -> Transitions:

@@ -125,9 +125,14 @@ def test_mixture_keeps_the_shares_in_order() -> None:
 def test_a_file_gives_the_rows_back(tmp_path: Path) -> None:
     path = tmp_path / "pendulum.hdf5"
     rows = collect_to_file(
-        path, PENDULUM, swing_up_policy, SwingUp(noise=0.1), jax.random.key(0), steps=450,
+        path,
+        PENDULUM,
+        swing_up_policy,
+        SwingUp(noise=0.1),
+        jax.random.key(0),
+        steps=450,
         attributes={"behaviour": "swing-up"},
-    )  # fmt: skip
+    )
     dataset = load_d4rl(path)
     assert_same(dataset.transitions, rows)
     assert dataset.environment == "pendulum" and make(dataset.environment) is PENDULUM

@@ -34,12 +34,15 @@ ARRAYS = {
     "t1_fields/velocity": RNG.normal(size=(B, T, W, H, 2)).astype("f4"),
     "t1_fields/gravity": RNG.normal(size=(B, 2)).astype("f4"),
     "t2_fields/stress": RNG.normal(size=(T, W, H, 2, 2)).astype("f4"),
-}  # fmt: skip
+}
 VARYING = {
-    "density": (True, True, [True, True]), "inflow": (True, True, [True, False]),
-    "mask": (False, False, [True, True]), "velocity": (True, True, [True, True]),
-    "gravity": (True, False, [False, False]), "stress": (False, True, [True, True]),
-}  # fmt: skip
+    "density": (True, True, [True, True]),
+    "inflow": (True, True, [True, False]),
+    "mask": (False, False, [True, True]),
+    "velocity": (True, True, [True, True]),
+    "gravity": (True, False, [False, False]),
+    "stress": (False, True, [True, True]),
+}
 
 
 class WellFile(NamedTuple):
@@ -55,9 +58,13 @@ def well_file(tmp_path: Path) -> WellFile:
     """A two-dimensional file as The Well's own: float32, names as variable-length text."""
     with h5py.File(tmp_path / "flow.hdf5", "w") as file:
         file.attrs.update(
-            dataset_name="flow", grid_type="cartesian", n_spatial_dims=2, n_trajectories=B,
-            simulation_parameters=["Reynolds"], Reynolds=1e4,
-        )  # fmt: skip
+            dataset_name="flow",
+            grid_type="cartesian",
+            n_spatial_dims=2,
+            n_trajectories=B,
+            simulation_parameters=["Reynolds"],
+            Reynolds=1e4,
+        )
         axes = file.create_group("dimensions")
         axes.attrs["spatial_dims"] = ["x", "y"]
         for name, size, step in (("time", T, 0.5), ("x", W, 0.25), ("y", H, 0.5)):
@@ -68,9 +75,12 @@ def well_file(tmp_path: Path) -> WellFile:
         for name, kind in (("x_periodic", "PERIODIC"), ("y_wall", "wall"), ("y_open", "open")):
             condition = file.create_group(f"boundary_conditions/{name}")
             condition.attrs.update(
-                associated_dims=[name[0]], associated_fields=[], bc_type=kind,
-                sample_varying=False, time_varying=False,
-            )  # fmt: skip
+                associated_dims=[name[0]],
+                associated_fields=[],
+                bc_type=kind,
+                sample_varying=False,
+                time_varying=False,
+            )
             size = W if name[0] == "x" else H
             condition["mask"] = np.arange(size) == 0
             condition["values"] = np.zeros(1, "f4")

@@ -26,15 +26,23 @@ def march(solver: Callable, u: jax.Array, steps: int) -> np.ndarray:
     return np.asarray(body(u))
 
 
-def errors(name: str, steps: list[int], time: float, extent: float, points: int, value: float,
-           exact: Callable) -> list[float]:  # fmt: skip
+def errors(
+    name: str,
+    steps: list[int],
+    time: float,
+    extent: float,
+    points: int,
+    value: float,
+    exact: Callable,
+) -> list[float]:
     """Largest error at `time` for each number of steps."""
     x = jnp.arange(points) / points * extent
     found = []
     for count in steps:
         solver = EQUATIONS[name].solver(points, extent, time / count, value)
-        found.append(float(np.abs(march(solver, exact(x, 0.0)[None], count)[0]
-                                  - exact(x, time)).max()))  # fmt: skip
+        found.append(
+            float(np.abs(march(solver, exact(x, 0.0)[None], count)[0] - exact(x, time)).max())
+        )
     return found
 
 

@@ -16,9 +16,16 @@ from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fie
 from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate, quality
 
 SMALL = GenerateConfig(
-    trajectories=5, points=32, extent=(18.0, 26.0), dt=(0.18, 0.22), parameter=(0.5, 1.5),
-    frames=6, burn_in=10, substeps=2, chunk=2,
-)  # fmt: skip
+    trajectories=5,
+    points=32,
+    extent=(18.0, 26.0),
+    dt=(0.18, 0.22),
+    parameter=(0.5, 1.5),
+    frames=6,
+    burn_in=10,
+    substeps=2,
+    chunk=2,
+)
 
 
 def together(config: GenerateConfig) -> Solved:
@@ -28,8 +35,9 @@ def together(config: GenerateConfig) -> Solved:
 def test_everything_that_may_vary_does_and_within_its_range() -> None:
     solved = together(SMALL)
     assert solved.fields.shape == (5, 6, 1, 32) and solved.fields.dtype == np.float64
-    for values, (low, high) in zip(solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter),
-                                   strict=True):  # fmt: skip
+    for values, (low, high) in zip(
+        solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter), strict=True
+    ):
         assert values.shape == (5,) and values.dtype == np.float64
         assert low <= values.min() < values.max() <= high
         assert len(np.unique(values)) == 5
@@ -104,12 +112,17 @@ def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"equation": "heat"}, "equation"), ({"trajectories": 0}, "trajectories"),
-        ({"frames": 0}, "frames"), ({"substeps": 0}, "substeps"), ({"burn_in": -1}, "burn_in"),
-        ({"points": 33}, "points"), ({"extent": (2.0, 1.0)}, "extent"),
-        ({"dt": (0.0, 0.1)}, "dt"), ({"parameter": (1.0, 0.0)}, "parameter"),
+        ({"equation": "heat"}, "equation"),
+        ({"trajectories": 0}, "trajectories"),
+        ({"frames": 0}, "frames"),
+        ({"substeps": 0}, "substeps"),
+        ({"burn_in": -1}, "burn_in"),
+        ({"points": 33}, "points"),
+        ({"extent": (2.0, 1.0)}, "extent"),
+        ({"dt": (0.0, 0.1)}, "dt"),
+        ({"parameter": (1.0, 0.0)}, "parameter"),
     ],
-)  # fmt: skip
+)
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         next(generate(replace(SMALL, **wrong)))
@@ -120,9 +133,14 @@ def held(values: np.ndarray) -> FieldSet:
     n = len(values)
     ones = np.ones(n)
     return FieldSet(
-        Path("memory"), "memory", values.shape, lambda rows, frames: values[rows][:, frames],
-        0.2 * ones, 64.0 * ones[:, None], {"viscosity": 0.5 + 0.01 * np.arange(n)},
-    )  # fmt: skip
+        Path("memory"),
+        "memory",
+        values.shape,
+        lambda rows, frames: values[rows][:, frames],
+        0.2 * ones,
+        64.0 * ones[:, None],
+        {"viscosity": 0.5 + 0.01 * np.arange(n)},
+    )
 
 
 def test_to_the_device_in_time_in_space_and_with_conditions() -> None:

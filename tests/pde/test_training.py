@@ -73,9 +73,16 @@ def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
     net = FieldNetwork(lambda key: jnp.float32(0.0), lambda p, u, noised, t, c: p * u)
     emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
     config = TrainingConfig(
-        updates=6, batch=4, rate=0.1, final_rate=0.01, warmup=2, clip=0.5, average=0.8,
-        per_iteration=3, shift=False,
-    )  # fmt: skip
+        updates=6,
+        batch=4,
+        rate=0.1,
+        final_rate=0.01,
+        warmup=2,
+        clip=0.5,
+        average=0.8,
+        per_iteration=3,
+        shift=False,
+    )
     # One trajectory of two frames: every batch is the same, du = 3 u.
     data = Fields(jnp.asarray([[[[2.0, -2.0]], [[8.0, -8.0]]]]), jnp.zeros((1, 0)))
     training = make_training(emulator, config)
@@ -114,14 +121,21 @@ def test_a_short_training_forgets_where_its_average_began() -> None:
 def test_two_seeds_are_two_runs_and_a_second_call_compiles_nothing() -> None:
     training = make_training(one_step(), SMALL)
     run = functools.partial(
-        train, training.update, training.init, data=waves(), iterations=training.iterations,
+        train,
+        training.update,
+        training.init,
+        data=waves(),
+        iterations=training.iterations,
         stage="a",
-    )  # fmt: skip
+    )
     together = run(keys(2))
     for seed in range(2):
         alone = run(keys(2)[seed : seed + 1])
-        for a, b in zip(jax.tree.leaves(alone.state.average),
-                        jax.tree.leaves(together.state.average), strict=True):  # fmt: skip
+        for a, b in zip(
+            jax.tree.leaves(alone.state.average),
+            jax.tree.leaves(together.state.average),
+            strict=True,
+        ):
             np.testing.assert_allclose(a[0], b[seed], rtol=2e-4, atol=1e-5)
     again = run(keys(2))
     assert again.compile_seconds < 0.05 < together.compile_seconds
@@ -134,8 +148,11 @@ def test_resuming_is_bitwise_the_uninterrupted_run(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "e", "p", SMALL, "command")
     for iterations in (2, 4):
         cut = run(iterations=iterations, context=RunContext(folder, progress=False))
-    for a, b in zip(jax.tree.leaves(whole.state._replace(key=0)),
-                    jax.tree.leaves(cut.state._replace(key=0)), strict=True):  # fmt: skip
+    for a, b in zip(
+        jax.tree.leaves(whole.state._replace(key=0)),
+        jax.tree.leaves(cut.state._replace(key=0)),
+        strict=True,
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -182,9 +199,17 @@ def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"updates": 0}, {"batch": 0}, {"per_iteration": 7}, {"final_rate": 0.0}, {"final_rate": 1.0},
-     {"warmup": 40}, {"clip": 0.0}, {"average": 1.0}],
-)  # fmt: skip
+    [
+        {"updates": 0},
+        {"batch": 0},
+        {"per_iteration": 7},
+        {"final_rate": 0.0},
+        {"final_rate": 1.0},
+        {"warmup": 40},
+        {"clip": 0.0},
+        {"average": 1.0},
+    ],
+)
 def test_settings_are_checked(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         make_training(one_step(), TrainingConfig(**(vars(SMALL) | wrong)))

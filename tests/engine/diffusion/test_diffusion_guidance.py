@@ -39,16 +39,26 @@ def precision(params: Any, rows: jax.Array) -> jax.Array:
 
 
 def draw(
-    config: GuidanceConfig, coefficient: float, steps: int, *, churn: float = 80.0, width: int = 1,
+    config: GuidanceConfig,
+    coefficient: float,
+    steps: int,
+    *,
+    churn: float = 80.0,
+    width: int = 1,
     std: float = 1.0,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Mean and standard deviation of guided unit normal channels."""
     guidance = make_guidance(Target(log_prob, (0, width), precision), config)
     guide = GuideParams(jnp.float32(std), jnp.float32(coefficient))
     drawn = sample(
-        unit, None, KEY, (200_000 // width, width), config=SamplerConfig(steps, churn=churn),
-        guidance=guidance, guide_params=guide,
-    )  # fmt: skip
+        unit,
+        None,
+        KEY,
+        (200_000 // width, width),
+        config=SamplerConfig(steps, churn=churn),
+        guidance=guidance,
+        guide_params=guide,
+    )
     return float(drawn.mean()), float(drawn.std())
 
 
@@ -157,9 +167,14 @@ def test_the_joint_rule_is_the_product_given_every_state(coefficient: float) -> 
     for spread in ("unit", "joint"):
         config = GuidanceConfig(rule="calibrated", spread=spread)  # type: ignore[arg-type]
         drawn = sample(
-            denoise, None, KEY, (100_000, 2), config=SamplerConfig(64, churn=0.0),
-            guidance=make_guidance(target, config), guide_params=GuideParams(None, coefficient),
-        )  # fmt: skip
+            denoise,
+            None,
+            KEY,
+            (100_000, 2),
+            config=SamplerConfig(64, churn=0.0),
+            guidance=make_guidance(target, config),
+            guide_params=GuideParams(None, coefficient),
+        )
         errors[spread] = np.abs(np.cov(drawn.T) / want - 1.0)
     assert errors["joint"].max() < 0.04, errors
     assert errors["unit"].max() > 0.5, errors

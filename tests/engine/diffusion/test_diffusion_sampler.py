@@ -115,9 +115,14 @@ def test_new_parameters_run_in_the_same_program() -> None:
 
     def draw(scale: float, guide: float) -> jax.Array:
         return sample(
-            scaled, jnp.float32(scale), KEY, (3, 2), config=config, guidance=guidance,
+            scaled,
+            jnp.float32(scale),
+            KEY,
+            (3, 2),
+            config=config,
+            guidance=guidance,
             guide_params=jnp.float32(guide),
-        )  # fmt: skip
+        )
 
     first, before = draw(1.0, 0.0), len(traces)
     second = draw(0.5, 1.0)

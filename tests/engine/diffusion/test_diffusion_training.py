@@ -38,9 +38,13 @@ def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
     data = rows(20_000)
     keys = jax.random.split(jax.random.key(0), 2)
     trained = train(
-        training.update, training.init, keys, data, iterations=training.iterations,
+        training.update,
+        training.init,
+        keys,
+        data,
+        iterations=training.iterations,
         stage="denoiser",
-    )  # fmt: skip
+    )
     # No network can be better than the posterior variance at the noises that are drawn.
     variance = np.exp(2 * np.random.default_rng(0).normal(-1.2, 1.2, (50_000, 1)))
     own = np.linalg.eigvalsh(COVARIANCE)

@@ -75,9 +75,11 @@ def test_csv_is_tidy_and_goes_on(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     found = [(r["step"], r["metric"], r["seed"], float(r["value"])) for r in rows]
     assert found == [
-        ("1", "loss", "0", 0.25), ("1", "loss", "1", 0.5), ("1", "return", "0", 7.0),
+        ("1", "loss", "0", 0.25),
+        ("1", "loss", "1", 0.5),
+        ("1", "return", "0", 7.0),
         ("2", "loss", "0", 1.0),
-    ]  # fmt: skip
+    ]
 
 
 def test_csv_whose_header_was_torn(tmp_path: Path) -> None:
@@ -109,8 +111,10 @@ def test_tensorboard_writes_mean_and_seeds(tmp_path: Path) -> None:
         found |= {v.tag: (event.step, v.simple_value) for v in event.summary.value}
         start += size + 16
     assert found == {
-        "agent/loss": (5, 2.0), "agent/loss/seed_0": (5, 1.0), "agent/loss/seed_1": (5, 3.0),
-    }  # fmt: skip
+        "agent/loss": (5, 2.0),
+        "agent/loss/seed_0": (5, 1.0),
+        "agent/loss/seed_1": (5, 3.0),
+    }
 
 
 class FakeWandb:

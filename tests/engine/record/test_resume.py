@@ -165,9 +165,12 @@ def test_asked_to_stop_before_anything_ran(script: tuple, folder: RunFolder) -> 
 def start(script: tuple, folder: RunFolder) -> subprocess.Popen:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
     return subprocess.Popen(
-        [sys.executable, str(script[0]), str(folder.path)], env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, str(script[0]), str(folder.path)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None:

@@ -212,11 +212,18 @@ def test_markdown() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.123456, "0.1235"), (12345.6, "12,346"), (1.5e12, "1.5e+12"), (3, "3"), (False, "no"),
-        (1234567, "1,234,567"), (None, "-"), ("x", "x"), ((1.0, 2.0), "1 to 2"),
+        (0.123456, "0.1235"),
+        (12345.6, "12,346"),
+        (1.5e12, "1.5e+12"),
+        (3, "3"),
+        (False, "no"),
+        (1234567, "1,234,567"),
+        (None, "-"),
+        ("x", "x"),
+        ((1.0, 2.0), "1 to 2"),
         (math.inf, "inf"),
     ],
-)  # fmt: skip
+)
 def test_number_formats(value: Any, text: str) -> None:
     assert format_number(value) == text
 

@@ -62,9 +62,10 @@ def test_the_report_says_which_rule_is_the_product(tmp_path: Path) -> None:
     assert holds["the calibrated rule has the product's mean at every number of steps"]
     # The smoke preset's rows are what the function measures, seed by seed.
     row = next(
-        r for r in report.tables["alone"]
+        r
+        for r in report.tables["alone"]
         if (r["rule"], r["steps"], r["coefficient"]) == ("calibrated", 64, 1.0)
-    )  # fmt: skip
+    )
     again = np.asarray(measure("alone", "calibrated", config, 64))[:, 1]
     np.testing.assert_allclose(row["mean"].values, again[:, 0], rtol=1e-5)
     np.testing.assert_allclose(again, [closed_form(1.0)] * 2, atol=0.05)

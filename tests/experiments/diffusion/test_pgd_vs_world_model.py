@@ -143,10 +143,16 @@ def test_the_smoke_run_measures_every_source(tmp_path: Path) -> None:
     rows = report.tables["broad: sources"]
     labels = [(r["paths"], r["sampler steps"], r["coefficient"]) for r in rows]
     assert labels == [
-        ("data", None, None), ("ensemble", None, None), ("unguided", 4, 0.0),
-        ("published", 4, 1.0), ("published", 4, 2.0), ("published, noised", 4, 1.0),
-        ("calibrated", 4, 10.0), ("unguided", 8, 0.0), ("published", 8, 0.5),
-    ]  # fmt: skip
+        ("data", None, None),
+        ("ensemble", None, None),
+        ("unguided", 4, 0.0),
+        ("published", 4, 1.0),
+        ("published", 4, 2.0),
+        ("published, noised", 4, 1.0),
+        ("calibrated", 4, 10.0),
+        ("unguided", 8, 0.0),
+        ("published", 8, 0.5),
+    ]
     by = {row["paths"]: row for row in rows}
     # The data are the simulator's own, and the ensemble is rolled with the policy itself.
     assert max(by["data"]["error"].values) < 1e-6 and min(by["data"]["gap"].values) > 0.3

@@ -101,8 +101,11 @@ def test_the_smoke_run_looks_at_every_sampler(tmp_path: Path) -> None:
     report = load_report(tmp_path)
     rows = report.tables["sampling: cost and quality"]
     assert [(r["net"], r["steps"], r["calls"]) for r in rows] == [
-        ("mlp", 4, 7), ("mlp", 8, 15), ("unet", 4, 7), ("unet", 8, 15)
-    ]  # fmt: skip
+        ("mlp", 4, 7),
+        ("mlp", 8, 15),
+        ("unet", 4, 7),
+        ("unet", 8, 15),
+    ]
     assert all(len(row[name].values) == 2 for row in rows for name in ("return", "reward"))
     assert rows[0]["return on real rows"].values == rows[1]["return on real rows"].values
     assert {row["enough steps"] for row in report.tables["enough steps"]} <= {4, 8}

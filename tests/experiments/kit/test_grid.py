@@ -51,9 +51,11 @@ def test_an_arm_that_diverges_is_nan_and_the_others_go_on() -> None:
 
 def test_rows_have_the_axes_and_the_columns() -> None:
     columns = {
-        "score": "score", "doubled": lambda c: 2 * c["score"], "seconds": lambda c: 1.5,
+        "score": "score",
+        "doubled": lambda c: 2 * c["score"],
+        "seconds": lambda c: 1.5,
         "of": lambda c: c.point["method"].upper(),
-    }  # fmt: skip
+    }
     rows = run_grid(AXES, cell, None, seeds=SEEDS).rows(columns)
     assert [row["method"] for row in rows] == ["base", "base", "ravl", "ravl"]
     first = rows[0]

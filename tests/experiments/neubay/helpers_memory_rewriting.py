@@ -82,9 +82,14 @@ def expert_walks(maze: Maze, config: MazeConfig, key: jax.Array, walks: int) -> 
 
     whole = maze.model._replace(observe=lambda state: state)
     return rollout(
-        whole, None, maze.start(start_key, walks), roll_key, horizon=config.horizon, policy=know,
+        whole,
+        None,
+        maze.start(start_key, walks),
+        roll_key,
+        horizon=config.horizon,
+        policy=know,
         record=lambda step: (maze.model.observe(step.observations), step.actions),
-    )  # fmt: skip
+    )
 
 
 @functools.lru_cache(maxsize=32)
@@ -153,7 +158,14 @@ def success(
         return scores.argmax(-1).astype(jnp.int32), carry
 
     walked = rollout(
-        maze.model, None, maze.start(start_key, walks), roll_key, horizon=config.horizon,
-        policy=greedy, policy_params=params, memory=network.start(walks), record=lambda step: (),
-    )  # fmt: skip
+        maze.model,
+        None,
+        maze.start(start_key, walks),
+        roll_key,
+        horizon=config.horizon,
+        policy=greedy,
+        policy_params=params,
+        memory=network.start(walks),
+        record=lambda step: (),
+    )
     return (walked.state.corridor == config.corridors).mean(dtype=jnp.float32)

@@ -121,13 +121,14 @@ def make_t_maze(config: MazeConfig) -> Maze:
         cue, length = corridor(key, batch)
         ahead = state.position + (~junction & (action == 0))
         following = MazeState(
-            jnp.where(right, 0, ahead), jnp.where(right, length, state.length),
-            jnp.where(right, cue, state.cue), state.corridor + right, state.time + 1,
-        )  # fmt: skip
+            jnp.where(right, 0, ahead),
+            jnp.where(right, length, state.length),
+            jnp.where(right, cue, state.cue),
+            state.corridor + right,
+            state.time + 1,
+        )
         terminated = (turned & ~right) | (following.corridor == config.corridors)
         truncated = (following.time >= config.horizon) & ~terminated
-        return following, outcome(
-            batch, reward=reward, terminated=terminated, truncated=truncated
-        )  # fmt: skip
+        return following, outcome(batch, reward=reward, terminated=terminated, truncated=truncated)
 
     return Maze(Model(step, observe), start)

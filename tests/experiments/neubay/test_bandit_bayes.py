@@ -57,9 +57,10 @@ def test_claims_tell_bayesians_from_conservatives() -> None:
     swapped = claims_on(fitted, {0.0: flat, 2.5: bayes}, published)
     failing = {claim.name for claim in swapped if not claim.holds}
     assert {
-        "the conservative stays with the known arm", "the Bayesian finds the best arm",
+        "the conservative stays with the known arm",
+        "the Bayesian finds the best arm",
         "the Bayesian earns more over all arms",
-    } <= failing  # fmt: skip
+    } <= failing
     sure = claims_on(opinions(0.01, 0.3, 0.3), {0.0: bayes, 2.5: flat}, published)
     assert "members disagree about the unknown arm" in {c.name for c in sure if not c.holds}
 

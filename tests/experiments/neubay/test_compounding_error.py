@@ -41,11 +41,13 @@ def test_smoke(tmp_path: Path) -> None:
         assert limits == sorted(limits) and limits[0] > 0
         assert -1 <= row["Spearman of spread and error"].values[0] <= 1
     assert set(report.pictures) == {
-        "growth-pendulum-mixed-on-pendulum-mixed", "trust-pendulum-mixed-on-pendulum-mixed",
-    }  # fmt: skip
+        "growth-pendulum-mixed-on-pendulum-mixed",
+        "trust-pendulum-mixed-on-pendulum-mixed",
+    }
     assert {c.name.split(": ")[1] for c in report.claims} >= {
-        "without layer normalisation errors explode", "the spread knows the error",
-    }  # fmt: skip
+        "without layer normalisation errors explode",
+        "the spread knows the error",
+    }
 
 
 def case(error: np.ndarray, uncertainty: np.ndarray, largest: float) -> Case:

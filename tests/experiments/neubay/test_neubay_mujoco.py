@@ -62,9 +62,11 @@ def test_every_dataset_has_the_papers_settings() -> None:
         for a in [paper.agent(name).agent]
     }
     assert found == {
-        "jr/halfcheetah-random": (3e-5, 0.8, True), "jr/halfcheetah-medium": (3e-5, 0.8, True),
-        "jr/halfcheetah-mixed": (1e-5, 0.05, True), "jr/hopper-mixed": (3e-7, 0.5, False),
-    }  # fmt: skip
+        "jr/halfcheetah-random": (3e-5, 0.8, True),
+        "jr/halfcheetah-medium": (3e-5, 0.8, True),
+        "jr/halfcheetah-mixed": (1e-5, 0.05, True),
+        "jr/hopper-mixed": (3e-7, 0.5, False),
+    }
     own = paper.agent("jr/hopper-mixed")
     assert (own.level, own.penalty, own.rollouts, own.tape) == (1.0, 0.0, 100, 2048)
     assert own.agent.steps == 2_000_000 and own.agent.critics == 10

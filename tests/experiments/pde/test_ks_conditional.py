@@ -43,9 +43,11 @@ def test_trajectories_of_all_viscosities_are_told_apart_and_counted(
     ("wrong", "named"), [({"bins": 0}, "bins"), ({"conditions": ()}, "study.conditions")]
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
-    bad = replace(SMOKE, **wrong) if "bins" in wrong else replace(
-        SMOKE, study=replace(SMOKE.study, **wrong)
-    )  # fmt: skip
+    bad = (
+        replace(SMOKE, **wrong)
+        if "bins" in wrong
+        else replace(SMOKE, study=replace(SMOKE.study, **wrong))
+    )
     with pytest.raises(ConfigError, match=named):
         bad.validate()
 

@@ -41,8 +41,13 @@ def test_every_arm_costs_the_same_number_of_updates(finished: Path) -> None:
         if (folder / "history.jsonl").exists()
     }
     assert spent == {
-        "mse": 2, "refiner": 2, "mse_0.5": 1, "warm": 1, "own_2": 1, "refiner_0.5": 1,
-    }  # fmt: skip
+        "mse": 2,
+        "refiner": 2,
+        "mse_0.5": 1,
+        "warm": 1,
+        "own_2": 1,
+        "refiner_0.5": 1,
+    }
 
 
 @pytest.mark.slow

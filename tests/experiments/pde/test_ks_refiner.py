@@ -116,11 +116,16 @@ def test_methods_are_checked(methods: tuple) -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"seeds": 0}, "seeds"), ({"samples": 1}, "samples"), ({"history": 0}, "history"),
-        ({"every": 0}, "every"), ({"steps": 13}, "test.frames"), ({"every": 2}, "test.frames"),
-        ({"history": 2}, "test.frames"), ({"sampled_steps": 13}, "sampled_steps"),
+        ({"seeds": 0}, "seeds"),
+        ({"samples": 1}, "samples"),
+        ({"history": 0}, "history"),
+        ({"every": 0}, "every"),
+        ({"steps": 13}, "test.frames"),
+        ({"every": 2}, "test.frames"),
+        ({"history": 2}, "test.frames"),
+        ({"sampled_steps": 13}, "sampled_steps"),
     ],
-)  # fmt: skip
+)
 def test_a_study_is_checked(wrong: dict, named: str) -> None:
     study: StudyConfig = EXPERIMENT.preset("smoke").study
     with pytest.raises(ConfigError, match=named):

@@ -69,8 +69,11 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
     report = load_report(tmp_path)
     rows = report.tables["agents: gradient steps per second"]
     assert [(r["agent"], r["seeds"]) for r in rows] == [
-        ("td3_bc", 1), ("td3_bc", 2), ("iql", 1), ("iql", 2)
-    ]  # fmt: skip
+        ("td3_bc", 1),
+        ("td3_bc", 2),
+        ("iql", 1),
+        ("iql", 2),
+    ]
     assert all(row["ours"] > 0 and "ratio" not in row for row in rows)
     nets = report.tables["denoisers: training steps and samples per second"]
     assert [row["net"] for row in nets] == ["mlp", "unet"]

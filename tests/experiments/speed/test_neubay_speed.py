@@ -65,10 +65,13 @@ def test_the_peer_imports_nothing_of_ours() -> None:
         name.split(".")[0]
         for node in ast.walk(tree)
         for name in (
-            [a.name for a in node.names] if isinstance(node, ast.Import)
-            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
         )
-    }  # fmt: skip
+    }
     beside = {"serving", "torch_study"}
     assert modules == {"__future__", "math", "typing", "numpy", "torch"} | beside
 

@@ -55,8 +55,9 @@ def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
     config = Config(batch=128)
     agent = make_sac(
         SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers),
-        OBSERVATIONS, ACTIONS,
-    )  # fmt: skip
+        OBSERVATIONS,
+        ACTIONS,
+    )
     batch = to_device(take_rows(random_rows(200), jnp.arange(128)))
     state = jax.eval_shape(agent.init, jax.random.key(0))
     lowered = jax.jit(agent.update).lower(state, jax.random.key(1), batch)

@@ -68,8 +68,9 @@ def test_two_seeds_side_by_side_are_two_runs(config: Any) -> None:
     alone, _ = jax.jit(built.update)(built.init(keys[1], data), data)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a[1], b, rtol=2e-3, atol=2e-4),
-        together.agent, alone.agent,
-    )  # fmt: skip
+        together.agent,
+        alone.agent,
+    )
     assert all(value.shape == (2,) for value in metrics.values())
     assert make_model_free(config, S, A, batch_size=8, updates_per_iteration=4) is built
 

@@ -126,8 +126,10 @@ def test_targets_and_actor_wait_for_their_turn(config: Any) -> None:
     for name, new in (("target_actor", after.actor.net), ("target_critic", after.critic.net)):
         jax.tree.map(
             lambda t, n, o: np.testing.assert_allclose(t, 0.2 * n + 0.8 * o, rtol=1e-4, atol=1e-6),
-            getattr(after, name), new, getattr(before, name),
-        )  # fmt: skip
+            getattr(after, name),
+            new,
+            getattr(before, name),
+        )
 
 
 def test_the_weight_of_the_value_has_no_gradient() -> None:
@@ -152,8 +154,9 @@ def test_the_weight_of_the_value_has_no_gradient() -> None:
     moments = [s.opt_actor[0].mu for s in (before, after)]
     jax.tree.map(
         lambda m, n, g: np.testing.assert_allclose(10 * (n - 0.9 * m), g, rtol=1e-2, atol=1e-4),
-        *moments, want,
-    )  # fmt: skip
+        *moments,
+        want,
+    )
 
 
 def test_iql_losses_in_their_order() -> None:
@@ -180,8 +183,10 @@ def test_iql_losses_in_their_order() -> None:
     np.testing.assert_allclose(metrics["critic_loss"], ((q - target) ** 2).mean(), rtol=1e-3)
     jax.tree.map(
         lambda t, n, o: np.testing.assert_allclose(t, 0.2 * n + 0.8 * o, rtol=1e-4, atol=1e-6),
-        after.target_critic, after.critic.net, before.target_critic,
-    )  # fmt: skip
+        after.target_critic,
+        after.critic.net,
+        before.target_critic,
+    )
 
 
 def test_expectile_and_density() -> None:

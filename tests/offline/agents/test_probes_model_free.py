@@ -20,8 +20,12 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 
 ROWS, GAMMA = 64, 0.5
 FAST: dict[str, Any] = {
-    "hidden": (32,), "discount": GAMMA, "polyak": 0.05, "actor_rate": 3e-3, "critic_rate": 3e-3,
-}  # fmt: skip
+    "hidden": (32,),
+    "discount": GAMMA,
+    "polyak": 0.05,
+    "actor_rate": 3e-3,
+    "critic_rate": 3e-3,
+}
 # Imitation is weak, so that the values decide; the probes' actions are uniformly random.
 AGENTS = [
     Td3BcConfig(**FAST, alpha=20.0, normalise=False),
@@ -48,9 +52,13 @@ def learn(
         return np.broadcast_to(np.asarray(x, dtype), (ROWS,))
 
     data = Transitions(
-        spread(observations, np.float32)[:, None], actions, spread(rewards, np.float32),
-        spread(following, np.float32)[:, None], spread(done, bool), spread(cut, bool),
-    )  # fmt: skip
+        spread(observations, np.float32)[:, None],
+        actions,
+        spread(rewards, np.float32),
+        spread(following, np.float32)[:, None],
+        spread(done, bool),
+        spread(cut, bool),
+    )
     agent = built(config)
     dataset = to_device(rows_for(config, data))
     keys = jax.random.split(jax.random.key(0), 2)

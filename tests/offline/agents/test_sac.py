@@ -25,9 +25,15 @@ from jaxrl_rollouts.offline.data import Transitions
 S, A, B, N = 3, 2, 4, 3
 # Rates so large that it shows which of the old and the new parameters a loss has used.
 CONFIG = SacConfig(
-    critics=N, diversity=0.7, hidden=(16, 16), discount=0.9, polyak=0.2, actor_rate=0.1,
-    critic_rate=0.05, temperature_rate=0.3,
-)  # fmt: skip
+    critics=N,
+    diversity=0.7,
+    hidden=(16, 16),
+    discount=0.9,
+    polyak=0.2,
+    actor_rate=0.1,
+    critic_rate=0.05,
+    temperature_rate=0.3,
+)
 KEY = jax.random.key(3)
 
 

@@ -36,11 +36,16 @@ def in_turn(params: None, key: jax.Array, seen: jax.Array, memory: jax.Array) ->
 def played(model, params, rows: int, choices: int):
     return jax.jit(
         lambda key: rollout(
-            model, params, reset(rows), key, horizon=PULLS, policy=in_turn,
+            model,
+            params,
+            reset(rows),
+            key,
+            horizon=PULLS,
+            policy=in_turn,
             memory=jnp.zeros(rows, jnp.int32),
             members=Members(jnp.arange(choices), per="trajectory", shuffle=False),
         )
-    )(jax.random.key(0))  # fmt: skip
+    )(jax.random.key(0))
 
 
 def test_true_bandits_pay_by_their_chances_and_are_seen_one_step_later() -> None:
@@ -64,9 +69,11 @@ def test_true_bandits_pay_by_their_chances_and_are_seen_one_step_later() -> None
 
 def test_imagined_bandits_show_what_is_paid_and_learn_from_less() -> None:
     arms = Arms(
-        jnp.array([[0.5, 0.1], [0.4, 0.9]]), jnp.array([[0.1, 0.2], [0.3, 0.0]]),
-        jnp.array([0.05, 0.4]), jnp.float32(0.5),
-    )  # fmt: skip
+        jnp.array([[0.5, 0.1], [0.4, 0.9]]),
+        jnp.array([[0.1, 0.2], [0.3, 0.0]]),
+        jnp.array([0.05, 0.4]),
+        jnp.float32(0.5),
+    )
     steps = played(IMAGINED_BANDITS, arms, 4000, 2).steps
     chosen = np.asarray(steps.actions)
     paid = np.asarray(steps.next_observations[..., 3])

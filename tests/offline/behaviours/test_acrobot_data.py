@@ -84,14 +84,27 @@ def test_more_steps_than_one_batch_and_bad_counts() -> None:
         acrobot_narrow(jax.random.key(0), 0)
 
 
-@pytest.mark.parametrize(("policy", "low", "high"), [("broad", -90, -70), ("narrow", -200, -194),
-                                                     ("scripted", -45, -20)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "low", "high"), [("broad", -90, -70), ("narrow", -200, -194), ("scripted", -45, -20)]
+)
 def test_the_command_line_collects_them(
     tmp_path: Path, policy: str, low: float, high: float
 ) -> None:
     path = tmp_path / "acrobot.hdf5"
-    cli.main(["data", "collect", "--out", str(path), "--env", "acrobot", "--policy", policy,
-              "--steps", "20000"])  # fmt: skip
+    cli.main(
+        [
+            "data",
+            "collect",
+            "--out",
+            str(path),
+            "--env",
+            "acrobot",
+            "--policy",
+            policy,
+            "--steps",
+            "20000",
+        ]
+    )
     dataset = load(path)
     assert dataset.environment == "acrobot"
     assert low < episode_returns(dataset.transitions).mean() < high

@@ -132,9 +132,14 @@ def test_true_model_follows_the_environment(name: str) -> None:
     env = make(name)
     steps = play(env, 4, 10).steps
     rolled = rollout(
-        true_model(env), None, steps.observations[0], jax.random.key(0), horizon=10,
-        policy=lambda p, k, o, t: (steps.actions[t[0]], t + 1), memory=jnp.zeros(4, jnp.int32),
-    )  # fmt: skip
+        true_model(env),
+        None,
+        steps.observations[0],
+        jax.random.key(0),
+        horizon=10,
+        policy=lambda p, k, o, t: (steps.actions[t[0]], t + 1),
+        memory=jnp.zeros(4, jnp.int32),
+    )
     np.testing.assert_allclose(
         rolled.steps.next_observations, steps.next_observations, atol=0.05, rtol=0.02
     )

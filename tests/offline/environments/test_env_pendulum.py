@@ -55,9 +55,13 @@ def test_start_states_cover_gymnasiums_ranges() -> None:
 
 def play(batch: int = 8, horizon: int = 200) -> tuple:
     played = rollout(
-        as_model(PENDULUM), None, PENDULUM.reset(jax.random.key(0), batch), jax.random.key(1),
-        horizon=horizon, policy=random_policy(1),
-    )  # fmt: skip
+        as_model(PENDULUM),
+        None,
+        PENDULUM.reset(jax.random.key(0), batch),
+        jax.random.key(1),
+        horizon=horizon,
+        policy=random_policy(1),
+    )
     return played.steps, played
 
 
@@ -108,9 +112,14 @@ def test_thousands_side_by_side_in_one_program() -> None:
     def returns(key: jax.Array) -> jax.Array:
         start = PENDULUM.reset(key, 4096)
         played = rollout(
-            as_model(PENDULUM), None, start, key, horizon=200, policy=random_policy(1),
+            as_model(PENDULUM),
+            None,
+            start,
+            key,
+            horizon=200,
+            policy=random_policy(1),
             record=lambda step: step.rewards,
-        )  # fmt: skip
+        )
         return played.steps.sum(0)
 
     result = returns(jax.random.key(0))

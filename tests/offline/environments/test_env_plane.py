@@ -45,9 +45,13 @@ def test_optimum_over_thirty_steps_is_about_26(starts: jax.Array) -> None:
 
 def test_optimal_policy_earns_exactly_the_optimal_return(starts: jax.Array) -> None:
     played = rollout(
-        as_model(PLANE), None, PLANE.set_observation(starts[:50]), jax.random.key(0), horizon=30,
+        as_model(PLANE),
+        None,
+        PLANE.set_observation(starts[:50]),
+        jax.random.key(0),
+        horizon=30,
         policy=optimal_policy,
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(played.steps.rewards.sum(0), optimal_return(starts[:50]), rtol=1e-5)
 
 
@@ -58,9 +62,14 @@ def test_no_perturbed_policy_beats_it(starts: jax.Array) -> None:
 
     for scale in (0.05, 0.5, 5.0):
         played = rollout(
-            as_model(PLANE), None, PLANE.set_observation(starts), jax.random.key(1), horizon=30,
-            policy=noisy, policy_params=scale,
-        )  # fmt: skip
+            as_model(PLANE),
+            None,
+            PLANE.set_observation(starts),
+            jax.random.key(1),
+            horizon=30,
+            policy=noisy,
+            policy_params=scale,
+        )
         assert (played.steps.rewards.sum(0) <= optimal_return(starts) + 1e-4).all()
 
 

@@ -43,9 +43,13 @@ def imagine(params: Any, key: Any, s: Any, a: Any) -> Imagined:
 
 SHIFTED = Dynamics(Model(step), imagine, E)
 CADENCE = ModelBasedConfig(
-    horizon=2, rollouts_per_epoch=6, epochs_retained=2, updates_per_epoch=1, batch_size=8,
+    horizon=2,
+    rollouts_per_epoch=6,
+    epochs_retained=2,
+    updates_per_epoch=1,
+    batch_size=8,
     real_share=0.5,
-)  # fmt: skip
+)
 
 
 def dataset() -> Transitions:

@@ -29,9 +29,13 @@ from jaxrl_rollouts.rollout import Model, outcome
 S, A = 2, 1
 METHOD = make_method("base", SacConfig(critics=2, diversity=0.0, hidden=(8,)))
 CONFIG = ModelBasedConfig(
-    horizon=3, rollouts_per_epoch=10, epochs_retained=2, updates_per_epoch=2, batch_size=8,
+    horizon=3,
+    rollouts_per_epoch=10,
+    epochs_retained=2,
+    updates_per_epoch=2,
+    batch_size=8,
     real_share=0.25,
-)  # fmt: skip
+)
 
 
 def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
@@ -176,9 +180,14 @@ def test_seeds_side_by_side_are_single_runs() -> None:
     keys = jnp.stack([jax.random.key(1), jax.random.key(2)])
     worlds = Imagination(dataset(), jnp.array([[0.1] * S, [0.2] * S]), jnp.float32(0.0))
     both = train(
-        built().update, built().init, keys, worlds, per_seed=OWN_WORLDS, iterations=2,
+        built().update,
+        built().init,
+        keys,
+        worlds,
+        per_seed=OWN_WORLDS,
+        iterations=2,
         stage="agent",
-    )  # fmt: skip
+    )
     for i in range(2):
         state = start(i + 1)
         for _ in range(2):
@@ -247,10 +256,15 @@ def test_equal_settings_share_their_functions() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"horizon": 0}, {"rollouts_per_epoch": 0}, {"epochs_retained": 0}, {"updates_per_epoch": 0},
-        {"batch_size": 1}, {"real_share": 1.1}, {"real_share": -0.1},
+        {"horizon": 0},
+        {"rollouts_per_epoch": 0},
+        {"epochs_retained": 0},
+        {"updates_per_epoch": 0},
+        {"batch_size": 1},
+        {"real_share": 1.1},
+        {"real_share": -0.1},
     ],
-)  # fmt: skip
+)
 def test_settings_are_checked(change: dict) -> None:
     with pytest.raises(ConfigError) as caught:
         built(**change)

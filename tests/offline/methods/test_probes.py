@@ -19,10 +19,19 @@ from jaxrl_rollouts.offline.data import Transitions, sample_batch
 ROWS, GAMMA = 64, 0.5
 AGENT = make_sac(
     SacConfig(
-        critics=2, diversity=0.0, hidden=(32,), discount=GAMMA, polyak=0.05, actor_rate=3e-3,
-        critic_rate=3e-3, temperature_rate=0.1, target_entropy=-20.0,
-    ), 1, 1,
-)  # fmt: skip
+        critics=2,
+        diversity=0.0,
+        hidden=(32,),
+        discount=GAMMA,
+        polyak=0.05,
+        actor_rate=3e-3,
+        critic_rate=3e-3,
+        temperature_rate=0.1,
+        target_entropy=-20.0,
+    ),
+    1,
+    1,
+)
 
 
 def update(state: tuple, data: Transitions) -> tuple:
@@ -46,9 +55,13 @@ def learn(observations: Any, rewards: Any, following: Any, done: Any, cut: Any =
     rewards = rewards(actions[:, 0]) if callable(rewards) else rewards
     spread = lambda x, dtype: np.broadcast_to(np.asarray(x, dtype), (ROWS,))  # noqa: E731
     data = Transitions(
-        spread(observations, np.float32)[:, None], actions, spread(rewards, np.float32),
-        spread(following, np.float32)[:, None], spread(done, bool), spread(cut, bool),
-    )  # fmt: skip
+        spread(observations, np.float32)[:, None],
+        actions,
+        spread(rewards, np.float32),
+        spread(following, np.float32)[:, None],
+        spread(done, bool),
+        spread(cut, bool),
+    )
     keys = jax.random.split(jax.random.key(0), 2)
     return train(update, init, keys, data, iterations=12, stage="probe").state[0], data
 

@@ -75,17 +75,22 @@ def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
     )
     for seed, offset in enumerate(offsets):
         one = loop.train(
-            neubay.update, neubay.init, keys(2)[seed : seed + 1], data(offset=offset),
-            iterations=2, stage="agent",
-        )  # fmt: skip
+            neubay.update,
+            neubay.init,
+            keys(2)[seed : seed + 1],
+            data(offset=offset),
+            iterations=2,
+            stage="agent",
+        )
         mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
         other = jax.tree.map(lambda x: x[0], one.state)
         np.testing.assert_array_equal(mine.ring.lengths, other.ring.lengths)
         for name in ("agent", "ring", "owed", "looks"):
             jax.tree.map(
                 lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
-                getattr(mine, name), getattr(other, name),
-            )  # fmt: skip
+                getattr(mine, name),
+                getattr(other, name),
+            )
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:

@@ -41,11 +41,19 @@ from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
 
 CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(
-        memory=MemoryConfig("lru", width=8, state=4, layers=1), head=(8,), critics=2, steps=4,
+        memory=MemoryConfig("lru", width=8, state=4, layers=1),
+        head=(8,),
+        critics=2,
+        steps=4,
     ),
-    rollouts=3, level=0.9, horizon=6, updates_per_iteration=2, tape=256, capacity=700,
+    rollouts=3,
+    level=0.9,
+    horizon=6,
+    updates_per_iteration=2,
+    tape=256,
+    capacity=700,
     early_exit=None,
-)  # fmt: skip
+)
 ENSEMBLE = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1)
 
 
@@ -66,14 +74,24 @@ def trust() -> Any:
 
 def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:
     given: dict[str, Any] = {
-        "transitions": rows(), "worlds": fitted().worlds, "trust": trust(), "env": PENDULUM,
+        "transitions": rows(),
+        "worlds": fitted().worlds,
+        "trust": trust(),
+        "env": PENDULUM,
         "seeds": 2,
-    }  # fmt: skip
+    }
     given |= changes
     return prepare(
-        config, given["transitions"], fitted().model.fitter, given["worlds"], given["trust"],
-        given["env"], never, seeds=given["seeds"], source="pendulum.hdf5",
-    )  # fmt: skip
+        config,
+        given["transitions"],
+        fitted().model.fitter,
+        given["worlds"],
+        given["trust"],
+        given["env"],
+        never,
+        seeds=given["seeds"],
+        source="pendulum.hdf5",
+    )
 
 
 @functools.cache
@@ -81,9 +99,14 @@ def trained() -> tuple[Prepared, Any]:
     ready = prepared()
     look = evaluator(ready.learner, remembering(PENDULUM), jax.random.key(2), 2)
     return ready, train_learner(
-        ready.learner, ready.data, jax.random.key(3), seeds=2, iterations=CONFIG.iterations,
-        per_seed=ready.per_seed, evaluate=look,
-    )  # fmt: skip
+        ready.learner,
+        ready.data,
+        jax.random.key(3),
+        seeds=2,
+        iterations=CONFIG.iterations,
+        per_seed=ready.per_seed,
+        evaluate=look,
+    )
 
 
 @pytest.mark.slow
@@ -96,10 +119,12 @@ def test_agents_are_trained_and_looked_at() -> None:
         given = prepared(seeds=count).data.world.elites
         jax.tree.map(
             lambda own, all_of_them: np.testing.assert_array_equal(
-                own, np.asarray(all_of_them)[np.arange(count) % 2]  # noqa: B023
+                own,
+                np.asarray(all_of_them)[np.arange(count) % 2],  # noqa: B023
             ),
-            given, fitted().worlds.elites,
-        )  # fmt: skip
+            given,
+            fitted().worlds.elites,
+        )
     last = result.history.last
     for name in ("return", "discounted_return", "estimated_value", "length", "q_real"):
         assert last(name).shape == (2,) and np.isfinite(last(name)).all()
@@ -149,9 +174,13 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     ready, result = trained()
     actors = result.state.agent.actor
     folder = save_policy(
-        tmp_path / "policy", CONFIG.agent, actors, remembering(PENDULUM),
-        method="neubay", dataset="x",
-    )  # fmt: skip
+        tmp_path / "policy",
+        CONFIG.agent,
+        actors,
+        remembering(PENDULUM),
+        method="neubay",
+        dataset="x",
+    )
     saved = load_policy(folder)
     assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
     tokens, carry = jnp.ones((3, 5)), saved.start(3)
@@ -165,9 +194,13 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     again = load(str(path)).transitions
     assert again.observations.shape == (300, 3), "what it was shown besides is left out"
     played = collect(
-        remembering(PENDULUM), saved.agent.greedy, saved.actor(0), jax.random.key(0), steps=300,
+        remembering(PENDULUM),
+        saved.agent.greedy,
+        saved.actor(0),
+        jax.random.key(0),
+        steps=300,
         memory=saved.start(2),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(again.actions, played.actions, atol=1e-6)
 
 
@@ -177,11 +210,12 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
         ({"env": PLANE}, DataError, "pendulum.hdf5: observations: found 3, expected 2 numbers"),
         (
             {"transitions": lambda: rows()._replace(actions=np.zeros((500, 2), np.float32))},
-            DataError, "actions: found 2, expected 1 numbers",
+            DataError,
+            "actions: found 2, expected 1 numbers",
         ),
         ({"trust": lambda: jax.tree.map(lambda x: x[:1], trust())}, ConfigError, "each of the 2"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_together(changes: dict, error: type, says: str) -> None:
     made = {name: x() if callable(x) else x for name, x in changes.items()}
     with pytest.raises(error, match=says):
@@ -199,11 +233,13 @@ def test_start_states_of_another_space() -> None:
     ("wrong", "says"),
     [
         ({"level": 0.8}, "quantile: found 0.8, expected one of"),
-        ({"updates_per_iteration": 20, "agent": replace(CONFIG.agent, steps=20)},
-         "updates_per_iteration: found 20, expected at most 1[34], the gradient steps"),
+        (
+            {"updates_per_iteration": 20, "agent": replace(CONFIG.agent, steps=20)},
+            "updates_per_iteration: found 20, expected at most 1[34], the gradient steps",
+        ),
         ({"capacity": 300}, "capacity: found 300, expected at least 603 tokens"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         prepared(replace(CONFIG, **wrong))

@@ -29,25 +29,41 @@ from jaxrl_rollouts.offline.recurrent.tokens import Token
 
 L, TASK = 12, bandit_task(2)
 CONFIG = DqnConfig(
-    memory=MemoryConfig("gru", width=8, layers=1), head=(8,), discount=0.9, polyak=0.3,
-    memory_rate=1e-3, head_rate=1e-2, clip=None, reward_shift=0.25, steps=200, epsilon_share=0.5,
-    episodes=4, updates_per_token=0.025, tape=210, capacity=900,
-)  # fmt: skip
+    memory=MemoryConfig("gru", width=8, layers=1),
+    head=(8,),
+    discount=0.9,
+    polyak=0.3,
+    memory_rate=1e-3,
+    head_rate=1e-2,
+    clip=None,
+    reward_shift=0.25,
+    steps=200,
+    epsilon_share=0.5,
+    episodes=4,
+    updates_per_token=0.025,
+    tape=210,
+    capacity=900,
+)
 # Arm 1 pays always or never; trying it once tells.
 WORLD = Arms(
-    jnp.array([[0.5, 0.0], [0.5, 1.0]]), jnp.full((2, 2), 0.05), jnp.array([0.0, 0.5]),
+    jnp.array([[0.5, 0.0], [0.5, 1.0]]),
+    jnp.full((2, 2), 0.05),
+    jnp.array([0.0, 0.5]),
     jnp.float32(0.0),
-)  # fmt: skip
+)
 
 
 def some_tape(seed: int = 0) -> Tape:
     rng = np.random.default_rng(seed)
     starts = np.isin(np.arange(L), [0, 5, 9])
     tokens = Token(
-        rng.normal(size=(L, 4)).astype(np.float32), rng.integers(0, 2, L).astype(np.int32),
-        3 * rng.normal(size=L).astype(np.float32), rng.random(L) < 0.3, np.zeros(L, bool),
+        rng.normal(size=(L, 4)).astype(np.float32),
+        rng.integers(0, 2, L).astype(np.int32),
+        3 * rng.normal(size=L).astype(np.float32),
+        rng.random(L) < 0.3,
+        np.zeros(L, bool),
         rng.random(L) < 0.5,
-    )  # fmt: skip
+    )
     return jax.tree.map(jnp.asarray, Tape(tokens, starts, np.append(~starts[1:], False)))
 
 
@@ -100,8 +116,9 @@ def test_loss_and_gradient(real_weight: float | None) -> None:
     for part in ("memory", "head"):
         jax.tree.map(
             lambda m, x: np.testing.assert_allclose(m, x, rtol=2e-3, atol=1e-6),
-            gradient_of(after, part), getattr(gradient, part),
-        )  # fmt: skip
+            gradient_of(after, part),
+            getattr(gradient, part),
+        )
 
 
 def test_memory_and_head_have_their_own_rates_and_the_target_follows() -> None:
@@ -115,7 +132,7 @@ def test_memory_and_head_have_their_own_rates_and_the_target_follows() -> None:
     want = jax.tree.map(lambda new, old: 0.3 * new + 0.7 * old, after.params, state.target)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), after.target, want
-    )  # fmt: skip
+    )
 
 
 def test_gradients_are_clipped_each_by_itself() -> None:
@@ -170,15 +187,28 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
 def test_it_finds_out_what_the_unknown_arm_pays() -> None:
     """Bayes-optimal: one try, then 0.5 or 1.0 for ever. A penalty keeps it from trying."""
     config = replace(
-        SMALL_AGENT, memory=MemoryConfig("lru", width=16, state=16, layers=1), head=(16,),
-        steps=600, episodes=20, capacity=40_000, memory_rate=3e-3, head_rate=3e-3, tape=606,
-    )  # fmt: skip
+        SMALL_AGENT,
+        memory=MemoryConfig("lru", width=16, state=16, layers=1),
+        head=(16,),
+        steps=600,
+        episodes=20,
+        capacity=40_000,
+        memory_rate=3e-3,
+        head_rate=3e-3,
+        tape=606,
+    )
     learner = make_recurrent_dqn(config, TASK)
     worlds = WORLD._replace(penalty=jnp.array([0.0, 2.5]))
     trained = train(
-        learner.update, learner.init, jax.random.split(jax.random.key(0), 2), worlds,
-        per_seed=Arms(False, False, False, True), iterations=15, chunk=15, stage="a",
-    )  # fmt: skip
+        learner.update,
+        learner.init,
+        jax.random.split(jax.random.key(0), 2),
+        worlds,
+        per_seed=Arms(False, False, False, True),
+        iterations=15,
+        chunk=15,
+        stage="a",
+    )
     keys = jax.random.split(jax.random.key(5), 2)
     found = play(learner.agent, trained.state.agent.params, keys, 20, arms=(0.0, 1.0))
     assert found.returns[0, 1] > 0.9 and found.better[0, 1] > 0.9
@@ -198,11 +228,15 @@ def test_sizes_of_the_ring() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"head": ()}, "head"), ({"discount": 1.0}, "discount"), ({"polyak": 0.0}, "polyak"),
-        ({"epsilon": 2.0}, "epsilon"), ({"clip": 0.0}, "clip"), ({"steps": 0}, "steps"),
+        ({"head": ()}, "head"),
+        ({"discount": 1.0}, "discount"),
+        ({"polyak": 0.0}, "polyak"),
+        ({"epsilon": 2.0}, "epsilon"),
+        ({"clip": 0.0}, "clip"),
+        ({"steps": 0}, "steps"),
         ({"updates_per_token": 0.0}, "updates_per_token"),
     ],
-)  # fmt: skip
+)
 def test_settings_of_the_agent_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_recurrent_dqn(replace(CONFIG, **change), TASK)

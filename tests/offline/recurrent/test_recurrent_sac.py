@@ -27,10 +27,18 @@ from jaxrl_rollouts.offline.recurrent.tokens import Token, token_of
 L, D, A, N = 10, 4, 2, 4
 KEY = jax.random.key(5)
 CONFIG = RecurrentSacConfig(
-    memory=MemoryConfig("gru", width=8, layers=1), head=(8,), critics=N, drawn=2,
-    discount=0.9, polyak=0.3, memory_rate=1e-2, head_rate=0.1, temperature_rate=0.2, steps=2,
+    memory=MemoryConfig("gru", width=8, layers=1),
+    head=(8,),
+    critics=N,
+    drawn=2,
+    discount=0.9,
+    polyak=0.3,
+    memory_rate=1e-2,
+    head_rate=0.1,
+    temperature_rate=0.2,
+    steps=2,
     real_weight=0.2,
-)  # fmt: skip
+)
 
 
 NETS = make_actor_critic(CONFIG.memory, CONFIG.head, N, D, A)
@@ -42,9 +50,11 @@ def some_tape(seed: int = 0) -> Tape:
     tokens = Token(
         rng.normal(size=(L, D)).astype(np.float32),
         np.tanh(rng.normal(size=(L, A))).astype(np.float32),
-        2 * rng.normal(size=L).astype(np.float32), rng.random(L) < 0.3, np.zeros(L, bool),
+        2 * rng.normal(size=L).astype(np.float32),
+        rng.random(L) < 0.3,
+        np.zeros(L, bool),
         rng.random(L) < 0.5,
-    )  # fmt: skip
+    )
     return jax.tree.map(jnp.asarray, Tape(tokens, starts, np.append(~starts[1:], False)))
 
 
@@ -139,8 +149,9 @@ def test_target_critics_follow_and_rates_differ() -> None:
     want = jax.tree.map(lambda new, old: 0.3 * new + 0.7 * old, after.critic, before.target_critic)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-        after.target_critic, want,
-    )  # fmt: skip
+        after.target_critic,
+        want,
+    )
     for part, rate in (("memory", 1e-2), ("head", 0.1)):
         for name in ("actor", "critic"):
             new, old = (jax.tree.leaves(getattr(getattr(s, name), part)) for s in (after, before))
@@ -185,16 +196,30 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
     seen[:, 0, 0], seen[..., 1] = cue, 1.0
     last = np.arange(5) == 3
     rewards = -4.0 * (actions[..., 0] - cue[:, None]) ** 2
-    rows = (seen, actions, rewards, np.broadcast_to(last, (600, 5)), np.zeros((600, 5), bool),
-            np.zeros((600, 5), bool))  # fmt: skip
+    rows = (
+        seen,
+        actions,
+        rewards,
+        np.broadcast_to(last, (600, 5)),
+        np.zeros((600, 5), bool),
+        np.zeros((600, 5), bool),
+    )
     tokens = Token(*(jnp.asarray(x, bool if x.dtype == bool else jnp.float32) for x in rows))
     ring = tapes.create(token_of(2, jax.ShapeDtypeStruct((1,), jnp.float32)), 3000, 600, tape=100)
     ring = jax.jit(tapes.add)(ring, tokens, jnp.full(600, 5))
     config = replace(
-        CONFIG, memory=MemoryConfig("lru", width=8, state=6, layers=1), critics=2,
-        memory_rate=1e-2, head_rate=1e-2, temperature_rate=1e-2, polyak=0.02,
-        head=(16,), real_weight=0.0, steps=500, discount=0.5,
-    )  # fmt: skip
+        CONFIG,
+        memory=MemoryConfig("lru", width=8, state=6, layers=1),
+        critics=2,
+        memory_rate=1e-2,
+        head_rate=1e-2,
+        temperature_rate=1e-2,
+        polyak=0.02,
+        head=(16,),
+        real_weight=0.0,
+        steps=500,
+        discount=0.5,
+    )
     agent = make_recurrent_sac(config, 2, 1)
 
     def one(state: RecurrentSacState, key: jax.Array) -> tuple:
@@ -217,11 +242,16 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"critics": 0}, "critics"), ({"drawn": 5}, "drawn"), ({"head": ()}, "head"),
-        ({"discount": 1.0}, "discount"), ({"polyak": 0.0}, "polyak"), ({"clip": 0.0}, "clip"),
-        ({"real_weight": 1.5}, "real_weight"), ({"initial_alpha": 0.0}, "initial_alpha"),
+        ({"critics": 0}, "critics"),
+        ({"drawn": 5}, "drawn"),
+        ({"head": ()}, "head"),
+        ({"discount": 1.0}, "discount"),
+        ({"polyak": 0.0}, "polyak"),
+        ({"clip": 0.0}, "clip"),
+        ({"real_weight": 1.5}, "real_weight"),
+        ({"initial_alpha": 0.0}, "initial_alpha"),
     ],
-)  # fmt: skip
+)
 def test_settings_of_recurrent_sac_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_recurrent_sac(replace(CONFIG, **change), D, A)

@@ -93,9 +93,10 @@ def test_rows_come_back_as_transitions_with_their_terminations() -> None:
 
 
 @given(
-    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6), length=st.integers(2, 8),
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    length=st.integers(2, 8),
     ended=st.sets(st.integers(0, 5)),
-)  # fmt: skip
+)
 @settings(max_examples=40, deadline=None)
 def test_with_every_start_a_termination_is_as_frequent_as_its_row(
     lengths: list[int], length: int, ended: set[int]
@@ -228,17 +229,25 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
     denoiser, layout, data, _ = setting()
     guidance = GuidanceConfig(rule=rule, reference_steps=256 if rule == "published" else None)
     config = PgdConfig(
-        guidance=guidance, coefficient=strength, sampler=SamplerConfig(16, churn=0.0), windows=256,
+        guidance=guidance,
+        coefficient=strength,
+        sampler=SamplerConfig(16, churn=0.0),
+        windows=256,
         updates=2,
-    )  # fmt: skip
+    )
     pgd, shared = make_pgd(config, AGENT, denoiser, layout), PgdData(to_device(data), ())
     state, imagine = pgd.init(KEY, shared), jax.jit(pgd.imagine)
     gaps = []
     for refreshes in (0, 1):  # before the first one nothing is guided
         rows = imagine(state._replace(refreshes=jnp.int32(refreshes)), KEY, shared)
         made, _ = layout.unpack(rows)
-        gaps.append(float(jnp.square(made.actions - pgd.agent.gaussian(
-            state.agent.actor, made.observations)[0]).mean()))  # fmt: skip
+        gaps.append(
+            float(
+                jnp.square(
+                    made.actions - pgd.agent.gaussian(state.agent.actor, made.observations)[0]
+                ).mean()
+            )
+        )
     assert gaps[1] < 0.5 * gaps[0], gaps
 
 

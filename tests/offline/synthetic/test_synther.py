@@ -138,9 +138,9 @@ def test_the_trained_parts_fit_together() -> None:
 
 @pytest.mark.parametrize(("share", "real"), [(0.0, 0), (1 / 16, 1), (0.5, 8), (1.0, 16)])
 def test_batches_are_mixed_as_asked(share: float, real: int) -> None:
-    data = MixedData(*(
-        to_device(rows(i)._replace(rewards=np.full(400, float(i), np.float32))) for i in (0, 1)
-    ))  # fmt: skip
+    data = MixedData(
+        *(to_device(rows(i)._replace(rewards=np.full(400, float(i), np.float32))) for i in (0, 1))
+    )
     batch = mixing(share)(data, KEY, 16)
     np.testing.assert_array_equal(batch.rewards, np.repeat([0.0, 1.0], [real, 16 - real]))
     assert mixing(share) is mixing(share)

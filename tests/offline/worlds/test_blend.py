@@ -28,18 +28,24 @@ OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
 ACTIONS = jnp.array([[0.5, 0.5], [-1.0, 1.0], [1.0, 0.25]])
 AGENT = SacConfig(critics=2, diversity=0.0, hidden=(8,))
 SMALL = ModelBasedConfig(
-    horizon=2, rollouts_per_epoch=6, epochs_retained=2, updates_per_epoch=3, batch_size=8,
+    horizon=2,
+    rollouts_per_epoch=6,
+    epochs_retained=2,
+    updates_per_epoch=3,
+    batch_size=8,
     real_share=0.0,
-)  # fmt: skip
+)
 
 
 def fake_step(world, key, observations, actions, member):
     """Goes to `world` wherever it is, with uncertainty 3, and lies about reward and ending."""
     batch = observations.shape[0]
     out = outcome(
-        batch, reward=jnp.full((batch,), 99.0), terminated=jnp.ones((batch,), bool),
+        batch,
+        reward=jnp.full((batch,), 99.0),
+        terminated=jnp.ones((batch,), bool),
         uncertainty=jnp.full((batch,), 3.0),
-    )  # fmt: skip
+    )
     return jnp.broadcast_to(world, observations.shape), out
 
 

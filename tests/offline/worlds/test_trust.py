@@ -29,9 +29,17 @@ from jaxrl_rollouts.offline.worlds.trust import (
 )
 
 CONFIG = EnsembleConfig(
-    members=5, elites=4, hidden=(8,), layer_norm=True, learned_bounds=False, bootstrap=False,
-    weight_decay=(5e-5,), batch_size=64, max_epochs=2, holdout_rows=50,
-)  # fmt: skip
+    members=5,
+    elites=4,
+    hidden=(8,),
+    layer_norm=True,
+    learned_bounds=False,
+    bootstrap=False,
+    weight_decay=(5e-5,),
+    batch_size=64,
+    max_epochs=2,
+    holdout_rows=50,
+)
 
 
 @functools.cache
@@ -109,9 +117,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_worlds_come_back_as_they_were(folder: Path) -> None:
     found = load_worlds(folder, dataset())
     for a, b in (
-        (found.worlds, fitted().worlds), (found.trust, of_seeds()),
+        (found.worlds, fitted().worlds),
+        (found.trust, of_seeds()),
         (found.model.data, fitted().model.data),
-    ):  # fmt: skip
+    ):
         jax.tree.map(np.testing.assert_array_equal, a, b)
     assert found.model.elites == 4 and found.facts["versions"]["jax"] == jax.__version__
     ones = jnp.ones((4, 3)), jnp.ones((4, 2))
@@ -130,7 +139,7 @@ def test_worlds_come_back_as_they_were(folder: Path) -> None:
         ({"transitions": rows()._replace(observations=np.ones((300, 2)))}, "observation_size"),
         ({"transitions": rows()._replace(actions=np.ones((300, 1)))}, "action_size"),
     ],
-)  # fmt: skip
+)
 def test_worlds_of_another_dataset_are_refused(folder: Path, changes: dict, named: str) -> None:
     with pytest.raises(DataError, match=f"{FILE}.*{named}"):
         load_worlds(folder, dataset(**changes))

@@ -20,9 +20,15 @@ from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, Targets, fit_worlds,
 from jaxrl_rollouts.rollout import Members, rollout
 
 CONFIG = EnsembleConfig(
-    members=4, elites=3, hidden=(24,), learning_rate=1e-2, weight_decay=(0.0,), batch_size=64,
-    max_epochs=25, holdout_rows=200,
-)  # fmt: skip
+    members=4,
+    elites=3,
+    hidden=(24,),
+    learning_rate=1e-2,
+    weight_decay=(0.0,),
+    batch_size=64,
+    max_epochs=25,
+    holdout_rows=200,
+)
 UNITS = np.array([1.0, 100.0], np.float32)  # of the two observation entries
 ACTIONS = jnp.zeros((6, 1))
 MEMBER = jnp.array([0, 1, 2, 0, 1, 2], jnp.int32)
@@ -134,13 +140,14 @@ def test_predictions_do_not_depend_on_the_scaling_of_targets() -> None:
     here = world()
     head = here.elites["MLP_0"]
     folded = here.elites | {
-        "MLP_0": head | {
+        "MLP_0": head
+        | {
             "Dense_1": {
                 "kernel": head["Dense_1"]["kernel"] * here.targets.std,
                 "bias": head["Dense_1"]["bias"] * here.targets.std + here.targets.mean,
             }
         }
-    }  # fmt: skip
+    }
     plain = World(folded, here.inputs, make_world_model(CONFIG, dataset()).targets)
     fitter = fitted().model.fitter
     scaled, unscaled = (predict(fitter, w, states(), ACTIONS) for w in (here, plain))

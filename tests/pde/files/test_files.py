@@ -94,8 +94,10 @@ def changed(key: str, place: Any, value: float) -> Callable:
 
 BAD = {
     "no group": (lambda f: f.move("train", "training"), "layout: found keys training"),
-    "group is an array": (lambda f: (f.__delitem__("train"), f.create_dataset("train", data=1)),
-                          "layout"),
+    "group is an array": (
+        lambda f: (f.__delitem__("train"), f.create_dataset("train", data=1)),
+        "layout",
+    ),
     "no fields": (replaced("pde_5-16", None), "layout"),
     "two axes": (replaced("pde_5-16", np.ones((5, 5))), "pde_5-16: found shape (5, 5)"),
     "four axes": (replaced("pde_5-16", np.ones((5, 5, 1, 16))), "found shape (5, 5, 1, 16)"),
@@ -112,7 +114,7 @@ BAD = {
     "dt negative": (changed("dt", 1, -1.0), "train/dt: found -1.0"),
     "dt NaN": (changed("dt", 1, np.nan), "expected finite numbers"),
     "v infinite": (changed("v", 1, np.inf), "train/v"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -143,8 +145,25 @@ def test_files_that_are_none(tmp_path: Path, content: bytes | None) -> None:
         read_pdearena(path)
 
 
-SMALL = ["--trajectories", "3", "--points", "32", "--frames", "4", "--burn-in", "2", "--chunk",
-         "2", "--extent", "20", "24", "--parameter", "0.5", "1.5", "--no-progress"]  # fmt: skip
+SMALL = [
+    "--trajectories",
+    "3",
+    "--points",
+    "32",
+    "--frames",
+    "4",
+    "--burn-in",
+    "2",
+    "--chunk",
+    "2",
+    "--extent",
+    "20",
+    "24",
+    "--parameter",
+    "0.5",
+    "1.5",
+    "--no-progress",
+]
 
 
 def test_the_command_makes_and_shows_a_file(tmp_path: Path, capsys: Any) -> None:

@@ -28,10 +28,13 @@ def solved(shape: tuple[int, ...], seed: int = 0) -> Solved:
 
 @settings(max_examples=20, deadline=None)
 @given(
-    rows=st.lists(st.integers(1, 12), min_size=1, max_size=3), frames=st.integers(1, 4),
-    channels=st.integers(1, 3), axes=st.integers(1, 3), points=st.integers(2, 5),
+    rows=st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    frames=st.integers(1, 4),
+    channels=st.integers(1, 3),
+    axes=st.integers(1, 3),
+    points=st.integers(2, 5),
     dtype=st.sampled_from(["float32", "float64"]),
-)  # fmt: skip
+)
 def test_what_is_written_is_read(
     rows: list[int], frames: int, channels: int, axes: int, points: int, dtype: str
 ) -> None:
@@ -54,9 +57,15 @@ def test_what_is_written_is_read(
 
 def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
     config = GenerateConfig(
-        equation="burgers", trajectories=5, points=16, frames=4, burn_in=2, chunk=2,
-        extent=(20.0, 24.0), parameter=(0.5, 1.5),
-    )  # fmt: skip
+        equation="burgers",
+        trajectories=5,
+        points=16,
+        frames=4,
+        burn_in=2,
+        chunk=2,
+        extent=(20.0, 24.0),
+        parameter=(0.5, 1.5),
+    )
     whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
     path = tmp_path / "a.npy"
     found = read_apebench(
@@ -95,10 +104,18 @@ N, T, C, X = 3, 4, 2, 6
 VALUES = np.random.default_rng(0).normal(size=(N, T, C, X, X)).astype(np.float32)
 # `asdict` of a scenario, shortened.
 INFO = {
-    "num_spatial_dims": 2, "num_points": X, "num_channels": C, "ic_config": "fourier;5;true;true",
-    "num_train_samples": N, "train_temporal_horizon": T - 1, "vlim": [-1.0, 1.0],
-    "domain_extent": 2.0, "dt": 0.1, "diffusion_coef": 0.01, "coarse_proportion": 0.5,
-}  # fmt: skip
+    "num_spatial_dims": 2,
+    "num_points": X,
+    "num_channels": C,
+    "ic_config": "fourier;5;true;true",
+    "num_train_samples": N,
+    "train_temporal_horizon": T - 1,
+    "vlim": [-1.0, 1.0],
+    "domain_extent": 2.0,
+    "dt": 0.1,
+    "diffusion_coef": 0.01,
+    "coarse_proportion": 0.5,
+}
 
 
 @pytest.fixture
@@ -212,11 +229,13 @@ BAD = {
     "dt text": (described(info={**INFO, "dt": "fast"}), f"{JSON}: info.dt: found <U4"),
     "dt NaN": (described(info={**INFO, "dt": float("nan")}), "info.dt: found a value that is not"),
     "extent negative": (described(info={**INFO, "domain_extent": -1.0}), "info.domain_extent"),
-    "dt for fewer": (described(trajectories={"dt": [0.1]}),
-                     f"{JSON}: trajectories.dt: found shape (1,), expected (3,)"),
+    "dt for fewer": (
+        described(trajectories={"dt": [0.1]}),
+        f"{JSON}: trajectories.dt: found shape (1,), expected (3,)",
+    ),
     "parameter ragged": (described(trajectories={"nu": [[1], [1, 2], 3]}), "of several lengths"),
     "parameter text": (described(trajectories={"nu": ["a"] * N}), "trajectories.nu: found <U1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

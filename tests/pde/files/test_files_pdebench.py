@@ -55,9 +55,11 @@ def seeds_file(file: h5py.File) -> None:
     """`simulator` of gen_diff_react.py."""
     for seed in range(N):
         for key, values in {
-            "data": normal(T, X, Y, 2), "grid/x": centres(X, 2.0) - 1, "grid/y": centres(Y, 2.0),
+            "data": normal(T, X, Y, 2),
+            "grid/x": centres(X, 2.0) - 1,
+            "grid/y": centres(Y, 2.0),
             "grid/t": np.linspace(0, 2, T),
-        }.items():  # fmt: skip
+        }.items():
             file.create_dataset(f"{seed:04d}/{key}", data=values, dtype="f4", compression="lzf")
         file[f"{seed:04d}"].attrs["config"] = "sim:\n  seed: 0\n"
 
@@ -65,8 +67,11 @@ def seeds_file(file: h5py.File) -> None:
 def incompressible_file(file: h5py.File) -> None:
     """`h5_for` of data_io.py: a chunk per frame."""
     file.attrs.update(config="sim_name: ns\n", latestIndex=T - 1)
-    for key, shape in {"velocity": (N, T, X, Y, 2), "particles": (N, T, X, Y, 1),
-                       "force": (N, X, Y, 2)}.items():  # fmt: skip
+    for key, shape in {
+        "velocity": (N, T, X, Y, 2),
+        "particles": (N, T, X, Y, 1),
+        "force": (N, X, Y, 2),
+    }.items():
         file.create_dataset(
             key, data=normal(*shape), compression="lzf", chunks=(1, 1, *shape[2:]), shuffle=True
         )
@@ -196,47 +201,71 @@ def put(key: str, values: Any) -> Callable:
 
 
 BAD = {
-    "generator's leading axis": ("tensor", put("tensor", normal(1, N, T, X)),
-                                 "tensor: found shape (1, 4, 5, 8), expected axes n, t, x"),
+    "generator's leading axis": (
+        "tensor",
+        put("tensor", normal(1, N, T, X)),
+        "tensor: found shape (1, 4, 5, 8), expected axes n, t, x",
+    ),
     "tensor of two axes": ("tensor", put("tensor", normal(N, X)), "tensor: found shape (4, 8)"),
-    "tensor a group": ("tensor", lambda f: (drop("tensor")(f), f.create_group("tensor")),
-                       "tensor: found a group, expected an array"),
+    "tensor a group": (
+        "tensor",
+        lambda f: (drop("tensor")(f), f.create_group("tensor")),
+        "tensor: found a group, expected an array",
+    ),
     "tensor empty": ("tensor", put("tensor", normal(0, T, X)), "tensor: found shape (0, 5, 8)"),
     "tensor of integers": ("tensor", put("tensor", np.ones((N, T, X), int)), "found int64"),
     "no x": ("tensor", drop("x-coordinate"), "x-coordinate: found only t-coordinate, tensor"),
     "no t": ("tensor", drop("t-coordinate"), "t-coordinate: found only tensor, x-coordinate"),
-    "x too long": ("tensor", put("x-coordinate", centres(X + 1)),
-                   "x-coordinate: found shape (9,), expected (8,)"),
+    "x too long": (
+        "tensor",
+        put("x-coordinate", centres(X + 1)),
+        "x-coordinate: found shape (9,), expected (8,)",
+    ),
     "x repeats": ("tensor", put("x-coordinate", np.ones(X)), "x-coordinate: found repeated"),
     "x NaN": ("tensor", put("x-coordinate", np.full(X, np.nan)), "expected finite numbers"),
-    "t too long": ("tensor", put("t-coordinate", np.arange(T + 2)),
-                   "t-coordinate: found shape (7,), expected (5,) or (6,)"),
+    "t too long": (
+        "tensor",
+        put("t-coordinate", np.arange(T + 2)),
+        "t-coordinate: found shape (7,), expected (5,) or (6,)",
+    ),
     "t backwards": ("tensor", put("t-coordinate", -np.arange(T)), "expected times that increase"),
     "attribute NaN": ("tensor", lambda f: f.attrs.update(Nu=np.nan), "root@Nu"),
     "no pressure": ("flow", drop("pressure"), "pressure: found only Vx, Vy, density"),
     "no Vy": ("flow", drop("Vy"), "Vy: found only Vx, density"),
-    "Vx of another shape": ("flow", put("Vx", normal(N, T, X, X)),
-                            "Vx: found shape (4, 5, 8, 8), expected (4, 5, 8, 6)"),
+    "Vx of another shape": (
+        "flow",
+        put("Vx", normal(N, T, X, X)),
+        "Vx: found shape (4, 5, 8, 8), expected (4, 5, 8, 6)",
+    ),
     "flow without y": ("flow", drop("y-coordinate"), "density: found shape (4, 5, 8, 6), expected"),
     "nu of fewer": ("darcy", put("nu", normal(N - 1, X, Y)), "nu: found shape (3, 8, 6)"),
     "seed without data": ("seeds", drop("0000/data"), "0000/data: found only grid"),
     "seed without grid": ("seeds", drop("0000/grid"), "0000/grid/x: found no 0000/grid"),
     "seed of one axis": ("seeds", put("0000/data", normal(T)), "0000/data: found shape (5,)"),
-    "seed's times": ("seeds", put("0000/grid/t", np.arange(T + 1)),
-                     "0000/grid/t: found shape (6,), expected (5,)"),
+    "seed's times": (
+        "seeds",
+        put("0000/grid/t", np.arange(T + 1)),
+        "0000/grid/t: found shape (6,), expected (5,)",
+    ),
     "seed's grid text": ("seeds", put("0000/grid/y", np.full(Y, b"a")), "0000/grid/y: found |S1"),
     "no velocity": ("incompressible", drop("velocity"), "velocity: found only force, particles, t"),
-    "velocity of one component": ("incompressible", put("velocity", normal(N, T, X, Y, 1)),
-                                  "velocity: found shape (4, 5, 8, 6, 1)"),
+    "velocity of one component": (
+        "incompressible",
+        put("velocity", normal(N, T, X, Y, 1)),
+        "velocity: found shape (4, 5, 8, 6, 1)",
+    ),
     "no particles": ("incompressible", drop("particles"), "particles: found only force, t"),
-    "particles of fewer frames": ("incompressible", put("particles", normal(N, 2, X, Y, 1)),
-                                  "particles: found shape (4, 2, 8, 6, 1)"),
+    "particles of fewer frames": (
+        "incompressible",
+        put("particles", normal(N, 2, X, Y, 1)),
+        "particles: found shape (4, 2, 8, 6, 1)",
+    ),
     "force of fewer": ("incompressible", put("force", normal(1, X, Y, 2)), "force: found shape"),
     "no times": ("incompressible", drop("t"), "t: found only force, particles, velocity"),
     "times cut off": ("incompressible", put("t", np.zeros((N, T))), "t: found a step of 0"),
     "nothing": ("tensor", lambda f: f.clear(), "layout: found nothing, expected PDEArena"),
     "other keys": ("seeds", lambda f: f.move("0000", "seed0"), "layout: found 0001, 0002, 0003, s"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -30,10 +30,12 @@ def solved(shape: tuple[int, ...], seed: int = 0, *, vary: bool = True) -> Solve
 
 @settings(max_examples=15, deadline=None)
 @given(
-    rows=st.lists(st.integers(1, 3), min_size=1, max_size=3), frames=st.integers(2, 4),
-    channels=st.integers(1, 2), space=st.lists(st.integers(2, 5), min_size=1, max_size=3),
+    rows=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    frames=st.integers(2, 4),
+    channels=st.integers(1, 2),
+    space=st.lists(st.integers(2, 5), min_size=1, max_size=3),
     dtype=st.sampled_from(["float32", "float64"]),
-)  # fmt: skip
+)
 def test_what_is_written_is_read(
     rows: list[int], frames: int, channels: int, space: list[int], dtype: str
 ) -> None:
@@ -54,9 +56,14 @@ def test_what_is_written_is_read(
 
 def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
     config = GenerateConfig(
-        trajectories=5, points=16, frames=4, burn_in=2, chunk=2, extent=(20.0, 24.0),
+        trajectories=5,
+        points=16,
+        frames=4,
+        burn_in=2,
+        chunk=2,
+        extent=(20.0, 24.0),
         parameter=(0.5, 1.5),
-    )  # fmt: skip
+    )
     whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
     found = read_well(write_well(tmp_path / "a.h5", generate(config), dtype="float64"))
     assert list(found.parameters) == ["viscosity"]
@@ -89,8 +96,10 @@ def test_the_schema_is_the_wells(tmp_path: Path, vary: bool) -> None:
         assert field.dtype == np.float32 and list(field.attrs["dim_varying"]) == [True]
         assert field.attrs["sample_varying"] and field.attrs["time_varying"]
         assert [list(file[f"t{i}_fields"].attrs["field_names"]) for i in range(3)] == [
-            ["u"], [], [],
-        ]  # fmt: skip
+            ["u"],
+            [],
+            [],
+        ]
         (boundary,) = file["boundary_conditions"].values()
         assert boundary.attrs["bc_type"] == "periodic"
         assert list(boundary.attrs["associated_dims"]) == ["x"]
@@ -134,9 +143,18 @@ def test_a_file_of_the_wells_own(well_file: Any) -> None:
     found = read_fields(well_file.path)
     assert found.layout == "The Well" and found.shape == (B, T, 11, W, H)
     assert found.channels == (
-        "density", "inflow", "mask", "velocity_x", "velocity_y", "gravity_x", "gravity_y",
-        "stress_xx", "stress_xy", "stress_yx", "stress_yy",
-    )  # fmt: skip
+        "density",
+        "inflow",
+        "mask",
+        "velocity_x",
+        "velocity_y",
+        "gravity_x",
+        "gravity_y",
+        "stress_xx",
+        "stress_xy",
+        "stress_yx",
+        "stress_yy",
+    )
     assert found.boundaries == ("periodic", "open/wall")
     np.testing.assert_allclose(found.dt, [0.5] * B)
     np.testing.assert_allclose(found.extent, [[1.0, 3.0]] * B)
@@ -179,8 +197,10 @@ def test_a_window_reads_no_more_than_itself(well_file: Any, bytes_read: list[int
     stored = [
         (values, well_file.varying[key.split("/")[1]]) for key, values in well_file.arrays.items()
     ]
-    size = [v.nbytes // (B if s else 1) // T * 2 if t else v.nbytes // (B if s else 1)
-            for v, (s, t, _) in stored]  # fmt: skip
+    size = [
+        v.nbytes // (B if s else 1) // T * 2 if t else v.nbytes // (B if s else 1)
+        for v, (s, t, _) in stored
+    ]
     assert sum(bytes_read) == sum(size) <= window.nbytes
 
 

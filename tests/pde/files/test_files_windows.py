@@ -31,8 +31,9 @@ from jaxrl_rollouts.pde.generate import Solved
 N, T, X = 5, 9, 8
 WRITERS: dict[str, tuple[Callable[..., Path], dict[str, Any]]] = {
     "PDEArena": (write_pdearena, {"viscosity": True}),
-    "The Well": (write_well, {}), "APEBench": (write_apebench, {}),
-}  # fmt: skip
+    "The Well": (write_well, {}),
+    "APEBench": (write_apebench, {}),
+}
 
 
 def numbered(*space: int) -> Solved:
@@ -131,8 +132,25 @@ def test_a_reader_refuses_another_layout(tmp_path: Path) -> None:
         read_pdebench(tmp_path / "a.h5")
 
 
-SMALL = ["--trajectories", "3", "--points", "32", "--frames", "4", "--burn-in", "2", "--chunk",
-         "2", "--extent", "20", "24", "--parameter", "0.5", "1.5", "--no-progress"]  # fmt: skip
+SMALL = [
+    "--trajectories",
+    "3",
+    "--points",
+    "32",
+    "--frames",
+    "4",
+    "--burn-in",
+    "2",
+    "--chunk",
+    "2",
+    "--extent",
+    "20",
+    "24",
+    "--parameter",
+    "0.5",
+    "1.5",
+    "--no-progress",
+]
 
 
 @pytest.mark.parametrize(("layout", "named"), [("well", "The Well"), ("apebench", "APEBench")])
