@@ -131,10 +131,8 @@ def train(
             begin = time.perf_counter()
             length = min(chunk, iterations - iteration)
             state, metrics, seconds = _compiled(update, length, axes).run(state, data)
-            metrics = {name: value[:, :seeds] for name, value in metrics.items()}
-            _check_finite(stage, iteration, metrics, folder)
+            means = _checked_means(stage, iteration, metrics, seeds, folder)
             iteration += length
-            means = {name: value.mean(0) for name, value in metrics.items()}
             stopped = bool(finished and finished(means))
             last = stopped or iteration == iterations
             if evaluate and (last or (evaluate_every and not iteration % evaluate_every)):
@@ -280,6 +278,15 @@ def _check_rows(data: PyTree, per_seed: PyTree, seeds: int) -> None:
     shapes = {leaf.shape for own, leaf in pairs if own and leaf.shape[:1] != (seeds,)}
     if shapes:
         raise ConfigError("data per seed", sorted(shapes), f"a leading axis of {seeds} seeds")
+
+
+def _checked_means(
+    stage: str, iteration: int, metrics: Mapping[str, np.ndarray], seeds: int, folder: Path | None
+) -> dict[str, np.ndarray]:
+    """Means over the chunk, `[seeds]`, of metrics that are all finite."""
+    metrics = {name: value[:, :seeds] for name, value in metrics.items()}
+    _check_finite(stage, iteration, metrics, folder)
+    return {name: value.mean(0) for name, value in metrics.items()}
 
 
 def _check_finite(stage: str, iteration: int, metrics: dict[str, np.ndarray], folder: Any) -> None:

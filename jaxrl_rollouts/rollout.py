@@ -187,12 +187,7 @@ def rollout(
     Raises:
         ValueError: `horizon` or `early_exit` below 1, or leaves of `start` that disagree on `B`.
     """
-    if horizon < 1:
-        raise ValueError(f"horizon: found {horizon}, expected at least 1")
-    if early_exit is not None and early_exit < 1:
-        raise ValueError(f"early_exit: found {early_exit}, expected at least 1")
-    if members is not None and not members.shuffle and members.per == "step":
-        raise ValueError("members: shuffle=False ties rows for a whole trajectory, not per step")
+    _check(horizon, early_exit, members)
     batch = jax.tree.leaves(start)[0].shape[0]
     chex.assert_tree_shape_prefix(start, (batch,), exception_type=ValueError)
     member_key, key = jax.random.split(key)
@@ -234,6 +229,15 @@ def rollout(
         (state, memory, _), (steps, valid) = jax.lax.scan(advance, carry, jnp.arange(horizon))
         return Trajectory(steps, valid, state, memory)
     return _chunked(advance, carry, horizon, early_exit)
+
+
+def _check(horizon: int, early_exit: int | None, members: Members | None) -> None:
+    if horizon < 1:
+        raise ValueError(f"horizon: found {horizon}, expected at least 1")
+    if early_exit is not None and early_exit < 1:
+        raise ValueError(f"early_exit: found {early_exit}, expected at least 1")
+    if members is not None and not members.shuffle and members.per == "step":
+        raise ValueError("members: shuffle=False ties rows for a whole trajectory, not per step")
 
 
 def _chunked(advance: Callable, carry: tuple, horizon: int, chunk: int) -> Trajectory:
