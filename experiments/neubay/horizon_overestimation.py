@@ -1,10 +1,10 @@
 """Do long adaptive rollouts keep values honest where short ones overestimate?
 
 Two tasks, each with data of low quality and an agent without pessimism: a plane where data end
-before the goal, and a runner where falling ends episodes and the data are
-clumsy. Rollouts have a fixed length or go on until the members disagree more
-than they do on the data (NEUBAY). Promised value is compared with what the policy then earns. A
-reward penalty on the disagreement is the conservative control.
+before the goal, and a runner where falling ends episodes and the data are clumsy. Rollouts have a
+fixed length or go on until the members disagree more than they do on the data (NEUBAY). Promised
+value is compared with what the policy then earns. A reward penalty on the disagreement is the
+conservative control.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Rollouts of fixed and of adaptive lengths, on the plane and on the runner.
+"""Rollouts of fixed and of adaptive lengths: the same agent on the plane, and on the runner.
 
-Plane: a random policy's data end before the goal; the same agent, without any pessimism, learns in
-one ensemble from rollouts of several fixed lengths and from rollouts that go on until the members
-disagree more than they do on the data. Runner: a feed-forward agent in NEUBAY's loop learns to run
-from twelve clumsy episodes that fall soon. How far its rollouts go, and whether disagreement costs
-reward, is what the arms differ in; their posteriors and random numbers are the same.
+On the plane SAC without pessimism learns in the base scheme; on the runner, a feed-forward agent in
+NEUBAY's loop. The arms of a task share data, posteriors and random numbers.
 """
 
 from __future__ import annotations
