@@ -3,7 +3,7 @@
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
 `jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. What
 goes into the groups of agents and methods is said in `offline.agents.registry` and
-`offline.methods`.
+`offline.methods.registry`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.environments.runner import RUNNER
-from jaxrl_rollouts.offline.methods import base
+from jaxrl_rollouts.offline.methods.registry import base
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.neubay.neubay import NeubayState

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.methods import MethodConfig, Mobile
+from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig

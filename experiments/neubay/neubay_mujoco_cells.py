@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import NAMES
+from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.study.model_based import (
     FittedDataset,

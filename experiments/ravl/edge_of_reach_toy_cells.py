@@ -13,7 +13,7 @@ from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_value
-from jaxrl_rollouts.offline.methods import MethodConfig, Mopo, make_method
+from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mopo, make_method
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds

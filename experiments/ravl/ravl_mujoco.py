@@ -15,7 +15,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, Mobile
+from jaxrl_rollouts.offline.methods.registry import NAMES, MethodConfig, Mobile
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study.model_based import (
     SMOKE_MUJOCO,

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import MethodConfig, Mobile, Mopo, make_method
+from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mobile, Mopo, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     ModelBasedConfig,

@@ -83,7 +83,7 @@ class Collected(NamedTuple):
     looks: Looks
 
 
-class Parts(NamedTuple):
+class NeubayParts(NamedTuple):
     """What the functions of this module are bound to.
 
     Attributes:
@@ -144,14 +144,14 @@ def _bind(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learner:
     whole = remember(dynamics.model, sizes.limit)
     model = Model(whole.step, lambda state: whole.observe(state)[:, :shown])
     agent = make_recurrent_sac(config.agent, shown, sizes.action)
-    parts = Parts(
+    parts = NeubayParts(
         config, sizes, agent, make_memory(config.agent.memory, shown), model, dynamics.members
     )
     begin, step, roll = (functools.partial(f, parts) for f in (init, update, collect))
     return Learner(agent, begin, step, config.updates_per_iteration, roll)
 
 
-def init(parts: Parts, key: jax.Array, data: NeubayData) -> NeubayState:
+def init(parts: NeubayParts, key: jax.Array, data: NeubayData) -> NeubayState:
     """A fresh agent, an empty ring, nothing owed."""
     del data
     config = parts.config
@@ -167,13 +167,15 @@ def _only_needed(step: Step) -> Step:
     return step._replace(next_observations=(), members=())
 
 
-def shown_of(parts: Parts, tokens: Token) -> Token:
+def shown_of(parts: NeubayParts, tokens: Token) -> Token:
     """Tokens as the agent sees them: a Markov agent sees the state only."""
     shown = token_size(parts.config, parts.sizes)
     return tokens._replace(observations=tokens.observations[..., :shown])
 
 
-def go_on(parts: Parts, actor: PyTree, key: jax.Array, moments: Drawn, world: World) -> Trajectory:
+def go_on(
+    parts: NeubayParts, actor: PyTree, key: jax.Array, moments: Drawn, world: World
+) -> Trajectory:
     """Imagine what follows each moment; rows that were finished have no valid step.
 
     Section 3: one fixed member per rollout, until an ending, the threshold or the time limit.
@@ -207,7 +209,7 @@ def go_on(parts: Parts, actor: PyTree, key: jax.Array, moments: Drawn, world: Wo
     return rolled._replace(steps=jax.tree.map(keep, rolled.steps), valid=valid)
 
 
-def collect(parts: Parts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
+def collect(parts: NeubayParts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
     """One collection: logged beginnings and what the policy imagines after them."""
     config, sizes = parts.config, parts.sizes
     draw_key, roll_key = jax.random.split(key)
@@ -226,7 +228,9 @@ def collect(parts: Parts, state: NeubayState, key: jax.Array, data: NeubayData) 
     return Collected(tokens, lengths, look_at(rolled, moments, lengths, data.world.limit))
 
 
-def collect_if_due(parts: Parts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
+def collect_if_due(
+    parts: NeubayParts, state: NeubayState, key: jax.Array, data: NeubayData
+) -> Collected:
     """A collection where one is due, else no episode; a loop, since a condition that is
     mapped over seeds would be computed whether it holds or not."""
     like = jax.eval_shape(functools.partial(collect, parts), state, key, data)
@@ -244,7 +248,7 @@ def collect_if_due(parts: Parts, state: NeubayState, key: jax.Array, data: Neuba
 
 
 def update(
-    parts: Parts, state: NeubayState, data: NeubayData
+    parts: NeubayParts, state: NeubayState, data: NeubayData
 ) -> tuple[NeubayState, dict[str, jax.Array]]:
     """One iteration: a collection if one is due, then gradient steps on tapes of the ring."""
     config = parts.config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -126,7 +125,6 @@ def prepare(
     )
 
 
-@functools.lru_cache(maxsize=32)
 def trusted_dynamics(
     fitter: Fitter, members: int, termination: Termination | TerminationConfig
 ) -> Dynamics:

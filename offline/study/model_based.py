@@ -27,7 +27,7 @@ from ..data import (
 )
 from ..environments import Environment, make
 from ..environments.terminations import termination_function
-from ..methods import MethodConfig, make_method
+from ..methods.registry import MethodConfig, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import save_policy

@@ -18,7 +18,7 @@ from ..agents.registry import quick_agents
 from ..agents.sac import SacConfig
 from ..behaviours.made import load_dataset
 from ..data import Dataset
-from ..methods import NAMES as MODEL_BASED
+from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
 from . import neubay
 from .model_based import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -83,6 +84,7 @@ def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussia
     return Gaussian(world.targets.denormalise(mean), jnp.exp(0.5 * log_var) * world.targets.std)
 
 
+@functools.lru_cache(maxsize=64)
 def learned_dynamics(
     fitter: Fitter,
     elites: int,
@@ -92,7 +94,7 @@ def learned_dynamics(
     disagreement: Disagreement | None = None,
     normalised: bool = False,
 ) -> Dynamics:
-    """Dynamics of a fitted ensemble.
+    """Dynamics of a fitted ensemble. Equal arguments give the same functions.
 
     Args:
         fitter: of the `WorldModel`.

@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_return,
     optimal_value,
 )
-from jaxrl_rollouts.offline.methods import base
+from jaxrl_rollouts.offline.methods.registry import base
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, imagination, make_model_based
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext

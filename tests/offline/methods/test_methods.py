@@ -13,8 +13,8 @@ from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.methods import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
+from jaxrl_rollouts.offline.methods.registry import NAMES, MethodConfig, make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     Method,
     ModelBasedConfig,

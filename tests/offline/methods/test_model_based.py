@@ -14,7 +14,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.methods import make_method
+from jaxrl_rollouts.offline.methods.registry import make_method
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     Imagination,

@@ -17,7 +17,7 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.methods import base, mobile, mopo
+from jaxrl_rollouts.offline.methods.registry import base, mobile, mopo
 from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig, make_model_based
 from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, learned_dynamics

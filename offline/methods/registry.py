@@ -1,0 +1,80 @@
+"""Every model-based method by its name.
+
+Another package brings its own by a frozen dataclass of settings with `method(agent: SacConfig) ->
+Method`, announced in the entry-point group `jaxrl_rollouts.methods`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, make_dataclass
+from typing import Any
+
+from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.plugins import announced
+
+from ..agents.sac import SacConfig
+from .base import Base, base
+from .mobile import Mobile, mobile
+from .mopo import Mopo, mopo
+from .ravl import Ravl, ravl
+from .scheme import Method
+
+__all__ = [
+    "GROUP",
+    "METHODS",
+    "NAMES",
+    "Base",
+    "Method",
+    "MethodConfig",
+    "Mobile",
+    "Mopo",
+    "Ravl",
+    "base",
+    "make_method",
+    "mobile",
+    "mopo",
+    "ravl",
+]
+GROUP = "jaxrl_rollouts.methods"
+
+METHODS: Mapping[str, type] = {
+    "base": Base,
+    "mopo": Mopo,
+    "mobile": Mobile,
+    "ravl": Ravl,
+    **announced(GROUP, "method"),
+}
+NAMES = tuple(METHODS)
+
+
+def _validate(config: Any) -> None:
+    for name in NAMES:
+        make_method(name, SacConfig(), config)
+
+
+# One field for each method's settings, so that all of them are options of the command line.
+MethodConfig: Any = make_dataclass(
+    "MethodConfig",
+    [(name, kind, field(default_factory=kind)) for name, kind in METHODS.items()],
+    namespace={"validate": _validate},
+    frozen=True,
+)
+
+
+def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
+    """The method called `name` (one of `NAMES`), every other choice equal.
+
+    Args:
+        name: of the method.
+        agent: its actor-critic.
+        config: a `MethodConfig`; None takes the papers' values.
+
+    Raises:
+        ConfigError: an unknown name or a setting out of range.
+    """
+    if name not in METHODS:
+        choices = f"one of {', '.join(NAMES)}"
+        raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
+    return getattr(config or MethodConfig(), name).method(agent)

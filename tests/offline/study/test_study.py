@@ -1,0 +1,137 @@
+"""The top floor: a dataset and a name of a method in, a trained policy out; methods of others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.registry import quick_agents
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.study import METHODS, Budget, small_budget, train
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+
+AGENTS = quick_agents((8,))
+BUDGET = replace(
+    small_budget(),
+    study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
+    model_free=ModelFreeStudyConfig(AGENTS, batch_size=16, updates=8, per_iteration=2),
+)
+
+
+def dataset() -> Dataset:
+    rows = pendulum_mixed(jax.random.key(0), 600)
+    return Dataset("pendulum-mixed", rows, "pendulum", Path("(made)"), "")
+
+
+def test_what_comes_out_acts_and_is_saved(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "toy", "test", BUDGET, "nothing")
+    context = RunContext(folder, progress=False)
+    outcome = train(dataset(), "td3_bc", BUDGET, seeds=2, context=context)
+    assert (
+        outcome.returns.shape == outcome.true_value.shape == outcome.estimated_value.shape == (2,)
+    )
+    assert (outcome.returns <= 0).all() and (outcome.true_value <= 0).all()
+    assert outcome.history.curve("return")[0].tolist() == [2, 4]
+    actor = jax.tree.map(lambda x: x[1], outcome.actors)
+    seen = outcome.env.observe(outcome.env.reset(jax.random.key(1), 3))
+    action, _ = outcome.agent.greedy(actor, jax.random.key(0), seen, outcome.agent.memory(3))
+    saved = load_policy(folder.path)
+    again, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), seen, saved.start(3))
+    np.testing.assert_array_equal(action, again)
+    # In memory, without a run, it is the same to the bit.
+    alone = train(dataset(), "td3_bc", BUDGET, seeds=2)
+    np.testing.assert_array_equal(alone.returns, outcome.returns)
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"), [("ravel", "did you mean ravl"), ("cql", "one of base, mopo")]
+)
+def test_an_unknown_method_is_named_before_anything_is_read(method: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        train("no such dataset", method)
+
+
+def test_every_kind_of_method_is_known() -> None:
+    assert {"base", "mopo", "mobile", "ravl", "neubay", "neubay_markov", "td3_bc", "iql"} <= set(
+        METHODS
+    )
+    for method in METHODS:
+        Budget().check_method(method)
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from jaxrl_rollouts.offline.agents.agent import AgentSpec
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
+from jaxrl_rollouts.offline.methods.base import base
+
+@dataclass(frozen=True)
+class Mine(Td3BcConfig):
+    alpha: float = 7.0
+
+AGENT = AgentSpec(Mine, make_td3_bc)
+
+@dataclass(frozen=True)
+class Bold:
+    bonus: float = 0.5
+
+    def method(self, agent):
+        return base(agent)._replace(name="bold", coefficient=-self.bonus)
+"""
+ENTRIES = """
+[jaxrl_rollouts.agents]
+mine = guest:AGENT
+
+[jaxrl_rollouts.methods]
+bold = guest:Bold
+"""
+QUESTION = """
+from jaxrl_rollouts.offline.agents.registry import AGENTS, AgentConfigs, agent_name
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.methods.registry import MethodConfig, make_method
+from jaxrl_rollouts.offline.study import METHODS
+import guest
+assert {"mine", "bold"} <= set(METHODS), METHODS
+assert AgentConfigs().mine.alpha == 7.0 and agent_name(guest.Mine()) == "mine"
+method = make_method("bold", SacConfig(), MethodConfig(bold=guest.Bold(2.0)))
+assert (method.name, method.coefficient) == ("bold", -2.0)
+"""
+
+
+def announce(folder: Path, entries: str) -> dict[str, str]:
+    """The environment of an interpreter that has another package installed."""
+    info = folder / "guest-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "guest.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+    return os.environ | {"PYTHONPATH": str(folder)}
+
+
+def ask(code: str, environment: dict[str, str], folder: Path) -> Any:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_another_package_brings_an_agent_and_a_method(tmp_path: Path) -> None:
+    done = ask(QUESTION, announce(tmp_path / "site", ENTRIES), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    environment = announce(tmp_path / "site", ENTRIES.replace("guest:Bold", "guest:Nothing"))
+    done = ask("import jaxrl_rollouts.offline.methods.registry", environment, tmp_path)
+    assert "method bold: found 'guest:Nothing'" in done.stderr
