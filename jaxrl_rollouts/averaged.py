@@ -100,8 +100,8 @@ def make_averaged(
             params = optax.apply_updates(params, step)
             count = optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]
             average = optax.incremental_update(params, average, weight(count))
-            found = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}
-            return (params, average, moments), found
+            recorded = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}
+            return (params, average, moments), recorded
 
         keys = jax.random.split(learn_key, config.per_iteration)
         before = (state.params, state.average, state.optimiser)

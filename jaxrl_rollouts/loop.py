@@ -178,10 +178,10 @@ def _check_lengths(iterations: int, chunk: int, evaluate_every: int | None) -> N
 
 def _resumed(folder: Path | None, state: PyTree) -> tuple[int, PyTree, bool, _Spent]:
     """Iteration, state, whether it had finished and what it cost: the newest checkpoint's."""
-    found = checkpoint.load_newest(folder, _bundle(state, False, _Spent())) if folder else None
-    if found is None:
+    newest = checkpoint.load_newest(folder, _bundle(state, False, _Spent())) if folder else None
+    if newest is None:
         return 0, state, False, _Spent()
-    iteration, bundle = found
+    iteration, bundle = newest
     return iteration, bundle["state"], bool(bundle["finished"]), _Spent(**bundle["spent"])
 
 

@@ -42,13 +42,13 @@ def inspect(
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
-    found = inspect_file(file, action_limit=action_limit)
-    print_inspection(found)
+    inspection = inspect_file(file, action_limit=action_limit)
+    print_inspection(inspection)
     if out is not None:
-        draw_inspection(found, out)
+        draw_inspection(inspection, out)
         print(f"picture: {out}")
-    if found.problems:
-        raise UserError(found.problems[0])
+    if inspection.problems:
+        raise UserError(inspection.problems[0])
 
 
 def collect(

@@ -105,8 +105,8 @@ def load_policy(path: str | Path) -> SavedPolicy:
     folder = _find(Path(path))
     facts = read_json(folder / FILE, "a policy folder")
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
+        loaded = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise CheckpointError(f"{folder / FILE}: format: found {loaded!r}, expected {FORMAT}")
     for name in _SIZES:
         size = facts.get(name)
         if not isinstance(size, int) or size < 1:
@@ -125,10 +125,10 @@ def load_policy(path: str | Path) -> SavedPolicy:
     agent = make(config, facts["observation_size"], facts["action_size"])
     keys = jax.random.split(jax.random.key(0), facts["seeds"])
     like = jax.jit(jax.vmap(lambda key: agent.init(key).actor))(keys)
-    found = checkpoint.load_newest(folder, like)
-    if found is None:
+    loaded = checkpoint.load_newest(folder, like)
+    if loaded is None:
         raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
-    return SavedPolicy(agent, found[1], str(facts.get("environment")), facts, remembers)
+    return SavedPolicy(agent, loaded[1], str(facts.get("environment")), facts, remembers)
 
 
 def _find(path: Path) -> Path:

@@ -209,10 +209,10 @@ def list_() -> None:
     width = max(map(len, names), default=0)
     for name in names:
         try:
-            found = plugins.load_experiment(name)
+            experiment = plugins.load_experiment(name)
         except (ImportError, AttributeError, UserError) as error:
             print(f"{name:{width}}  cannot be loaded: {' '.join(str(error).split())}")
             continue
-        print(f"{name:{width}}  {found.summary}")
-        source = f"{found.source}; " if found.source else ""
-        print(f"{'':{width}}  {source}presets: {', '.join(found.presets)}")
+        print(f"{name:{width}}  {experiment.summary}")
+        source = f"{experiment.source}; " if experiment.source else ""
+        print(f"{'':{width}}  {source}presets: {', '.join(experiment.presets)}")

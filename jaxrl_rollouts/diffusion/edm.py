@@ -134,9 +134,9 @@ def make_denoiser(network: Network, config: EdmConfig | None = None) -> Denoiser
 
     def denoise(params: PyTree, x: jax.Array, sigma: jax.Array) -> jax.Array:
         scale = scales(sigma, spread)
-        said = raw(params, x, scale)
-        chex.assert_equal_shape([said, x])
-        return per_row(scale.skip, x) * x + per_row(scale.out, x) * said
+        output = raw(params, x, scale)
+        chex.assert_equal_shape([output, x])
+        return per_row(scale.skip, x) * x + per_row(scale.out, x) * output
 
     def loss(
         params: PyTree, key: jax.Array, rows: jax.Array, weights: jax.Array | None = None

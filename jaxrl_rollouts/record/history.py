@@ -47,11 +47,11 @@ class History:
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Iterations `[records]` and values `[records, seeds]` of the records that have `name`."""
-        found = [(r.iteration, r.metrics[name]) for r in self.records if name in r.metrics]
-        if not found:
+        entries = [(r.iteration, r.metrics[name]) for r in self.records if name in r.metrics]
+        if not entries:
             known = sorted({key for record in self.records for key in record.metrics})
             raise KeyError(f"{name}: not recorded; recorded are {known}")
-        return np.array([i for i, _ in found]), np.stack([v for _, v in found])
+        return np.array([i for i, _ in entries]), np.stack([v for _, v in entries])
 
     def last(self, name: str) -> np.ndarray:
         """The newest value of a metric, `[seeds]`."""

@@ -167,17 +167,17 @@ def intervals(
 
 def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
     """One legend: a short one inside a single panel, else below, `columns` wide if they fit."""
-    found = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
-    if not found:
+    handles = {t: h for ax in axes for h, t in zip(*ax.get_legend_handles_labels(), strict=True)}
+    if not handles:
         return
-    if len(axes) == 1 and len(found) <= INSIDE:
+    if len(axes) == 1 and len(handles) <= INSIDE:
         axes[0].legend(frameon=False, fontsize=8)
     else:
         made.legend(
-            found.values(),
-            found.keys(),
+            handles.values(),
+            handles.keys(),
             loc="outside lower center",
-            ncols=min(len(found), columns, max(int(made.get_figwidth() / ENTRY), 1)),
+            ncols=min(len(handles), columns, max(int(made.get_figwidth() / ENTRY), 1)),
             frameon=False,
             fontsize=8,
         )

@@ -120,8 +120,8 @@ def fit_rewards(
         mean, std = mean[..., 0], jnp.exp(0.5 * log_var[..., 0])
         return Arms(mean, std, mean.std(0), jnp.float32(0)), state.best_loss[elites]
 
-    found, nll = jax.jit(jax.vmap(opinions))(trained.state)
-    return FittedRewards(found, np.asarray(nll), trained)
+    beliefs, nll = jax.jit(jax.vmap(opinions))(trained.state)
+    return FittedRewards(beliefs, np.asarray(nll), trained)
 
 
 def penalised(arms: Arms, penalty: float) -> Arms:

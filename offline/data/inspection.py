@@ -243,5 +243,5 @@ def inspect_file(
     except ConfigError:
         raise
     except DataError as refusal:
-        found = inspect(read_lenient(path), action_limit=action_limit)
-        return replace(found, problems=(str(refusal),))
+        result = inspect(read_lenient(path), action_limit=action_limit)
+        return replace(result, problems=(str(refusal),))

@@ -27,13 +27,13 @@ _KEYS = {
 def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     try:
         with open_hdf5(path) as file:
-            found = {}
+            arrays = {}
             for key in list(file.keys()):
                 try:
-                    found[key] = read_array(path, file, key)
+                    arrays[key] = read_array(path, file, key)
                 except DataError:
                     continue
-            return found, plain_attributes(file) | {"format": "d4rl"}
+            return arrays, plain_attributes(file) | {"format": "d4rl"}
     except DataError:
         pass
     try:
@@ -60,8 +60,8 @@ def read_lenient(path: Path) -> Dataset:
 
     Flags that are not 0 or 1 count as set; the last row may follow from nothing.
     """
-    found, attributes = _arrays(path)
-    columns = {field: _column(path, found, field) for field in _KEYS}
+    arrays, attributes = _arrays(path)
+    columns = {field: _column(path, arrays, field) for field in _KEYS}
     count = min((len(c) for c in columns.values() if c is not None), default=0)
     observations = columns["observations"]
     if observations is None:

@@ -122,12 +122,12 @@ def _piecewise(
     lost = np.logical_not((np.abs((states - centre) / unit) <= LOST).all(1))
     states = np.where(lost[:, None], centre, states).astype(np.float32)
     chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
-    found = []
+    pieces = []
     for index, begin in enumerate(range(0, len(states), chunk)):
         # The last piece is as long as the others, so that nothing compiles anew.
         rows = np.arange(begin, begin + chunk).clip(max=len(states) - 1)
-        found.append(error(jax.random.fold_in(key, index), states[rows], rows))
-    errors = np.concatenate(found)[: len(states)]
+        pieces.append(error(jax.random.fold_in(key, index), states[rows], rows))
+    errors = np.concatenate(pieces)[: len(states)]
     errors[lost] = LOST**2
     return errors
 
@@ -169,14 +169,14 @@ def step_error(
     """
     true_step, (centre, unit) = truth(env), _units(scale)
     shape = np.asarray(paths.rewards).shape
-    states, actions, said = (
+    states, actions, imagined = (
         np.asarray(x).reshape(-1, x.shape[-1])
         for x in (paths.observations, paths.actions, paths.next_observations)
     )
 
     def error(key: jax.Array, states: np.ndarray, rows: np.ndarray) -> np.ndarray:
         following = np.asarray(true_step(key, states, actions[rows])[0])
-        return _squared((said[rows] - following) / unit)
+        return _squared((imagined[rows] - following) / unit)
 
     return _piecewise(env, states, centre, unit, key, error).reshape(shape)
 
@@ -217,13 +217,13 @@ def open_loop_error(
     Arguments and errors as for `step_error`. The first step's are the same.
     """
     run, (centre, unit) = _replayed(env), _units(scale)
-    states, actions, said = (
+    states, actions, imagined = (
         np.asarray(x) for x in (paths.observations, paths.actions, paths.next_observations)
     )
 
     def error(key: jax.Array, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
         true = np.asarray(run(start, np.swapaxes(actions[rows], 0, 1), key))
-        return _squared((said[rows] - np.swapaxes(true, 0, 1)) / unit)
+        return _squared((imagined[rows] - np.swapaxes(true, 0, 1)) / unit)
 
     return _piecewise(env, states[:, 0], centre, unit, key, error)
 

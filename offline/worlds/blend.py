@@ -96,8 +96,8 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
     ) -> Imagined:
         real_key, learned_key = jax.random.split(key)
         real, _ = truth.step(None, real_key, observations, actions, None)
-        said = learned.imagine(params.world, learned_key, observations, actions)
-        following = _mix(params.truth, real, said.next_observations)
+        imagined = learned.imagine(params.world, learned_key, observations, actions)
+        following = _mix(params.truth, real, imagined.next_observations)
 
         def known(function: Any) -> jax.Array:
             return jax.vmap(function, in_axes=(None, None, 0))(observations, actions, following)

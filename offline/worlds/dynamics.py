@@ -139,14 +139,14 @@ def learned_dynamics(
             raw = apply_assigned(
                 fitter.ensemble.apply_each, world.elites, x, member, -(-batch // elites)
             )
-            own, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
+            prediction, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
             every = predict(fitter, world, observations, actions)
             units = world.targets.std if normalised else 1.0
             uncertainty = disagreement(every.mean / units, every.std / units)
             rows = jnp.arange(batch)
-            own = Gaussian(every.mean[member, rows], every.std[member, rows])
-        rewards, following, done = split(world, own.sample(key), observations, actions)
+            prediction = Gaussian(every.mean[member, rows], every.std[member, rows])
+        rewards, following, done = split(world, prediction.sample(key), observations, actions)
         return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
 
     def imagine(

@@ -93,13 +93,13 @@ def make_world_model(
 def _target_units(targets: Targets, inputs: Scaler, y: jax.Array) -> Scaler:
     if targets == "raw":
         return identity_scaler(y.shape[1])
-    own = fit_scaler(y)
+    standard = fit_scaler(y)
     if targets == "change":
-        return own
+        return standard
     # Only a shift and a scale of the next observation: the change keeps its zero.
     size = y.shape[1] - 1
-    mean = own.mean.at[:size].set(0.0)
-    return Scaler(mean, own.std.at[:size].set(inputs.std[:size]))
+    mean = standard.mean.at[:size].set(0.0)
+    return Scaler(mean, standard.std.at[:size].set(inputs.std[:size]))
 
 
 class FittedWorlds(NamedTuple):

@@ -95,18 +95,18 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
         stop_at_termination=False,
         record=lambda s: (s.next_observations, s.rewards, s.uncertainties),
     ).steps
-    said, rewards, uncertainty = steps
-    gap = said - logged.observations[1:]
+    predicted, rewards, uncertainty = steps
+    gap = predicted - logged.observations[1:]
     scale = world.inputs.std[: gap.shape[-1]]
 
     def size(x: jax.Array) -> jax.Array:
         return jnp.sqrt(jnp.square(x).mean(-1))
 
-    found = OpenLoop(
-        size(gap / scale), size(gap), size(said), rewards - logged.rewards, uncertainty
+    result = OpenLoop(
+        size(gap / scale), size(gap), size(predicted), rewards - logged.rewards, uncertainty
     )
-    lost = jax.lax.cummax((~jnp.isfinite(found.raw_error)).astype(jnp.int32), axis=0) > 0
-    return OpenLoop(*(jnp.where(lost, jnp.inf, x) for x in found))
+    lost = jax.lax.cummax((~jnp.isfinite(result.raw_error)).astype(jnp.int32), axis=0) > 0
+    return OpenLoop(*(jnp.where(lost, jnp.inf, x) for x in result))
 
 
 @partial(jax.jit, static_argnames=("fitter", "levels"))
@@ -118,8 +118,10 @@ def calibration(
     Counted over elites, rows and outputs (change and reward). A calibrated model gives the
     levels back; less means overconfident.
     """
-    said = predict(fitter, world, transitions.observations, transitions.actions)
+    prediction = predict(fitter, world, transitions.observations, transitions.actions)
     change = transitions.next_observations - transitions.observations
     target = jnp.concatenate([change, transitions.rewards[:, None]], -1)
-    inside = jax.scipy.special.erf(jnp.abs(target - said.mean) / said.std / jnp.sqrt(2.0))
+    inside = jax.scipy.special.erf(
+        jnp.abs(target - prediction.mean) / prediction.std / jnp.sqrt(2.0)
+    )
     return jnp.stack([(inside <= level).mean() for level in levels])

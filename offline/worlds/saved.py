@@ -97,8 +97,8 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     folder = Path(folder)
     facts = read_json(folder / FILE, "a world-model folder")
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
+        loaded = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise CheckpointError(f"{folder / FILE}: format: found {loaded!r}, expected {FORMAT}")
     for name, here in fingerprint(dataset).items():
         if facts.get(name) != here:
             raise DataError(
@@ -116,7 +116,7 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
         return {"worlds": model.world(model.fitter.init(key)), "trust": trust}
 
     keys = jax.random.split(jax.random.key(0), facts["seeds"])
-    found = checkpoint.load_newest(folder, jax.jit(jax.vmap(like))(keys))
-    if found is None:
+    loaded = checkpoint.load_newest(folder, jax.jit(jax.vmap(like))(keys))
+    if loaded is None:
         raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
-    return SavedWorlds(model, found[1]["worlds"], found[1]["trust"], facts)
+    return SavedWorlds(model, loaded[1]["worlds"], loaded[1]["trust"], facts)

@@ -57,8 +57,8 @@ def uncertainties(
     index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
 
     def of_rows(chosen: jax.Array) -> jax.Array:
-        said = predict(fitter, world, observations[chosen], actions[chosen])
-        return disagreement(said.mean / world.targets.std, said.std / world.targets.std)
+        prediction = predict(fitter, world, observations[chosen], actions[chosen])
+        return disagreement(prediction.mean / world.targets.std, prediction.std / world.targets.std)
 
     return jax.lax.map(of_rows, index).reshape(-1)[:rows]
 
@@ -79,11 +79,11 @@ def measure_trust(
         raise ConfigError("levels", levels, "each from 0 to 1")
     if not len(transitions.rewards):
         raise ConfigError("transitions", "no rows", "at least one")
-    found = uncertainties(
+    spread = uncertainties(
         fitter, world, transitions.observations, transitions.actions, disagreement
     )
     at = jnp.asarray(sorted(levels), jnp.float32)
-    return Trust(at, jnp.quantile(found, at), found.mean())
+    return Trust(at, jnp.quantile(spread, at), spread.mean())
 
 
 def measure_trusts(
