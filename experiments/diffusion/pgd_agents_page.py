@@ -84,7 +84,7 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
             "jr/* are real MuJoCo transitions in D4RL's layout, not D4RL's files. Scores use "
             "D4RL's reference returns and must not be compared with D4RL tables."
         )
-    note_environments(report, [setting.env for setting in settings.values()])
+    note_environments(report, settings.values())
 
 
 def cells(name: str, grid: Grid, earned: float) -> list[dict[str, Any]]:

@@ -90,11 +90,15 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
     folder = RunFolder.create(tmp_path, "e", "smoke", TrainingConfig(), "command")
     context, measured = RunContext(folder, progress=False), []
 
+    def init(start: jax.Array, data: tuple) -> jax.Array:
+        return start
+
     def update(state: jax.Array, data: tuple) -> tuple[jax.Array, dict]:
         return state + 1.0, {"loss": state}
 
     def arm(start: float, stage: str) -> Cell:
-        trained = train(update, start + jnp.arange(2.0), iterations=3, stage=stage, context=context)
+        starts = start + jnp.arange(2.0)
+        trained = train(update, init, starts, iterations=3, stage=stage, context=context)
 
         def measure() -> dict:
             measured.append(stage)
