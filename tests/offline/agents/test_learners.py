@@ -1,0 +1,389 @@
+"""What every learner has to do alike: one table of all of them, and the same questions to each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import helpers_neubay as neubay
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoiser
+from jaxrl_rollouts.errors import DivergenceError
+from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.agents.agent import Learner
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
+from jaxrl_rollouts.offline.agents.registry import rows_for
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.methods import MethodConfig, make_method
+from jaxrl_rollouts.offline.methods.scheme import (
+    OWN_WORLDS,
+    Imagination,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
+from jaxrl_rollouts.offline.neubay.neubay import NeubayData
+from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent_dqn
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
+from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.trees import stack
+
+S, A, B, MEMBERS = 2, 1, 5, 3
+KEYS = jax.random.split(jax.random.key(3), 2)
+CLOSE = {"rtol": 2e-3, "atol": 2e-4}
+FAST: dict[str, Any] = {"hidden": (8,), "actor_rate": 0.01, "critic_rate": 0.01}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A learner with what it learns from.
+
+    Attributes:
+        learner, data: what is trained.
+        spoiled: the data with a NaN in every reward.
+        observations: `D`, what the agent sees at a time.
+        actions: of a batch, as `q` takes them.
+        actor: `agent state -> ` what `policy` takes first.
+    """
+
+    learner: Learner
+    data: Any
+    spoiled: Any
+    observations: int
+    actions: jax.Array
+    actor: Callable[[Any], Any] = lambda state: state.actor
+
+
+@functools.cache
+def rows() -> Transitions:
+    """Four episodes of ten steps; the second and the last one fall."""
+    rng = np.random.default_rng(0)
+    s, n = (rng.normal(size=(40, S)).astype(np.float32) for _ in range(2))
+    a = rng.uniform(-0.9, 0.9, (40, A)).astype(np.float32)
+    last = np.arange(40) % 10 == 9
+    fell = last & (np.arange(40) // 10 % 2 == 1)
+    return Transitions(s, a, s[:, 0] + a[:, 0], n, fell, last & ~fell)
+
+
+CONTINUOUS = jnp.full((B, A), 0.1)
+
+
+def spoil(data: Any) -> Any:
+    return data._replace(rewards=jnp.full_like(data.rewards, jnp.nan))
+
+
+def model_free(config: Any) -> Case:
+    learner = make_model_free(config, S, A, batch_size=8, updates_per_iteration=2)
+    data = to_device(rows_for(config, rows()))
+    return Case(learner, data, spoil(data), S, CONTINUOUS)
+
+
+def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    following = (
+        0.9 * s + a + world["shift"][member][:, None] + 0.1 * jax.random.normal(key, s.shape)
+    )
+    fell = following[:, 0] > 3.0
+    return following, outcome(len(s), reward=s[:, 0], terminated=fell, uncertainty=jnp.abs(a[:, 0]))
+
+
+def imagine(world: Any, key: Any, s: Any, a: Any) -> Imagined:
+    following = 0.9 * s + a + world["shift"][:, None, None]
+    rewards = jnp.broadcast_to(s[:, 0], (MEMBERS, len(s)))
+    return Imagined(rewards, following, jnp.zeros((MEMBERS, len(s)), bool))
+
+
+KNOWN, WORLD = Dynamics(Model(step), imagine, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
+SAC = SacConfig(critics=2, diversity=0.0, **FAST)
+CADENCE = ModelBasedConfig(
+    horizon=2, rollouts_per_epoch=6, epochs_retained=2, updates_per_epoch=2, batch_size=8,
+    real_share=0.5,
+)  # fmt: skip
+
+
+def model_based(name: str) -> Case:
+    method = make_method(name, SAC, MethodConfig(ravl_critics=3, mobile_samples=2))
+    data = imagination(method, rows(), WORLD)
+    learner = make_model_based(CADENCE, method, KNOWN, S, A)
+    return Case(learner, data, data._replace(rows=spoil(data.rows)), S, CONTINUOUS)
+
+
+def history_dependent(kind: str) -> Case:
+    memory = replace(neubay.CONFIG.agent.memory, kind=kind)
+    learner, _ = neubay.made(agent=replace(neubay.CONFIG.agent, memory=memory))
+    data = neubay.data()
+    spoiled = data._replace(logged=data.logged._replace(tokens=spoil(data.logged.tokens)))
+    # Without a memory it is not shown what was done and paid before.
+    seen = neubay.S + (neubay.A + 1 if kind != "none" else 0)
+    return Case(learner, data, spoiled, seen, jnp.full((B, neubay.A), 0.1))
+
+
+def pull(pays: jax.Array, key: Any, state: jax.Array, action: jax.Array, member: Any) -> tuple:
+    """A bandit of two arms that shows what was paid."""
+    reward = pays[action] + 0.1 * jax.random.normal(key, action.shape)
+    return jnp.stack([reward, state[:, 1] + 0.1], 1), outcome(len(state), reward=reward)
+
+
+def zeros(key: jax.Array, batch: int) -> jax.Array:
+    return jnp.zeros((batch, 2))
+
+
+def discrete() -> Case:
+    config = DqnConfig(
+        memory=MemoryConfig("gru", width=4, layers=1), head=(8,), episodes=4, memory_rate=0.01,
+        head_rate=0.01, updates_per_token=0.1, tape=12, capacity=60, steps=20,
+    )  # fmt: skip
+    learner = make_recurrent_dqn(config, Task(Model(pull), zeros, 5, 2, 2))
+    data = jnp.array([0.2, 0.8])
+    return Case(
+        learner, data, data * jnp.nan, 2, jnp.zeros(B, jnp.int32),
+        lambda state: (state.actor, jnp.float32(0.5)),
+    )  # fmt: skip
+
+
+def guided() -> Case:
+    layout = fit_window_layout(cut_windows(rows(), 4, 2))
+    # It learns nothing here, so one number will do.
+    denoiser = make_denoiser(Network(lambda key: jnp.float32(0.1), lambda p, x, noise: p * x))
+    config = PgdConfig(
+        guidance=GuidanceConfig(rule="calibrated"), sampler=SamplerConfig(3), windows=6, updates=2,
+        batch_size=8, real_share=0.5, lifetime=2,
+    )  # fmt: skip
+    learner = make_pgd(config, Td3BcConfig(**FAST), denoiser, layout)
+    data = PgdData(to_device(rows()), jnp.float32(0.1))
+    return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
+
+
+TABLE: dict[str, Callable[[], Case]] = {
+    "sac": lambda: model_free(SAC),
+    "edac": lambda: model_free(replace(SAC, critics=3, diversity=1.0)),
+    "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
+    "iql": lambda: model_free(IqlConfig(**FAST, value_rate=0.01)),
+    "rebrac": lambda: model_free(RebracConfig(**FAST)),
+    "base": lambda: model_based("base"),
+    "mopo": lambda: model_based("mopo"),
+    "mobile": lambda: model_based("mobile"),
+    "ravl": lambda: model_based("ravl"),
+    "neubay": lambda: history_dependent("lru"),
+    "neubay, markov": lambda: history_dependent("none"),
+    "recurrent dqn": discrete,
+    "pgd": guided,
+}
+every_learner = pytest.mark.parametrize("name", TABLE)
+
+
+@functools.cache
+def case(name: str) -> Case:
+    return TABLE[name]()
+
+
+def run(name: str, keys: jax.Array = KEYS, data: Any = None, **options: Any) -> Trained:
+    learner = case(name).learner
+    data = case(name).data if data is None else data
+    settings: dict[str, Any] = {"iterations": 3, "stage": "agent", **options}
+    return train(learner.update, learner.init, keys, data, **settings)
+
+
+@functools.cache
+def both(name: str) -> Trained:
+    """Two seeds, three iterations."""
+    return run(name)
+
+
+@functools.cache
+def first(name: str) -> Trained:
+    """The first of the seeds alone, one iteration."""
+    return run(name, KEYS[:1], iterations=1)
+
+
+def bits(tree: Any) -> list[np.ndarray]:
+    """Every leaf, keys as their numbers."""
+
+    def of(leaf: Any) -> np.ndarray:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return [of(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def assert_close(found: Any, want: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(want)
+    for a, b in zip(bits(found), bits(want), strict=True):
+        np.testing.assert_allclose(a, b, **CLOSE)
+
+
+def seed(tree: Any, i: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Every tracing, lowering and compiling within, as jax tells of it."""
+    events: list[str] = []
+
+    def listen(event: str, seconds: float, **more: Any) -> None:
+        if event.startswith("/jax/core/compile/"):
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield events
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_compilations_are_seen() -> None:
+    with compilations() as events:
+        jax.jit(lambda x: x + 1)(jnp.zeros(3))
+    assert events
+
+
+@every_learner
+def test_update_keeps_shapes_and_dtypes(name: str) -> None:
+    learner, data = case(name).learner, case(name).data
+    begin = jax.eval_shape(learner.init, KEYS[0], data)
+    after, metrics = jax.eval_shape(learner.update, begin, data)
+    assert jax.tree.structure(after) == jax.tree.structure(begin)
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(begin), strict=True):
+        assert (a.shape, a.dtype, a.weak_type) == (b.shape, b.dtype, b.weak_type)
+    assert all(x.shape == () and x.dtype == jnp.float32 for x in metrics.values())
+
+
+@every_learner
+def test_an_agent_acts_and_judges_with_its_memory(name: str) -> None:
+    here = case(name)
+    agent = here.learner.agent
+    state = jax.eval_shape(here.learner.init, KEYS[0], here.data).agent
+    memory, seen = agent.memory(B), jnp.ones((B, here.observations))
+    assert all(leaf.shape[0] == B for leaf in jax.tree.leaves(memory))
+    for act, actor in ((agent.policy, here.actor(state)), (agent.greedy, state.actor)):
+        actions, after = jax.eval_shape(act, actor, KEYS[0], seen, memory)
+        assert (actions.shape, actions.dtype) == (here.actions.shape, here.actions.dtype)
+        assert jax.tree.structure(after) == jax.tree.structure(memory)
+        for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(memory), strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    values = jax.eval_shape(agent.q, state.critic, seen, here.actions)
+    assert values.ndim == 2 and values.shape[1] == B and values.dtype == jnp.float32
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Step by step every operation is a program of its own: thousands, with their mappings."""
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.slow
+@every_learner
+def test_compiled_and_step_by_step_are_the_same(name: str, forgotten: None) -> None:
+    learner, data = case(name).learner, case(name).data
+    with jax.disable_jit():
+        state, metrics = learner.update(learner.init(KEYS[0], data), data)
+    assert_close(seed(first(name).state, 0), state)
+    for metric, value in metrics.items():
+        np.testing.assert_allclose(first(name).history.last(metric)[0], value, **CLOSE)
+
+
+@every_learner
+def test_two_seeds_together_are_two_runs_alone(name: str) -> None:
+    for i in range(2):
+        alone = run(name, KEYS[i : i + 1])
+        assert_close(seed(both(name).state, i), seed(alone.state, 0))
+        for metric in alone.history.records[-1].metrics:
+            found, want = (t.history.curve(metric)[1] for t in (both(name), alone))
+            np.testing.assert_allclose(found[:, i], want[:, 0], **CLOSE)
+
+
+@every_learner
+def test_a_second_training_compiles_nothing(name: str) -> None:
+    first_time = run(name)
+    with compilations() as events:
+        again = run(name)
+    assert not events
+    for a, b in zip(bits(again.state), bits(first_time.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@every_learner
+def test_a_cut_training_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "learners", "test", CADENCE, "nothing")
+    for iterations in (1, 3):
+        cut = run(name, iterations=iterations, context=RunContext(folder, progress=False))
+    for a, b in zip(bits(cut.state), bits(both(name).state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for metric in cut.history.records[-1].metrics:
+        found, want = (t.history.curve(metric)[1] for t in (cut, both(name)))
+        np.testing.assert_array_equal(found, want)
+
+
+@every_learner
+def test_a_reward_that_is_no_number_is_named(name: str) -> None:
+    says = r"stage agent, iteration \d, seed 0: metric \w+ is nan, expected a finite number"
+    with pytest.raises(DivergenceError, match=says):
+        run(name, data=case(name).spoiled, iterations=9)
+
+
+SWEEP = Imagination(False, False, True)
+
+
+@pytest.mark.parametrize("name", ["mopo", "mobile"])
+def test_a_coefficient_is_swept_in_one_program(name: str) -> None:
+    # Equal keys: what differs is the coefficient's doing.
+    keys, data = jnp.stack([KEYS[0]] * 2), case(name).data
+    swept = data._replace(coefficient=jnp.array([0.0, 1.0]))
+    together = run(name, keys, swept, per_seed=SWEEP)
+    for i, coefficient in enumerate((0.0, 1.0)):
+        alone = run(name, keys[:1], data._replace(coefficient=jnp.float32(coefficient)))
+        assert_close(seed(together.state, i), seed(alone.state, 0))
+    target = together.history.last("target_mean")
+    assert target[0] > target[1] + 0.01, "a penalty lowers what is learned"
+    with compilations() as events:
+        run(name, keys, data._replace(coefficient=jnp.array([0.5, 3.0])), per_seed=SWEEP)
+    assert not events
+    settings = MethodConfig(mopo_penalty=3.0, mobile_penalty=3.0, mobile_samples=2)
+    other = make_model_based(CADENCE, make_method(name, SAC, settings), KNOWN, S, A)
+    assert other.update is case(name).learner.update
+
+
+def test_without_a_penalty_mopo_is_base() -> None:
+    free = run("mopo", data=case("mopo").data._replace(coefficient=jnp.float32(0.0)))
+    assert_close(free.state, both("base").state)
+
+
+def test_worlds_are_not_in_checkpoints(tmp_path: Path) -> None:
+    """Every seed's own world of a megabyte, and a folder that is smaller than one of them."""
+    worlds = stack([WORLD | {"weights": jnp.full(250_000, float(i))} for i in range(2)])
+    folder = RunFolder.create(tmp_path, "learners", "test", CADENCE, "nothing")
+    run(
+        "ravl", data=case("ravl").data._replace(world=worlds), per_seed=OWN_WORLDS, iterations=1,
+        context=RunContext(folder, progress=False),
+    )  # fmt: skip
+    size = sum(path.stat().st_size for path in folder.path.rglob("*") if path.is_file())
+    assert 1_000 < size < 250_000
+
+
+def test_neubays_worlds_are_not_in_its_state_either() -> None:
+    learner, data = case("neubay").learner, case("neubay").data
+    wide = data._replace(world=data.world._replace(elites=jnp.zeros(250_000)))
+    sizes = [
+        sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(learner.init, KEYS[0], given)))
+        for given in (data, wide)
+    ]
+    assert sizes[0] == sizes[1] and isinstance(data, NeubayData)
