@@ -14,7 +14,8 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import CONFIGS, agent_name, rows_for
+from jaxrl_rollouts.offline.agents.registry import AGENTS as REGISTERED
+from jaxrl_rollouts.offline.agents.registry import agent_name, rows_for
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 
@@ -118,4 +119,4 @@ def test_imitation_alone_is_the_mean_action() -> None:
 
 
 def test_every_agent_is_probed() -> None:
-    assert {agent_name(config) for config in AGENTS} == set(CONFIGS) - {"sac"}
+    assert {agent_name(config) for config in AGENTS} == set(REGISTERED) - {"sac"}

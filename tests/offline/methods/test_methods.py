@@ -14,7 +14,14 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
-from jaxrl_rollouts.offline.methods.registry import NAMES, MethodConfig, make_method
+from jaxrl_rollouts.offline.methods.registry import (
+    NAMES,
+    MethodConfig,
+    Mobile,
+    Mopo,
+    Ravl,
+    make_method,
+)
 from jaxrl_rollouts.offline.methods.scheme import (
     Method,
     ModelBasedConfig,
@@ -66,7 +73,7 @@ def an_epoch(method: Method) -> tuple:
 
 
 def test_mopos_penalty_arrives_in_the_buffer() -> None:
-    state, metrics = an_epoch(make_method("mopo", SAC, MethodConfig(mopo_penalty=0.7)))
+    state, metrics = an_epoch(make_method("mopo", SAC, MethodConfig(mopo=Mopo(0.7))))
     rows = jax.tree.map(lambda x: x[: int(state.imagined.size)], state.imagined.rows)
     assert len(rows.rewards) == 12
     uncertainty = 2.0 + rows.actions[:, 0]
@@ -146,7 +153,7 @@ def test_mobile_penalises_imagined_rows_only() -> None:
 
 
 def test_base_and_ravl_differ_in_their_critics_only() -> None:
-    settings = MethodConfig(ravl_critics=5, ravl_diversity=3.0)
+    settings = MethodConfig(ravl=Ravl(5, 3.0))
     base, ravl = (make_method(name, SAC, settings) for name in ("base", "ravl"))
     assert (base.agent.critics, base.agent.diversity) == (2, 0.0)
     assert (ravl.agent.critics, ravl.agent.diversity) == (5, 3.0)
@@ -160,7 +167,7 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
 
 
 def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
-    settings = MethodConfig(mopo_penalty=2.5, mobile_penalty=0.5, mobile_samples=3)
+    settings = MethodConfig(mopo=Mopo(2.5), mobile=Mobile(0.5, 3))
     base, mopo, mobile = (make_method(n, SAC, settings) for n in ("base", "mopo", "mobile"))
     assert mopo == base._replace(
         name="mopo", coefficient=2.5, disagreement=max_aleatoric, penalise_rewards=True
@@ -177,9 +184,9 @@ def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
     ("name", "settings", "setting"),
     [
         ("cql", {}, "method"),
-        ("mopo", {"mopo_penalty": -1.0}, "penalty"),
-        ("mobile", {"mobile_penalty": -1.0}, "penalty, samples"),
-        ("mobile", {"mobile_samples": 0}, "penalty, samples"),
+        ("mopo", {"mopo": Mopo(-1.0)}, "penalty"),
+        ("mobile", {"mobile": Mobile(-1.0)}, "penalty, samples"),
+        ("mobile", {"mobile": Mobile(samples=0)}, "penalty, samples"),
     ],
 )
 def test_bad_settings(name: str, settings: dict, setting: str) -> None:
