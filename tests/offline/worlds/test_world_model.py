@@ -101,7 +101,7 @@ def test_scaled_targets_are_the_data_standardised() -> None:
     np.testing.assert_allclose(targets.std(0), 1.0, rtol=1e-4)
     inputs = np.concatenate([model.data.inputs, model.data.holdout_inputs])
     np.testing.assert_allclose(inputs.std(0), 1.0, rtol=1e-4)
-    plain = make_world_model(CONFIG, dataset())
+    plain = make_world_model(CONFIG, dataset(), targets="raw")
     assert plain.targets.mean.tolist() == [0.0] * 3 and plain.targets.std.tolist() == [1.0] * 3
     back = model.targets.denormalise(model.data.targets)
     np.testing.assert_allclose(back, plain.data.targets, rtol=1e-4, atol=1e-3)
@@ -148,7 +148,7 @@ def test_predictions_do_not_depend_on_the_scaling_of_targets() -> None:
             }
         }
     }
-    plain = World(folded, here.inputs, make_world_model(CONFIG, dataset()).targets)
+    plain = World(folded, here.inputs, make_world_model(CONFIG, dataset(), targets="raw").targets)
     fitter = fitted().model.fitter
     scaled, unscaled = (predict(fitter, w, states(), ACTIONS) for w in (here, plain))
     np.testing.assert_allclose(scaled.mean, unscaled.mean, rtol=1e-4, atol=1e-3)
