@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.offline import EXPERIMENT
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
@@ -91,7 +92,7 @@ def test_looks_lie_between_iterations() -> None:
     with pytest.raises(ConfigError, match="evaluations: found 151, expected at most NEUBAY's 150"):
         small_neubay().check_looks(151)
     with pytest.raises(ConfigError, match="worlds"):
-        NeubayStudyConfig(worlds=0).validate()
+        check(NeubayStudyConfig(worlds=0))
 
 
 @pytest.mark.parametrize(
