@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.pde import commands
+from jaxrl_rollouts.pde import inspection
 from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
 from jaxrl_rollouts.pde.files import (
     read_fields,
@@ -207,8 +207,8 @@ def test_inspect_reads_no_more_than_asked(
     tmp_path: Path, capsys: Any, monkeypatch: Any, bytes_read: list[int], rows: int, limit: int
 ) -> None:
     path = write_well(tmp_path / "a.h5", [numbered(X, 4)])
-    monkeypatch.setattr(commands, "BYTES", limit)
-    commands.inspect(str(path), rows=rows)
+    monkeypatch.setattr(inspection, "BYTES", limit)
+    inspection.inspect(str(path), rows=rows)
     said = capsys.readouterr().out
     assert ("(of 2 trajectories)" if rows == 2 else "(of 1 trajectories, 2 frames)") in said
     window = 4 * X * 4 * (2 * T if rows == 2 else 2)
