@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,18 +14,7 @@ from jaxrl_rollouts import draws
 from jaxrl_rollouts.networks import normal_fan_in, uniform, uniform_fan_in
 
 KEY = jax.random.key(3)
-
-
-@pytest.fixture(autouse=True)
-def as_users_compile() -> Iterator[None]:
-    """With all optimisations: the suite's few round the last digits of tiny numbers differently."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, False)
-    yield
-    jax.config.update(name, before)
-
-
+pytestmark = pytest.mark.usefixtures("as_users_compile")
 PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "normal": (draws.normal, jax.random.normal),
     "uniform": (
