@@ -105,8 +105,8 @@ def load_policy(path: str | Path) -> SavedPolicy:
     folder = _find(Path(path))
     facts = read_json(folder / FILE, "a policy folder")
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        loaded = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {loaded!r}, expected {FORMAT}")
+        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
     for name in _SIZES:
         size = facts.get(name)
         if not isinstance(size, int) or size < 1:

@@ -97,8 +97,8 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     folder = Path(folder)
     facts = read_json(folder / FILE, "a world-model folder")
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        loaded = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {loaded!r}, expected {FORMAT}")
+        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
     for name, here in fingerprint(dataset).items():
         if facts.get(name) != here:
             raise DataError(
