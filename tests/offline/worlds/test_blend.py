@@ -18,7 +18,12 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.registry import base, mobile, mopo
-from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig, make_model_based
+from jaxrl_rollouts.offline.methods.scheme import (
+    Method,
+    ModelBasedConfig,
+    imagination,
+    make_model_based,
+)
 from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
@@ -166,9 +171,8 @@ def trainer(method: Method) -> Callable[[float], Any]:
     @jax.jit
     def critic(truth: jax.Array) -> Any:
         world = model.world(model.fitter.init(jax.random.key(1)))
-        data = jax.tree.map(jnp.asarray, rows())
-        state = agent.init(jax.random.key(2), Blend(world, truth), data)
-        return agent.update(state, data)[0].agent.critic
+        data = imagination(method, rows(), Blend(world, truth))
+        return agent.update(agent.init(jax.random.key(2), data), data)[0].agent.critic
 
     return critic
 
