@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from matplotlib.ticker import FixedLocator
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -26,17 +27,13 @@ from jaxrl_rollouts.reports.report import Report
 from ..kit.claims import claims
 from ..kit.draw import intervals, level, picture
 from ..kit.grid import Cell, Grid, stacked
-from .horizon_overestimation_cells import (
-    AGENT,
-    PlaneConfig,
-    RunnerConfig,
-    train_plane,
-    train_runner,
-)
+from . import horizon_overestimation_cells as cells
+from .horizon_overestimation_cells import PlaneConfig, RunnerConfig
 
 PAPER = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 SOURCE = f"{PAPER}, figure 1"
 RUNNER_SOURCE = f"{PAPER}, ablations; thresholds from pilot runs"
+TICKS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # in best values, where values explode
 BEST = 283.0  # the most an episode of the runner can bring
 
 
@@ -59,9 +56,9 @@ def run(config: Config, context: RunContext) -> Report:
     seeds = min(getattr(config, task).seeds for task in config.tasks)
     report = Report.of(context, seeds)
     if "plane" in config.tasks:
-        add_plane(report, config.plane, *train_plane(config.plane, config.seed, context))
+        add_plane(report, config.plane, *cells.train_plane(config.plane, config.seed, context))
     if "runner" in config.tasks:
-        add_runner(report, config.runner, *train_runner(config.runner, config.seed, context))
+        add_runner(report, config.runner, *cells.train_runner(config.runner, config.seed, context))
     return report
 
 
@@ -131,9 +128,11 @@ def draw_plane(report: Report, grid: Grid, best: float) -> None:
             ax.plot(places, values.T, ".", color=shade, alpha=0.6)
             ax.plot(places, np.median(values, 0), "_", **bar)
         level(ax, best, "the most possible", linestyle=":", linewidth=1.0)
-        ax.set_yscale("symlog", linthresh=best, base=2)
-        ax.yaxis.set_major_formatter("{x:.0f}")
-        ax.minorticks_off()
+        if np.nanmax(np.abs(stacked(grid.values(), "promised"))) > 5 * best:
+            ax.set_yscale("symlog", linthresh=best, linscale=0.8)
+            ax.yaxis.set_major_locator(FixedLocator(best * np.outer([-1, 1], TICKS).ravel()))
+            ax.yaxis.set_major_formatter("{x:.0f}")
+            ax.minorticks_off()
         ax.set_xticks(range(len(grid)), list(grid), rotation=35, ha="right")
         ax.set_ylabel("discounted value from the start")
 
@@ -214,9 +213,10 @@ _SMOKE = Config(
         seeds=2, episodes=3, fixed=(1,), penalties=(1.0,), looks=1, last=1, plays=2,
         ensemble=_TINY,
         agent=replace(
-            AGENT, rollouts=4, updates_per_iteration=2, tape=256, capacity=1000,
+            cells.AGENT, rollouts=4, updates_per_iteration=2, tape=256, capacity=1000,
             agent=replace(
-                AGENT.agent, memory=MemoryConfig("none", width=8), head=(8,), critics=2, steps=4,
+                cells.AGENT.agent, memory=MemoryConfig("none", width=8), head=(8,), critics=2,
+                steps=4,
             ),
         ),
     ),

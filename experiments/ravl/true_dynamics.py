@@ -113,8 +113,9 @@ def add_claims(report: Report, name: str, domain: Domain, grid: Grid) -> None:
                     f"({arm} at w = {w:g})")
     best = best_below_one(grid, "ravl")
     claim(f"{name}: RAVL does not get worse with true dynamics",
-          ravl["score"] - best["score"], at_least=-10, means="at most 10 points below its "
-          f"best with an imperfect model (w = {best.point['w']:g})")
+          ravl["score"] - best["score"], at_least=-10,
+          means="at most 10 points below its best with an imperfect model "
+                f"(w = {best.point['w']:g})")
     claim(f"{name}: RAVL beats the penalties with true dynamics",
           ravl["score"] - base["score"], at_least=10,
           means="at least 10 points above base, MOPO and MOBILE (the same there)")

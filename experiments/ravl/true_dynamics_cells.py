@@ -158,18 +158,16 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
         Cells by label and weight w; `score` and all that was recorded are `[seeds]`.
     """
     config, env, seeds, weights = domain.config, domain.env, whole.seeds, whole.of_method()
-    name = env.name.replace("/", "-")
+    place = env.name.replace("/", "-")
     fit_key, train_key, evaluation_key = jax.random.split(key, 3)
     fitted = fit_worlds(
-        config.ensemble, domain.data, fit_key, seeds=seeds, stage=f"{name}-world", context=context
+        config.ensemble, domain.data, fit_key, seeds=seeds, stage=f"{place}-world", context=context
     )
     arms = {arm: settings for arm, settings in config.arms().items() if weights[method_of(arm)]}
 
     def train(arm: str, stage: str) -> Cell:
-        method, truths = (
-            make_method(method_of(arm), config.agent, arms[arm]),
-            weights[method_of(arm)],
-        )
+        name = method_of(arm)
+        method, truths = make_method(name, config.agent, arms[arm]), weights[name]
         dynamics = blended_dynamics(fitted.dynamics(env, method.disagreement), env)
         sizes = env.observation_size, env.action_size
         trained = train_and_play(
@@ -182,7 +180,8 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
         )  # fmt: skip
         return Cell.of(trained, updates=config.rollouts.updates_per_epoch)
 
-    trained = run_grid({"method": list(arms)}, train, context, seeds=seeds, stage=name, clear=False)
+    axes = {"method": list(arms)}
+    trained = run_grid(axes, train, context, seeds=seeds, stage=place, clear=False)
     cells = {
         (arm, w): part(domain, cell, slice(at * seeds, (at + 1) * seeds))
         for arm, cell in trained.items()

@@ -128,9 +128,9 @@ def test_settings_are_checked(wrong: dict) -> None:
 
 def test_presets_are_valid_and_sweep_lambda() -> None:
     for preset in EXPERIMENT.presets.values():
-        for part in (preset, preset.plane, preset.standard):
-            if part is not None:
-                check(part)
+        for domain in (preset, preset.plane, preset.standard):
+            if domain is not None:
+                check(domain)
     cpu = EXPERIMENT.preset("cpu")
     assert cpu.seeds >= 5 and len(cpu.plane.mopo_penalties) > 1
     assert cpu.of_method()["mopo"] == cpu.truths[:-1]

@@ -19,8 +19,10 @@ from jaxrl_rollouts.offline.environments.reach import Reach, measure_reach, samp
 from jaxrl_rollouts.offline.methods.registry import base
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, imagination, make_model_based
 from jaxrl_rollouts.offline.study.edge_of_reach import (
+    critics_look,
     oracle_patch,
     plane_evaluator,
+    square,
     value_map,
 )
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
