@@ -243,8 +243,8 @@ def draw_spread(report: Report, grid: Grid) -> None:
         for ax, metric in zip(axes, disagreement, strict=False):
             curves(ax, grid, f"{metric}_edge")
             for method, cell in grid.items():
-                style = {"colour_name": colour(method), "linestyle": ":"}
-                curves(ax, {"_": cell}, f"{metric}_within", **style)
+                within, shade = f"{metric}_within", colour(method)
+                curves(ax, {"_": cell}, within, colour_name=shade, linestyle=":")
             ax.set_yscale("log")
         curves(axes[2], grid, "edge_share", scale=100)
         axes[2].set_ylabel("% of the buffer")
