@@ -283,7 +283,8 @@ def draw_reach(report: Report, data: PlaneData) -> None:
         corners = plane.START * np.array([[-1, -1, 1, 1, -1], [-1, 1, 1, -1, -1]])
         ax.plot(*corners, color="black", linewidth=1.2, label="start states")
         _plane_axes(ax, data)
-        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), labelspacing=1.0)
+        beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        ax.legend(fontsize=8, frameon=False, labelspacing=1.0, **beside)
 
 
 def draw_maps(report: Report, data: PlaneData, grid: Grid) -> None:
