@@ -246,8 +246,9 @@ def draw_opinions(report: Report, mean: np.ndarray) -> None:
     caption = "What the members believe: they agree on the arm in the data and on nothing else."
     labels, bins = ("arm 0 (1000 pulls)", "arm 1 (never pulled)"), np.linspace(-0.8, 1.6, 61)
     with picture(report, "opinions", caption, width=4.2, height=2.6) as (ax,):
-        style = {"color": PALETTE[:2], "alpha": 0.6, "density": True, "histtype": "stepfilled"}
-        ax.hist(mean.reshape(-1, 2), bins.tolist(), label=labels, **style)
+        for arm, label in enumerate(labels):
+            style = {"color": PALETTE[arm], "alpha": 0.6, "density": True, "label": label}
+            ax.hist(mean[..., arm].reshape(-1), bins.tolist(), **style)
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set(xlabel="believed mean reward", ylabel="density over members and seeds")
 
