@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -33,13 +32,9 @@ Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -
 
 
 class Peer:
-    """A running peer; use as a context manager.
+    """A running peer: an interpreter on a script in `speed/peers/`; use as a context manager.
 
-    Args:
-        python: its interpreter.
-        script: file in `speed/peers/`, or any path.
-        option: the setting that named the interpreter, for the error.
-        needs: what the interpreter must have.
+    `option` is the setting that named the interpreter and `needs` what it must have, for the error.
 
     Raises:
         ConfigError: from `ask`, when the peer ends without an answer; with its last line.
@@ -57,12 +52,7 @@ class Peer:
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Killed, not asked: a peer in the middle of something would not listen.
         self._process.kill()
         self._process.communicate()
@@ -91,13 +81,8 @@ class Peer:
     ) -> dict[str, str]:
         """Have it build what is timed, and check that this is as large as ours.
 
-        Args:
-            settings: what to build.
-            parameters: of ours; None checks nothing.
-            what: is counted, for the error.
-
-        Returns:
-            The versions of its libraries.
+        `what` is counted, for the error; no number of `parameters` of ours checks nothing. Returns
+        the versions of its libraries.
 
         Raises:
             DataError: it has another number of parameters.
@@ -123,11 +108,7 @@ def peer_or_none(
 
 
 def check_interpreter(setting: str, python: str, needs: str) -> None:
-    """The interpreter exists, where one is given.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """`ConfigError` where an interpreter is given that does not exist."""
     if python and not Path(python).exists():
         raise ConfigError(setting, python, f"an interpreter that has {needs}")
 
@@ -167,15 +148,10 @@ def write_weights(path: Path, params: PyTree) -> None:
 def torch_ways(
     peer: Peer, compiling: str | None, name: str = "torch"
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The ways a torch peer may be asked: eager, on one thread, and compiled.
+    """The ways a started torch peer may be asked: eager, on one thread, and compiled.
 
-    Args:
-        peer: has been started.
-        compiling: what is compiled, for the note; None leaves that out.
-        name: of torch in the report.
-
-    Returns:
-        Who -> what is asked besides the rest, and a note about `torch.compile`.
+    `compiling` says what is compiled, for the note; None leaves that out. Returns who (`name` in
+    the report) -> what is asked besides the rest, and a note about `torch.compile`.
     """
     cores = os.cpu_count() or 1
     ways: dict[str, Mapping[str, Any]] = {name: {"compiled": False, "threads": cores}}
@@ -196,7 +172,7 @@ def peer_timers(
     work: Mapping[str, int],
     ways: Mapping[str, Mapping[str, Any]],
 ) -> Timers:
-    """A timer for each way to ask a peer to do each kind of work; all are asked once to warm up.
+    """A timer for each way to ask a started peer to do each kind of work; asked once to warm up.
 
     Args:
         peer: has been started.

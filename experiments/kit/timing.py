@@ -117,10 +117,8 @@ def time_seeds(
 def start_report(context: RunContext, config: Any, peers: Mapping[str, str]) -> Report:
     """A benchmark's report with its first notes.
 
-    Args:
-        context: of the run.
-        config: whose settings name the peers' interpreters; one that is empty leaves them out.
-        peers: such a setting -> the library, or libraries, to run there.
+    `peers` are the config's settings that name interpreters -> the libraries to run there; one that
+    is empty leaves them out.
     """
     report = Report.of(context, 1)
     note_load(report, "at the start")
@@ -148,16 +146,9 @@ def claim_times(
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 
-    Args:
-        report: where the claim goes.
-        name: of the claim.
-        rates: of ours and the others.
-        ours, others: who in `rates`; None means all but ours.
-        times: the bound of the median over the rounds.
-        means: what is compared; `{best}` becomes the name of the fastest.
-
-    Returns:
-        The median of ours over the fastest, round by round: a column of the row.
+    Both are names in `rates`; no others means all but ours. In `means`, what is compared, `{best}`
+    becomes the name of the fastest. Returns the median of ours over it, round by round, which the
+    claim is about: a column of a table's row.
     """
     best = max(others or (who for who in rates if who != ours), key=rates.median)
     ratio = rates[ours] / rates[best]
@@ -175,10 +166,8 @@ def show_seeds(report: Report, title: str, seconds: Rates) -> None:
         for n, times in zip(seeds, relative, strict=True)
     ]
     report.table("seeds side by side", rows)
-    name, ratio = (
-        f"{max(seeds)} seeds in 4 times the time of one",
-        seconds[seeds[-1]] / seconds[seeds[0]],
-    )
+    name = f"{max(seeds)} seeds in 4 times the time of one"
+    ratio = seconds[seeds[-1]] / seconds[seeds[0]]
     means = "seeds as a vmapped axis, spread over the cores"
     add_claim(report, name, ratio, at_most=4.0, means=means, source=SOURCE, statistic="median")
     caption = "Time to train several seeds in one program."

@@ -19,6 +19,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.agent import Agent, Learner
 from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
+from ..behaviours.made import load_dataset
 from ..data import (
     Dataset,
     episode_returns,
@@ -175,6 +176,12 @@ def environment_of(dataset: Dataset) -> Environment:
         ConfigError: neither the file nor its name says which.
     """
     return make(dataset.environment or dataset.name)
+
+
+def setting_of(name: str, seed: int = 0) -> Setting:
+    """A dataset that `load_dataset` knows, with its environment; raises what those raise."""
+    dataset = load_dataset(name, seed)
+    return Setting(dataset, environment_of(dataset))
 
 
 def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> FittedDataset:
