@@ -23,7 +23,7 @@ from jaxrl_rollouts.reports.statistics import summarize
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.grid import Cell, run_grid
 from .ks import CPU, GPU, PAPER, REFINER, SMOKE, SOURCE, cell_of, draw_rollouts
 
 METHODS = ("mse", "refiner")
@@ -66,27 +66,8 @@ def run(config: ConditionalConfig, context: RunContext) -> Report:
         return cell_of(outcome, data.dt, _by_viscosity(config, data, outcome))
 
     cells = run_grid({"method": METHODS}, train, context, seeds=study.seeds)
-    report = Report.of(context, study.seeds)
-    _make_report(report, config, data, cells)
-    return report
-
-
-def _by_viscosity(
-    config: ConditionalConfig, data: StudyData, outcome: Outcome
-) -> dict[str, np.ndarray]:
-    """Horizons `[seeds, B]`, their correlation with viscosity, and T(0.8) `[seeds, bins]`."""
-    correlation, member = outcome.evaluation.correlation, config.bin_of(data.parameter)
-    horizons = np.array([correlation_horizons(c, data.dt) for c in correlation])
-    times = [
-        [high_correlation_time(c[:, member == index], data.dt) for index in np.unique(member)]
-        for c in correlation
-    ]
-    grows = [np.corrcoef(data.parameter, horizon)[0, 1] for horizon in horizons]
-    return {"horizons": horizons, "grows": np.array(grows), "time_by_bin": np.array(times)}
-
-
-def _make_report(report: Report, config: ConditionalConfig, data: StudyData, cells: Grid) -> None:
-    edges, member, rows = config.edges(), config.bin_of(data.parameter), []
+    report, rows = Report.of(context, study.seeds), []
+    edges, member = config.edges(), config.bin_of(data.parameter)
     for at, index in enumerate(np.unique(member)):
         inside = member == index
         row = {"viscosity": f"{edges[index]:.2g} to {edges[index + 1]:.2g}"}
@@ -107,15 +88,30 @@ def _make_report(report: Report, config: ConditionalConfig, data: StudyData, cel
         for name, cell in cells.trained.items():
             style = {"color": colour(name), "markersize": 4, "label": name}
             ax.plot(data.parameter, cell["horizons"].mean(0), ".", **style)
-        level(ax, config.study.steps * data.dt, linestyle=":")
+        level(ax, study.steps * data.dt, linestyle=":")
         ax.set_xlabel("viscosity")
         ax.set_ylabel("time above correlation 0.8")
-    draw_rollouts(report, config.study, data, cells)
+    draw_rollouts(report, study, data, cells)
     report.note(
         f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
-        f"trajectories, {config.study.steps} steps of {data.dt:g}. Change: standard deviation from "
+        f"trajectories, {study.steps} steps of {data.dt:g}. Change: standard deviation from "
         "one step to the next, median over trajectories; still: less than a twentieth of that."
     )
+    return report
+
+
+def _by_viscosity(
+    config: ConditionalConfig, data: StudyData, outcome: Outcome
+) -> dict[str, np.ndarray]:
+    """Horizons `[seeds, B]`, their correlation with viscosity, and T(0.8) `[seeds, bins]`."""
+    correlation, member = outcome.evaluation.correlation, config.bin_of(data.parameter)
+    horizons = np.array([correlation_horizons(c, data.dt) for c in correlation])
+    times = [
+        [high_correlation_time(c[:, member == index], data.dt) for index in np.unique(member)]
+        for c in correlation
+    ]
+    grows = [np.corrcoef(data.parameter, horizon)[0, 1] for horizon in horizons]
+    return {"horizons": horizons, "grows": np.array(grows), "time_by_bin": np.array(times)}
 
 
 def _change(data: StudyData, inside: np.ndarray) -> dict[str, float]:
