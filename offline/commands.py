@@ -27,6 +27,8 @@ def inspect(
     file: tyro.conf.Positional[str],
     out: Path | None = None,
     action_limit: float = 1.0,
+    action_low: tuple[float, ...] = (),
+    action_high: tuple[float, ...] = (),
 ) -> None:
     """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
     endings, suspicious rows.
@@ -38,11 +40,15 @@ def inspect(
         file: an HDF5, npz or Minari dataset, or a name such as hopper-medium-v2.
         out: also draw returns and lengths into this PNG file.
         action_limit: actions beyond it are reported.
+        action_low: lower bounds of the file's actions, one number or one for each entry; they are
+            shown rescaled to [-1, 1]. Left out: what the file itself declares.
+        action_high: upper bounds.
     """
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
-    inspection = inspect_file(file, action_limit=action_limit)
+    bounds = {"action_low": action_low or None, "action_high": action_high or None}
+    inspection = inspect_file(file, action_limit=action_limit, **bounds)
     print_inspection(inspection)
     if out is not None:
         draw_inspection(inspection, out)
