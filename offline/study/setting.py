@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,10 +18,17 @@ from ..environments.base import own_bounds
 from ..environments.terminations import Termination, termination_function
 from ..worlds.endings import TerminationConfig
 
-if TYPE_CHECKING:
-    from .model_based import StudyConfig
-
 WITHOUT_REWARDS = ("bc",)  # methods that read none
+
+
+class Endings(Protocol):
+    """The part of a `StudyConfig` that says how imagined episodes end."""
+
+    @property
+    def termination(self) -> str: ...
+
+    @property
+    def ending(self) -> TerminationConfig: ...
 
 
 def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
@@ -123,7 +130,7 @@ def check_rewards(dataset: Dataset, method: str) -> None:
 
 
 def termination_of(
-    dataset: Dataset, env: Environment, config: StudyConfig
+    dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
     """How model rollouts end: the known rule, or where there is none that of a learned one."""
     if config.termination == "learned":
@@ -138,9 +145,7 @@ def termination_of(
     return config.ending
 
 
-def facts_of(
-    dataset: Dataset, env: Environment, config: StudyConfig, *, imagines: bool
-) -> list[str]:
+def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
     Args:
