@@ -15,6 +15,7 @@ from ..data.inspection import bounds_text
 from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
+from ..environments.registry import is_known
 from ..environments.terminations import Termination, termination_function
 from ..worlds.endings import TerminationConfig
 
@@ -51,13 +52,10 @@ def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
         return _without(dataset)
     if environment is not None and environment != "":
         env = make(environment)
-    elif dataset.environment is None:
-        try:
-            env = make(dataset.name)
-        except ConfigError:  # a name that means nothing
-            return _without(dataset)
-    elif dataset.environment == NONE:
+    elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
         return _without(dataset)
+    elif dataset.environment is None:
+        env = make(dataset.name)
     else:
         try:
             env = make(dataset.environment)
