@@ -121,6 +121,21 @@ def evaluator(
     return evaluate
 
 
+def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
+    """An `evaluate` where there is no simulator: `estimated_value` alone, per seed.
+
+    Args:
+        learner: whose critics to ask.
+        starts: `[B, D]` start states as the agent sees them.
+    """
+    states = jnp.asarray(starts)
+
+    def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
+        return {"estimated_value": np.asarray(start_values(learner.agent, state.agent, states))}
+
+    return evaluate
+
+
 def train_and_play(
     learner: Learner,
     data: PyTree,

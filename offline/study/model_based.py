@@ -23,20 +23,21 @@ from ..behaviours.made import load_dataset
 from ..data import (
     Dataset,
     episode_returns,
-    episodes,
     to_device,
 )
-from ..environments import Environment, make
-from ..environments.terminations import termination_function
+from ..data import episodes as parts_of
+from ..environments import Environment
+from ..environments.absent import is_simulator
 from ..methods.registry import MethodConfig, Mobile, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import save_policy
-from ..training import evaluator, train_learner
+from ..training import Evaluate, evaluator, promises, train_learner
 from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
+from .setting import environment_of, termination_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -46,8 +47,9 @@ class StudyConfig:
     """World model, agent and evaluation; the same for every method of a comparison.
 
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
-    own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
-    where no rule is known. `evaluations` are spread evenly over the `epochs`.
+    own. A `learned` termination is a classifier fitted to the dataset's own terminals; it also
+    takes the place of a `known` one where no rule is known. `evaluations` are spread evenly over
+    the `epochs`.
     """
 
     seeds: int = positive(3)
@@ -141,21 +143,23 @@ class Outcome(NamedTuple):
     """A trained method.
 
     Attributes:
-        returns: `[seeds]`, undiscounted, in the true environment at the end of training.
-        true_value: `[seeds]`, what was earned there, discounted.
-        estimated_value: `[seeds]`, what the critics promise from the start states.
+        returns: `[seeds]`, undiscounted, in the true environment at the end of training; None
+            without a simulator.
+        true_value: `[seeds]`, what was earned there, discounted; or None.
+        estimated_value: `[seeds]`, what the critics promise from the start states, without a
+            simulator from those of the dataset.
         trained: state and history.
         agent: functions of what acts.
-        env: the true environment as the agent sees it.
+        env: the true environment as the agent sees it; None without a simulator.
         source: what it learned from: the dataset, with world models where it has any.
     """
 
-    returns: np.ndarray
-    true_value: np.ndarray
+    returns: np.ndarray | None
+    true_value: np.ndarray | None
     estimated_value: np.ndarray
     trained: Trained
     agent: Agent
-    env: Environment
+    env: Environment | None
     source: Any
 
     @property
@@ -169,24 +173,21 @@ class Outcome(NamedTuple):
         return self.trained.state.agent.actor
 
 
-def environment_of(dataset: Dataset) -> Environment:
-    """The environment a dataset was collected in.
-
-    Raises:
-        ConfigError: neither the file nor its name says which.
-    """
-    return make(dataset.environment or dataset.name)
-
-
 def setting_of(name: str, seed: int = 0) -> Setting:
     """A dataset that `load_dataset` knows, with its environment; raises what those raise."""
     dataset = load_dataset(name, seed)
     return Setting(dataset, environment_of(dataset))
 
 
-def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> FittedDataset:
-    """Fit world models and measure how far they can be trusted."""
-    env = environment_of(dataset)
+def fit_dataset(
+    dataset: Dataset,
+    config: StudyConfig,
+    context: RunContext | None,
+    env: Environment | None = None,
+) -> FittedDataset:
+    """Fit world models and measure how far they can be trusted; `env` is the dataset's own."""
+    env = env or environment_of(dataset)
+    rule = termination_of(dataset, env, config)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
     fitted = fit_worlds(
@@ -198,9 +199,9 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         stage=f"{slug(dataset.name)}-world",
         context=context,
     )
-    if config.termination == "learned":
+    if isinstance(rule, TerminationConfig):
         endings, _ = fit_endings(
-            config.ending,
+            rule,
             dataset.transitions,
             jax.random.fold_in(fit_key, 1),
             seeds=seeds,
@@ -209,23 +210,12 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         )
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
-    dynamics = learned_dynamics(
-        fitted.model.fitter,
-        config.ensemble.elites,
-        termination=termination_of(dataset, env, config),
-    )
+    dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
     logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
     return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
-
-
-def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
-    """A learned rule's configuration, or the known one: the environment's, or its family's."""
-    if config.termination == "learned":
-        return config.ending
-    return env.termination or termination_function(dataset.environment or dataset.name)
 
 
 def train_model_based(
@@ -254,9 +244,7 @@ def train_model_based(
         seeds=config.seeds,
         per_seed=per_seed,
         iterations=config.epochs,
-        evaluate=evaluator(
-            learner, world.env, play_key, config.episodes, discount=config.agent.discount
-        ),
+        evaluate=judge(learner, world, world.env, play_key, config.episodes, config.agent.discount),
         evaluate_every=config.epochs // config.evaluations,
         stage=stage,
         context=context,
@@ -264,6 +252,25 @@ def train_model_based(
     return finish(
         trained, learner, method.agent, name, world, world.env, stage=stage, context=context
     )
+
+
+def judge(
+    learner: Learner,
+    source: Source,
+    env: Environment,
+    key: jax.Array,
+    episodes: int,
+    discount: float,
+) -> Evaluate:
+    """The `evaluator` in `env`, the environment as the agent sees it; without a simulator
+    `promises` from where the dataset's episodes start."""
+    if is_simulator(env):
+        return evaluator(learner, env, key, episodes, discount=discount)
+    rows = source.dataset.transitions
+    starts = rows.observations[parts_of(rows).starts][:256]
+    # A memory is shown no action and no reward before the first step.
+    unseen = env.observation_size - starts.shape[1]
+    return promises(learner, np.pad(starts, ((0, 0), (0, unseen))))
 
 
 def finish(
@@ -289,9 +296,10 @@ def finish(
         stage: of the training; the policy goes into its folder.
         context: None saves nothing.
     """
-    last = trained.history.last
-    values = last("return"), last("discounted_return"), last("estimated_value")
-    outcome = Outcome(*values, trained, learner.agent, env, source)
+    last, played = trained.history.last, is_simulator(env)
+    earned = (last("return"), last("discounted_return")) if played else (None, None)
+    shown = env if played else None
+    outcome = Outcome(*earned, last("estimated_value"), trained, learner.agent, shown, source)
     if context:
         save_policy(
             context.folder.stage(stage) / "policy",
@@ -308,7 +316,7 @@ def finish(
 def behaviour(world: Source) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
-    parts = episodes(rows)
+    parts = parts_of(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
     return episode_returns(rows)[whole if whole.any() else slice(None)]

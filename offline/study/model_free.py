@@ -13,12 +13,13 @@ from jaxrl_rollouts.record.context import RunContext
 from ..agents.model_free import make_model_free
 from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
 from ..data import to_device
-from ..training import evaluator, train_learner
+from ..training import train_learner
 from .model_based import (
     Outcome,
     Setting,
     StudyConfig,
     finish,
+    judge,
     slug,
 )
 
@@ -70,7 +71,7 @@ def train_model_free(
         train_key,
         seeds=study.seeds,
         iterations=iterations,
-        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
+        evaluate=judge(learner, setting, env, play_key, study.episodes, chosen.discount),
         evaluate_every=max(iterations // study.evaluations, 1),
         stage=stage,
         context=context,

@@ -20,13 +20,14 @@ from ..neubay.prepare import prepare, ring_text, save_every
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
-from ..training import evaluator, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import World
-from ..worlds.endings import fit_endings
+from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .model_based import Outcome, StudyConfig, environment_of, finish, slug, termination_of
+from .model_based import Outcome, StudyConfig, finish, judge, slug
+from .setting import environment_of, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -93,6 +94,7 @@ def fit_posterior(
     config: NeubayStudyConfig,
     context: RunContext | None,
     levels: tuple[float, ...] = (),
+    env: Environment | None = None,
 ) -> Posterior:
     """Fit ensembles (or read them) and measure their disagreement on the dataset.
 
@@ -102,8 +104,10 @@ def fit_posterior(
         config: ensembles; the level of its agent is measured.
         context: with one, the worlds are also saved in the stage's folder, for other runs.
         levels: quantiles to measure besides.
+        env: None takes the dataset's own.
     """
-    env, name = environment_of(dataset), slug(dataset.name)
+    env, name = env or environment_of(dataset), slug(dataset.name)
+    rule = termination_of(dataset, env, study)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
     rows = to_device(dataset.transitions)
@@ -131,9 +135,9 @@ def fit_posterior(
         if context:
             folder = context.folder.stage(f"{name}-posterior") / "worlds"
             save_worlds(folder, fitted, trust, dataset, config.ensemble, "observations")
-    if study.termination == "learned":
+    if isinstance(rule, TerminationConfig):
         endings, _ = fit_endings(
-            study.ending,
+            rule,
             dataset.transitions,
             jax.random.fold_in(jax.random.key(study.seed), 3),
             seeds=trust.mean.shape[0],
@@ -177,8 +181,8 @@ def train_neubay(
         seeds=study.seeds,
         iterations=config.iterations,
         per_seed=prepared.per_seed,
-        evaluate=evaluator(
-            prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
+        evaluate=judge(
+            prepared.learner, posterior, seen, play_key, study.episodes, config.agent.discount
         ),
         evaluate_every=config.iterations // study.evaluations,
         stage=stage,
