@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -11,13 +12,8 @@ import numpy as np
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner
-from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
 from ..data import (
     Dataset,
@@ -29,13 +25,13 @@ from ..environments import Environment, make
 from ..environments.terminations import termination_function
 from ..methods.registry import MethodConfig, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
-from ..recurrent.sac import RecurrentSacConfig
-from ..saved_policies import save_policy
-from ..training import evaluator, train_learner
+from ..training import KeepBest, evaluator, train_learner
 from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
+from ..worlds.saved import save_worlds
+from .outcome import Outcome, finish
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -92,6 +88,7 @@ class FittedDataset(NamedTuple):
         fitted: world models; one per seed, or one for all.
         errors: `[T, B]` open-loop error in dataset standard deviations, first world.
         inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+        ensemble, targets: what the world models are; `ending` a learned termination's settings.
     """
 
     dataset: Dataset
@@ -99,6 +96,14 @@ class FittedDataset(NamedTuple):
     fitted: FittedWorlds
     errors: np.ndarray
     inside: np.ndarray
+    ensemble: EnsembleConfig
+    targets: Targets = "change"
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models for `load_worlds`."""
+        worlds, settings = self.fitted.worlds, (self.ensemble, self.targets)
+        return save_worlds(folder, worlds, self.dataset, *settings, ending=self.ending)
 
 
 class Source(Protocol):
@@ -116,38 +121,6 @@ class Setting(NamedTuple):
 
     dataset: Dataset
     env: Environment
-
-
-class Outcome(NamedTuple):
-    """A trained method.
-
-    Attributes:
-        returns: `[seeds]`, undiscounted, in the true environment at the end of training.
-        true_value: `[seeds]`, what was earned there, discounted.
-        estimated_value: `[seeds]`, what the critics promise from the start states.
-        trained: state and history.
-        agent: functions of what acts.
-        env: the true environment as the agent sees it.
-        source: what it learned from: the dataset, with world models where it has any.
-    """
-
-    returns: np.ndarray
-    true_value: np.ndarray
-    estimated_value: np.ndarray
-    trained: Trained
-    agent: Agent
-    env: Environment
-    source: Any
-
-    @property
-    def history(self) -> History:
-        """Every evaluation and every metric over training."""
-        return self.trained.history
-
-    @property
-    def actors(self) -> PyTree:
-        """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
-        return self.trained.state.agent.actor
 
 
 def environment_of(dataset: Dataset) -> Environment:
@@ -193,7 +166,19 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
-    return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+    result = FittedDataset(
+        dataset,
+        env,
+        fitted,
+        np.asarray(errors),
+        np.asarray(inside),
+        config.ensemble,
+        config.targets,
+        config.ending if config.termination == "learned" else None,
+    )
+    if context:
+        result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")
+    return result
 
 
 def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
@@ -222,6 +207,8 @@ def train_model_based(
         worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
+    play = evaluator(learner, world.env, play_key, config.episodes, discount=config.agent.discount)
+    keep = KeepBest(play, stage, context)
     trained = train_learner(
         learner,
         data,
@@ -229,55 +216,22 @@ def train_model_based(
         seeds=config.seeds,
         per_seed=per_seed,
         iterations=config.epochs,
-        evaluate=evaluator(
-            learner, world.env, play_key, config.episodes, discount=config.agent.discount
-        ),
+        evaluate=keep,
         evaluate_every=config.epochs // config.evaluations,
         stage=stage,
         context=context,
     )
     return finish(
-        trained, learner, method.agent, name, world, world.env, stage=stage, context=context
+        trained,
+        learner,
+        method.agent,
+        name,
+        world,
+        world.env,
+        stage=stage,
+        context=context,
+        best=keep,
     )
-
-
-def finish(
-    trained: Trained,
-    learner: Learner,
-    config: AgentConfig | RecurrentSacConfig,
-    name: str,
-    source: Any,
-    env: Environment,
-    *,
-    stage: str,
-    context: RunContext | None,
-) -> Outcome:
-    """Save the policy, where there is a run, and take the last evaluation.
-
-    Args:
-        trained: its state has an `agent.actor`.
-        learner: what was trained.
-        config: of its agent.
-        name: of the method.
-        source: with the dataset it learned from.
-        env: the environment as the agent sees it.
-        stage: of the training; the policy goes into its folder.
-        context: None saves nothing.
-    """
-    last = trained.history.last
-    values = last("return"), last("discounted_return"), last("estimated_value")
-    outcome = Outcome(*values, trained, learner.agent, env, source)
-    if context:
-        save_policy(
-            context.folder.stage(stage) / "policy",
-            config,
-            outcome.actors,
-            env,
-            dataset=source.dataset.name,
-            method=name,
-            returns=outcome.returns,
-        )
-    return outcome
 
 
 def behaviour(world: Source) -> np.ndarray:

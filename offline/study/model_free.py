@@ -13,14 +13,9 @@ from jaxrl_rollouts.record.context import RunContext
 from ..agents.model_free import make_model_free
 from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
 from ..data import to_device
-from ..training import evaluator, train_learner
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    finish,
-    slug,
-)
+from ..training import KeepBest, evaluator, train_learner
+from .model_based import Setting, StudyConfig, slug
+from .outcome import Outcome, finish
 
 MODEL_FREE = tuple(AGENTS)
 
@@ -64,15 +59,19 @@ def train_model_free(
     iterations = config.updates // config.per_iteration
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
+    play = evaluator(learner, env, play_key, study.episodes, discount=chosen.discount)
+    keep = KeepBest(play, stage, context)
     trained = train_learner(
         learner,
         rows,
         train_key,
         seeds=study.seeds,
         iterations=iterations,
-        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
+        evaluate=keep,
         evaluate_every=max(iterations // study.evaluations, 1),
         stage=stage,
         context=context,
     )
-    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)
+    return finish(
+        trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,13 +21,14 @@ from ..neubay.prepare import prepare, ring_text, save_every
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
-from ..training import evaluator, train_learner
+from ..training import KeepBest, evaluator, train_learner
 from ..worlds.dynamics import World
-from ..worlds.endings import fit_endings
+from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .model_based import Outcome, StudyConfig, environment_of, finish, slug, termination_of
+from .model_based import StudyConfig, environment_of, slug, termination_of
+from .outcome import Outcome, finish
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -66,6 +68,7 @@ class Posterior(NamedTuple):
         model: architecture and scalers.
         worlds, trust: leaves `[W, ...]`.
         trained: history of the fit; None where the worlds were read from a folder.
+        ensemble: settings of the world models; `ending` those of a learned termination.
     """
 
     dataset: Dataset
@@ -74,6 +77,13 @@ class Posterior(NamedTuple):
     worlds: World
     trust: Trust
     trained: Trained | None
+    ensemble: EnsembleConfig
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models and how far they can be trusted, for `load_worlds`."""
+        more: Any = {"trust": self.trust, "ending": self.ending}
+        return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
 
 
 def markov(config: NeubayConfig) -> NeubayConfig:
@@ -113,7 +123,8 @@ def fit_posterior(
 
     if config.folder:
         saved = load_worlds(config.folder, dataset)
-        model, worlds, trained = saved.model, saved.worlds, None
+        worlds = saved.worlds._replace(ending=None)  # fitted again where one is wanted
+        model, trained, ensemble = saved.model, None, saved.config
         trust = trust_of(model, worlds)
     else:
         key = jax.random.fold_in(jax.random.key(study.seed), 2)
@@ -126,14 +137,12 @@ def fit_posterior(
             stage=f"{name}-posterior",
             context=context,
         )
-        model, worlds, trained = fitted
+        (model, worlds, trained), ensemble = fitted, config.ensemble
         trust = trust_of(model, worlds)
-        if context:
-            folder = context.folder.stage(f"{name}-posterior") / "worlds"
-            save_worlds(folder, fitted, trust, dataset, config.ensemble, "observations")
-    if study.termination == "learned":
+    ending = study.ending if study.termination == "learned" else None
+    if ending is not None:
         endings, _ = fit_endings(
-            study.ending,
+            ending,
             dataset.transitions,
             jax.random.fold_in(jax.random.key(study.seed), 3),
             seeds=trust.mean.shape[0],
@@ -141,7 +150,10 @@ def fit_posterior(
             context=context,
         )
         worlds = worlds._replace(ending=endings)
-    return Posterior(dataset, env, model, worlds, trust, trained)
+    posterior = Posterior(dataset, env, model, worlds, trust, trained, ensemble, ending)
+    if context and not config.folder:
+        posterior.save_worlds(context.folder.stage(f"{name}-posterior") / "worlds")
+    return posterior
 
 
 def train_neubay(
@@ -170,6 +182,10 @@ def train_neubay(
     seen = env if config.markov else remembering(env)
     if context and context.progress:
         print(ring_text(config, prepared.sizes, study.seeds), flush=True)
+    play = evaluator(
+        prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
+    )
+    keep = KeepBest(play, stage, context)
     trained = train_learner(
         prepared.learner,
         prepared.data,
@@ -177,16 +193,22 @@ def train_neubay(
         seeds=study.seeds,
         iterations=config.iterations,
         per_seed=prepared.per_seed,
-        evaluate=evaluator(
-            prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
-        ),
+        evaluate=keep,
         evaluate_every=config.iterations // study.evaluations,
         stage=stage,
         context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),
     )
     return finish(
-        trained, prepared.learner, config.agent, name, posterior, seen, stage=stage, context=context
+        trained,
+        prepared.learner,
+        config.agent,
+        name,
+        posterior,
+        seen,
+        stage=stage,
+        context=context,
+        best=keep,
     )
 
 
