@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
+from jaxrl_rollouts.offline.study.setting import facts_of
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -37,10 +38,19 @@ class Config(Budget):
         method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
             neubay_markov, the same without a memory; or td3_bc, iql, rebrac or sac, which need no
             world model.
+        environment: where the policy is played: a name that `data collect` knows, any id of
+            Gymnasium's or gymnax's, package.module:factory, or none to train without a simulator.
+            Left empty: what the dataset says it is from; where it says nothing, none.
+        action_low: lower bounds of the actions in the file, one number or one for each entry; they
+            are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
+        action_high: upper bounds.
     """
 
     dataset: str = PENDULUM
     method: str = "ravl"
+    environment: str = ""
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
 
     def validate(self) -> None:
         self.check_method(self.method)
@@ -48,7 +58,10 @@ class Config(Budget):
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
-    outcome = train(config.dataset, config.method, config, context=context)
+    given = {"action_low": config.action_low, "action_high": config.action_high}
+    bounds = {name: values for name, values in given.items() if values}
+    dataset = load_dataset(config.dataset, config.study.seed, **bounds)
+    outcome = train(dataset, config.method, config, environment=config.environment, context=context)
     source, report = outcome.source, Report.of(context, config.study.seeds)
     if isinstance(source, Posterior):
         updates = config.neubay.agent.updates_per_iteration
@@ -61,9 +74,12 @@ def run(config: Config, context: RunContext) -> Report:
         name = source.dataset.name
         report.table("world model", [neubay_pages.posterior_row(source)])
         report.table("rollouts", neubay_pages.horizon_rows(name, cells))
-        offline_pages.draw_learning(report, source, cells)
         neubay_pages.draw_horizons(report, name, cells)
-        neubay_pages.draw_values(report, {name: cells})
+        if outcome.env is None:
+            offline_pages.draw_training(report, source, cells)
+        else:
+            offline_pages.draw_learning(report, source, cells)
+            neubay_pages.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
     else:
         offline_pages.draw_training(report, source, cells)
@@ -72,6 +88,9 @@ def run(config: Config, context: RunContext) -> Report:
         offline_pages.draw_world(report, {source.dataset.name: source})
     report.table("result", offline_pages.result_rows(source, cells))
     offline_pages.add_main_job(report, source, cells[config.method])
+    imagines = config.method not in MODEL_FREE
+    for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
+        report.note(fact)
     return report
 
 

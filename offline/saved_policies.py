@@ -27,6 +27,7 @@ from jaxrl_rollouts.trees import PyTree
 from .agents.agent import Agent
 from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
 from .environments import Environment
+from .environments.absent import is_simulator
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 
@@ -117,7 +118,7 @@ def policy_of(
         "format": FORMAT,
         "kind": RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config),
         "agent": to_json(config),
-        "environment": None if env is None else env.name,
+        "environment": env.name if env is not None and is_simulator(env) else None,
         "observation_size": sizes[0],
         "action_size": sizes[1],
         "action_low": None if low is None else [float(x) for x in low],

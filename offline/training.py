@@ -142,7 +142,7 @@ class KeepBest:
     evaluates a second time changes nothing, since it comes out the same.
 
     Args:
-        evaluate: that records `return`.
+        evaluate: that records `return`; nothing is kept where there is none.
         stage, context: of the training; without a context they are kept in memory.
     """
 
@@ -152,8 +152,10 @@ class KeepBest:
         self._best: Best | None = None
 
     def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]:
-        metrics, before = self.evaluate(state, iteration), self.best(state)
-        returns = np.asarray(metrics["return"])
+        metrics = self.evaluate(state, iteration)
+        if "return" not in metrics:  # there is no simulator to be good in
+            return metrics
+        returns, before = np.asarray(metrics["return"]), self.best(state)
         now = Best(state.agent.actor, returns, np.full(len(returns), iteration))
         if before is None:
             kept = now
@@ -174,6 +176,21 @@ class KeepBest:
             loaded = checkpoint.load_newest(self.folder, like)
             self._best = loaded[1] if loaded else None
         return self._best
+
+
+def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
+    """An `evaluate` where there is no simulator: `estimated_value` alone, per seed.
+
+    Args:
+        learner: whose critics to ask.
+        starts: `[B, D]` start states as the agent sees them.
+    """
+    states = jnp.asarray(starts)
+
+    def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
+        return {"estimated_value": np.asarray(start_values(learner.agent, state.agent, states))}
+
+    return evaluate
 
 
 def train_and_play(

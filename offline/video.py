@@ -5,6 +5,7 @@ Gymnasium's environments draw themselves (`rgb_array`); the embedded ones are dr
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,13 +87,11 @@ def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np
     import gymnasium
 
     name = env.name.partition("/")[2].partition("?")[0]
+    settings: Any = {"render_mode": "rgb_array", "max_episode_steps": env.max_episode_steps}
     try:
-        made = gymnasium.make(
-            name,
-            render_mode="rgb_array",
-            disable_env_checker=True,
-            max_episode_steps=env.max_episode_steps,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of versions
+            made = gymnasium.make(name, disable_env_checker=True, **settings)
         observation, _ = made.reset(seed=seed)
         frame: Any = made.render()
     except Exception as error:  # each backend has errors of its own

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.offline.environments.absent import is_simulator
 from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
@@ -27,6 +28,7 @@ COLUMNS = {
     "estimated value": "estimated_value",
     "true value": "discounted_return",
 }
+NOT_EVALUATED = "not evaluated"
 
 
 def overestimation(cell: Cell) -> np.ndarray:
@@ -56,6 +58,11 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
     """Behaviour and methods of one dataset, as table rows."""
     name, played = setting.dataset.name, behaviour(setting)
     rows: list[dict[str, Any]] = [{"method": "behaviour", "return": float(played.mean())}]
+    if not is_simulator(setting.env):
+        for method, cell in cells.items():
+            promised = {"estimated value": summarize(cell["estimated_value"])}
+            rows.append({"method": method, "return": NOT_EVALUATED, **promised})
+        return [{"dataset": name, **row} for row in rows]
     for method, cell in cells.items():
         columns = {column: summarize(cell[metric]) for column, metric in COLUMNS.items()}
         rows.append({"method": method, **columns})
@@ -69,6 +76,9 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
+    if not is_simulator(setting.env):
+        report.number("estimated value", cell["estimated_value"])
+        return
     for column, metric in COLUMNS.items():
         report.number(column, cell[metric])
     add_claim(
@@ -121,6 +131,12 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
 def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
     """Return, and promised against true value, while training on one dataset."""
     name = setting.dataset.name
+    if not is_simulator(setting.env):
+        caption = "What the critics promise from where the dataset's episodes start."
+        with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
+            curves(ax, cells, "estimated_value")
+            ax.set_ylabel("discounted value from the start")
+        return
     caption = (
         "Left: return of the mean action. Right: what the critics promise from the start states "
         "(solid) and what the policy earns (dotted)."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -18,20 +18,20 @@ from ..agents.sac import SacConfig
 from ..data import (
     Dataset,
     episode_returns,
-    episodes,
     to_device,
 )
-from ..environments import Environment, make
-from ..environments.terminations import termination_function
+from ..data import episodes as parts_of
+from ..environments import Environment
 from ..methods.registry import MethodConfig, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
-from ..training import KeepBest, evaluator, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
 from ..worlds.saved import save_worlds
-from .outcome import Outcome, finish
+from .outcome import Outcome, finish, judge
+from .setting import environment_of, termination_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -41,8 +41,9 @@ class StudyConfig:
     """World model, agent and evaluation; the same for every method of a comparison.
 
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
-    own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
-    where no rule is known. `evaluations` are spread evenly over the `epochs`.
+    own. A `learned` termination is a classifier fitted to the dataset's own terminals; it also
+    takes the place of a `known` one where no rule is known. `evaluations` are spread evenly over
+    the `epochs`.
     """
 
     seeds: int = positive(3)
@@ -123,18 +124,15 @@ class Setting(NamedTuple):
     env: Environment
 
 
-def environment_of(dataset: Dataset) -> Environment:
-    """The environment a dataset was collected in.
-
-    Raises:
-        ConfigError: neither the file nor its name says which.
-    """
-    return make(dataset.environment or dataset.name)
-
-
-def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> FittedDataset:
-    """Fit world models and measure how far they can be trusted."""
-    env = environment_of(dataset)
+def fit_dataset(
+    dataset: Dataset,
+    config: StudyConfig,
+    context: RunContext | None,
+    env: Environment | None = None,
+) -> FittedDataset:
+    """Fit world models and measure how far they can be trusted; `env` is the dataset's own."""
+    env = env or environment_of(dataset)
+    rule = termination_of(dataset, env, config)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
     fitted = fit_worlds(
@@ -146,9 +144,9 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         stage=f"{slug(dataset.name)}-world",
         context=context,
     )
-    if config.termination == "learned":
+    if isinstance(rule, TerminationConfig):
         endings, _ = fit_endings(
-            config.ending,
+            rule,
             dataset.transitions,
             jax.random.fold_in(fit_key, 1),
             seeds=seeds,
@@ -157,11 +155,7 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         )
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
-    dynamics = learned_dynamics(
-        fitted.model.fitter,
-        config.ensemble.elites,
-        termination=termination_of(dataset, env, config),
-    )
+    dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
     logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
@@ -174,18 +168,11 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         np.asarray(inside),
         config.ensemble,
         config.targets,
-        config.ending if config.termination == "learned" else None,
+        rule if isinstance(rule, TerminationConfig) else None,
     )
     if context:
         result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")
     return result
-
-
-def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
-    """A learned rule's configuration, or the known one: the environment's, or its family's."""
-    if config.termination == "learned":
-        return config.ending
-    return env.termination or termination_function(dataset.environment or dataset.name)
 
 
 def train_model_based(
@@ -207,8 +194,8 @@ def train_model_based(
         worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
-    play = evaluator(learner, world.env, play_key, config.episodes, discount=config.agent.discount)
-    keep = KeepBest(play, stage, context)
+    discount = config.agent.discount
+    keep = judge(learner, world, world.env, play_key, config.episodes, discount, stage, context)
     trained = train_learner(
         learner,
         data,
@@ -237,7 +224,7 @@ def train_model_based(
 def behaviour(world: Source) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
-    parts = episodes(rows)
+    parts = parts_of(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
     return episode_returns(rows)[whole if whole.any() else slice(None)]

@@ -13,9 +13,9 @@ from jaxrl_rollouts.record.context import RunContext
 from ..agents.model_free import make_model_free
 from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
 from ..data import to_device
-from ..training import KeepBest, evaluator, train_learner
+from ..training import train_learner
 from .model_based import Setting, StudyConfig, slug
-from .outcome import Outcome, finish
+from .outcome import Outcome, finish, judge
 
 MODEL_FREE = tuple(AGENTS)
 
@@ -59,8 +59,7 @@ def train_model_free(
     iterations = config.updates // config.per_iteration
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
-    play = evaluator(learner, env, play_key, study.episodes, discount=chosen.discount)
-    keep = KeepBest(play, stage, context)
+    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount, stage, context)
     trained = train_learner(
         learner,
         rows,

@@ -21,14 +21,15 @@ from ..neubay.prepare import prepare, ring_text, save_every
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
-from ..training import KeepBest, evaluator, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import World
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .model_based import StudyConfig, environment_of, slug, termination_of
-from .outcome import Outcome, finish
+from .model_based import StudyConfig, slug
+from .outcome import Outcome, finish, judge
+from .setting import environment_of, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -103,6 +104,7 @@ def fit_posterior(
     config: NeubayStudyConfig,
     context: RunContext | None,
     levels: tuple[float, ...] = (),
+    env: Environment | None = None,
 ) -> Posterior:
     """Fit ensembles (or read them) and measure their disagreement on the dataset.
 
@@ -112,8 +114,10 @@ def fit_posterior(
         config: ensembles; the level of its agent is measured.
         context: with one, the worlds are also saved in the stage's folder, for other runs.
         levels: quantiles to measure besides.
+        env: None takes the dataset's own.
     """
-    env, name = environment_of(dataset), slug(dataset.name)
+    env, name = env or environment_of(dataset), slug(dataset.name)
+    rule = termination_of(dataset, env, study)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
     rows = to_device(dataset.transitions)
@@ -139,7 +143,7 @@ def fit_posterior(
         )
         (model, worlds, trained), ensemble = fitted, config.ensemble
         trust = trust_of(model, worlds)
-    ending = study.ending if study.termination == "learned" else None
+    ending = rule if isinstance(rule, TerminationConfig) else None
     if ending is not None:
         endings, _ = fit_endings(
             ending,
@@ -182,10 +186,8 @@ def train_neubay(
     seen = env if config.markov else remembering(env)
     if context and context.progress:
         print(ring_text(config, prepared.sizes, study.seeds), flush=True)
-    play = evaluator(
-        prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
-    )
-    keep = KeepBest(play, stage, context)
+    learner, discount = prepared.learner, config.agent.discount
+    keep = judge(learner, posterior, seen, play_key, study.episodes, discount, stage, context)
     trained = train_learner(
         prepared.learner,
         prepared.data,

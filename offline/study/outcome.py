@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
@@ -15,11 +17,13 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, Learner
 from ..agents.registry import AgentConfig
+from ..data import episodes as parts_of
 from ..environments import Environment
+from ..environments.absent import is_simulator
 from ..policy import Policy
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import BEST, LAST, policy_of, save_policy
-from ..training import Best, KeepBest
+from ..training import Best, KeepBest, evaluator, promises
 
 # Said in the best policy's file.
 SELECTION = (
@@ -32,26 +36,28 @@ class Outcome(NamedTuple):
     """A trained method.
 
     Attributes:
-        returns: `[seeds]`, undiscounted, in the true environment at the end of training.
-        true_value: `[seeds]`, what was earned there, discounted.
-        estimated_value: `[seeds]`, what the critics promise from the start states.
+        returns: `[seeds]`, undiscounted, in the true environment at the end of training; None
+            without a simulator.
+        true_value: `[seeds]`, what was earned there, discounted; or None.
+        estimated_value: `[seeds]`, what the critics promise from the start states, without a
+            simulator from those of the dataset.
         trained: state and history.
         agent: functions of what acts.
-        env: the true environment as the agent sees it.
+        env: the true environment as the agent sees it; None without a simulator.
         source: what it learned from: the dataset, with world models where it has any.
-        method: its name.
+        about: what a policy's file says: the method, the dataset, the environment.
         config: settings of what acts.
-        best: of every seed, the policy of the best evaluation.
+        best: of every seed, the policy of the best evaluation; None without a simulator.
     """
 
-    returns: np.ndarray
-    true_value: np.ndarray
+    returns: np.ndarray | None
+    true_value: np.ndarray | None
     estimated_value: np.ndarray
     trained: Trained
     agent: Agent
-    env: Environment
+    env: Environment | None
     source: Any
-    method: str
+    about: Mapping[str, Any]
     config: Any
     best: Best | None
 
@@ -102,13 +108,35 @@ class Outcome(NamedTuple):
 
     def _kept(self, best: bool) -> tuple[PyTree, dict[str, Any]]:
         """The last or the best actors, and what is to be known of them."""
-        facts = {"dataset": self.source.dataset.name, "method": self.method, "env": self.env}
         if not best:
-            return self.actors, {**facts, "returns": self.returns}
+            return self.actors, {**self.about, "returns": self.returns}
         if self.best is None:
             raise ConfigError("best", True, "an evaluation while training; there was none")
         chosen = {"returns": self.best.returns, "iterations": self.best.iterations}
-        return self.best.actors, {**facts, **chosen, "selection": SELECTION}
+        return self.best.actors, {**self.about, **chosen, "selection": SELECTION}
+
+
+def judge(
+    learner: Learner,
+    source: Any,
+    env: Environment,
+    key: jax.Array,
+    episodes: int,
+    discount: float,
+    stage: str,
+    context: RunContext | None,
+) -> KeepBest:
+    """The `evaluator` in `env`, the environment as the agent sees it, that keeps the best policies;
+    without a simulator `promises` from where the dataset's episodes start."""
+    if is_simulator(env):
+        play = evaluator(learner, env, key, episodes, discount=discount)
+    else:
+        rows = source.dataset.transitions
+        starts = rows.observations[parts_of(rows).starts][:256]
+        # A memory is shown no action and no reward before the first step.
+        unseen = env.observation_size - starts.shape[1]
+        play = promises(learner, np.pad(starts, ((0, 0), (0, unseen))))
+    return KeepBest(play, stage, context)
 
 
 def finish(
@@ -121,7 +149,7 @@ def finish(
     *,
     stage: str,
     context: RunContext | None,
-    best: KeepBest | None = None,
+    best: KeepBest,
 ) -> Outcome:
     """Save the policies, where there is a run, and take the last evaluation.
 
@@ -136,10 +164,19 @@ def finish(
         context: None saves nothing.
         best: what evaluated it.
     """
-    last = trained.history.last
-    values = last("return"), last("discounted_return"), last("estimated_value")
-    kept = best.best(trained.state) if best else None
-    outcome = Outcome(*values, trained, learner.agent, env, source, name, config, kept)
+    last, played = trained.history.last, is_simulator(env)
+    earned = (last("return"), last("discounted_return")) if played else (None, None)
+    outcome = Outcome(
+        *earned,
+        last("estimated_value"),
+        trained,
+        learner.agent,
+        env if played else None,
+        source,
+        {"dataset": source.dataset.name, "method": name, "env": env},
+        config,
+        best.best(trained.state) if played else None,
+    )
     if context:
         outcome.save_policies(context.folder.stage(stage))
     return outcome

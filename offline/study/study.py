@@ -9,6 +9,7 @@ outcome.save("somewhere")                                         # and load_pol
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jaxrl_rollouts.configs import check, did_you_mean
 from jaxrl_rollouts.errors import ConfigError
@@ -22,10 +23,11 @@ from ..data import Dataset
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
 from . import neubay
-from .model_based import Setting, StudyConfig, environment_of, fit_dataset, train_model_based
+from .model_based import Setting, StudyConfig, fit_dataset, train_model_based
 from .model_free import MODEL_FREE, ModelFreeStudyConfig, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
 from .outcome import Outcome
+from .setting import check_rewards, environment_of, facts_of
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
 
@@ -77,19 +79,22 @@ def small_budget(seeds: int = 2) -> Budget:
 
 
 def train(
-    dataset: Dataset | str,
+    dataset: Any,
     method: str = "ravl",
     budget: Budget | None = None,
     *,
+    environment: Any = None,
     seeds: int | None = None,
     context: RunContext | None = None,
 ) -> Outcome:
     """Fit world models where the method wants some, train, play in the true environment, save.
 
     Args:
-        dataset: a `Dataset`, a path, or a name that `load_dataset` knows.
+        dataset: a `Dataset`, or what `load_dataset` takes: a name, a path, a mapping of arrays.
         method: one of `METHODS`.
         budget: sizes and lengths; None takes `small_budget()`.
+        environment: where to play: what `make` takes, or "none" to train without a simulator. None
+            takes what the dataset says it is from, and nothing where it says nothing.
         seeds: side by side, instead of the budget's.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None trains in memory and in silence.
@@ -99,8 +104,8 @@ def train(
         `Setting`.
 
     Raises:
-        ConfigError: an unknown method, a setting out of range, or no environment to evaluate in.
-        DataError: the dataset cannot be read, or does not fit its environment.
+        ConfigError: an unknown method or environment, or a setting out of range.
+        DataError: the dataset cannot be read, or does not fit its environment or the method.
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
@@ -110,14 +115,20 @@ def train(
     check(budget)
     budget.check_method(method)
     study = budget.study
-    if isinstance(dataset, str):
+    if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, study.seed)
+    env = environment_of(dataset, environment)
+    check_rewards(dataset, method)
+    if context and context.progress:
+        for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
+            print(fact, flush=True)
     if method in MODEL_FREE:
-        setting = Setting(dataset, environment_of(dataset))
+        setting = Setting(dataset, env)
         return train_model_free(method, setting, study, budget.model_free, context)
     if method in MODEL_BASED:
-        return train_model_based(method, fit_dataset(dataset, study, context), study, context)
-    posterior = fit_posterior(dataset, study, budget.neubay, context)
+        world = fit_dataset(dataset, study, context, env)
+        return train_model_based(method, world, study, context)
+    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
     config = budget.neubay.agent
     arm = neubay.markov(config) if method == "neubay_markov" else config
     return train_neubay(method, posterior, study, arm, context)

@@ -83,9 +83,29 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
 
 
+def test_without_a_simulator_the_report_says_not_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.hdf5"
+    collect_to_file(path, make("runner"), random_policy(1), None, jax.random.key(0), steps=400)
+    arguments = ["run", "offline", *SMOKE[:2], "--dataset", str(path), "--method", "base"]
+    cli.dispatch([*arguments, "--environment", "none", "--out", str(tmp_path / "runs")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    report = load_report(folder)
+    behaviour, base = report.tables["result"]
+    assert base["return"] == "not evaluated" and behaviour["return"] > 0
+    assert set(report.numbers) == {"estimated value"} and not report.claims
+    assert any("Not evaluated" in note for note in report.notes)
+    # The file says that it is from the runner, whose rule is known without its simulator.
+    assert not any("learned" in note for note in report.notes)
+    assert "Not evaluated" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--environment", "pendulm"], "did you mean pendulum"),
+        (["--environment", "plane"], "found 3 columns, expected 2, as plane has them"),
         (["--method", "rvl"], "method: found 'rvl', expected one of base, mopo, mobile, ravl"),
         (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
         (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
