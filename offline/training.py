@@ -156,7 +156,7 @@ class KeepBest:
         if "return" not in metrics:  # there is no simulator to be good in
             return metrics
         returns, before = np.asarray(metrics["return"]), self.best(state)
-        now = Best(state.agent.actor, returns, np.full(len(returns), iteration))
+        now = Best(state.agent.actor, returns, np.full(len(returns), iteration, np.int32))
         if before is None:
             kept = now
         elif not (better := returns > before.returns).any():
@@ -172,7 +172,7 @@ class KeepBest:
         """What was kept so far, also by an earlier session; None before any evaluation."""
         if self._best is None and self.folder:
             seeds = len(jax.tree.leaves(state.agent.actor)[0])
-            like = Best(state.agent.actor, np.zeros(seeds, np.float32), np.zeros(seeds, int))
+            like = Best(state.agent.actor, np.zeros(seeds, np.float32), np.zeros(seeds, np.int32))
             loaded = checkpoint.load_newest(self.folder, like)
             self._best = loaded[1] if loaded else None
         return self._best
