@@ -88,6 +88,7 @@ def run(config: Config, context: RunContext) -> Report:
         offline_pages.draw_world(report, {source.dataset.name: source})
     report.table("result", offline_pages.result_rows(source, cells))
     offline_pages.add_main_job(report, source, cells[config.method])
+    offline_pages.note_best(report, outcome.best)
     imagines = config.method not in MODEL_FREE
     for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
         report.note(fact)

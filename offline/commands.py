@@ -135,17 +135,17 @@ def _trained(
 ) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
     """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
     from .environments import make
-    from .saved_policies import load_policy
+    from .saved_policies import read_policy
 
     if not Path(policy).exists():
         raise ConfigError("--policy", policy, f"{', '.join(SCRIPTED)}, or the folder of a run")
-    trained = load_policy(policy)
+    trained = read_policy(policy)
+    if not (env or trained.environment):
+        raise ConfigError(
+            "--environment", env, "a name: the policy was trained without an environment"
+        )
     environment = make(env or trained.environment)
-    for name in ("observation_size", "action_size"):
-        found, expected = getattr(trained.sees(environment), name), trained.facts[name]
-        if found != expected:
-            where = f"an environment with {name} {expected}"
-            raise ConfigError("--environment", f"{environment.name} ({name} {found})", where)
+    trained.sees(environment)
     acting = trained.agent.policy if sample else trained.agent.greedy
     facts = {
         "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",

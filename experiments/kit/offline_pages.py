@@ -13,6 +13,7 @@ import numpy as np
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.environments.absent import is_simulator
 from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
+from jaxrl_rollouts.offline.training import Best
 from jaxrl_rollouts.reports.report import Report
 
 from .claims import add_claim
@@ -83,6 +84,19 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         source="the purpose of offline RL",
     )
     note_environments(report, [setting])
+
+
+def note_best(report: Report, best: Best | None) -> None:
+    """What the policies of the best evaluations are, and what their returns are not."""
+    if best is not None:
+        returns = ", ".join(f"{value:.4g}" for value in best.returns)
+        iterations = ", ".join(map(str, best.iterations))
+        report.note(
+            "Kept besides the last policies (policy-best): of every seed that of the best "
+            f"evaluation, with returns {returns} after iterations {iterations}. They were chosen "
+            "by these returns in the true environment: the numbers are optimistic, and no offline "
+            "method could have chosen so."
+        )
 
 
 def note_environments(report: Report, settings: Iterable[Source]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -11,13 +12,8 @@ import numpy as np
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner
-from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
 from ..behaviours.made import load_dataset
 from ..data import (
@@ -27,16 +23,15 @@ from ..data import (
 )
 from ..data import episodes as parts_of
 from ..environments import Environment
-from ..environments.absent import is_simulator
 from ..methods.registry import MethodConfig, Mobile, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
-from ..recurrent.sac import RecurrentSacConfig
-from ..saved_policies import save_policy
-from ..training import Evaluate, evaluator, promises, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
+from ..worlds.saved import save_worlds
+from .outcome import Outcome, finish, judge
 from .setting import environment_of, termination_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -113,6 +108,7 @@ class FittedDataset(NamedTuple):
         fitted: world models; one per seed, or one for all.
         errors: `[T, B]` open-loop error in dataset standard deviations, first world.
         inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+        ensemble, targets: what the world models are; `ending` a learned termination's settings.
     """
 
     dataset: Dataset
@@ -120,6 +116,14 @@ class FittedDataset(NamedTuple):
     fitted: FittedWorlds
     errors: np.ndarray
     inside: np.ndarray
+    ensemble: EnsembleConfig
+    targets: Targets = "change"
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models for `load_worlds`."""
+        worlds, settings = self.fitted.worlds, (self.ensemble, self.targets)
+        return save_worlds(folder, worlds, self.dataset, *settings, ending=self.ending)
 
 
 class Source(Protocol):
@@ -137,40 +141,6 @@ class Setting(NamedTuple):
 
     dataset: Dataset
     env: Environment
-
-
-class Outcome(NamedTuple):
-    """A trained method.
-
-    Attributes:
-        returns: `[seeds]`, undiscounted, in the true environment at the end of training; None
-            without a simulator.
-        true_value: `[seeds]`, what was earned there, discounted; or None.
-        estimated_value: `[seeds]`, what the critics promise from the start states, without a
-            simulator from those of the dataset.
-        trained: state and history.
-        agent: functions of what acts.
-        env: the true environment as the agent sees it; None without a simulator.
-        source: what it learned from: the dataset, with world models where it has any.
-    """
-
-    returns: np.ndarray | None
-    true_value: np.ndarray | None
-    estimated_value: np.ndarray
-    trained: Trained
-    agent: Agent
-    env: Environment | None
-    source: Any
-
-    @property
-    def history(self) -> History:
-        """Every evaluation and every metric over training."""
-        return self.trained.history
-
-    @property
-    def actors(self) -> PyTree:
-        """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
-        return self.trained.state.agent.actor
 
 
 def setting_of(name: str, seed: int = 0) -> Setting:
@@ -215,7 +185,19 @@ def fit_dataset(
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
-    return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
+    result = FittedDataset(
+        dataset,
+        env,
+        fitted,
+        np.asarray(errors),
+        np.asarray(inside),
+        config.ensemble,
+        config.targets,
+        rule if isinstance(rule, TerminationConfig) else None,
+    )
+    if context:
+        result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")
+    return result
 
 
 def train_model_based(
@@ -237,6 +219,8 @@ def train_model_based(
         worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
+    discount = config.agent.discount
+    keep = judge(learner, world, world.env, play_key, config.episodes, discount, stage, context)
     trained = train_learner(
         learner,
         data,
@@ -244,73 +228,22 @@ def train_model_based(
         seeds=config.seeds,
         per_seed=per_seed,
         iterations=config.epochs,
-        evaluate=judge(learner, world, world.env, play_key, config.episodes, config.agent.discount),
+        evaluate=keep,
         evaluate_every=config.epochs // config.evaluations,
         stage=stage,
         context=context,
     )
     return finish(
-        trained, learner, method.agent, name, world, world.env, stage=stage, context=context
+        trained,
+        learner,
+        method.agent,
+        name,
+        world,
+        world.env,
+        stage=stage,
+        context=context,
+        best=keep,
     )
-
-
-def judge(
-    learner: Learner,
-    source: Source,
-    env: Environment,
-    key: jax.Array,
-    episodes: int,
-    discount: float,
-) -> Evaluate:
-    """The `evaluator` in `env`, the environment as the agent sees it; without a simulator
-    `promises` from where the dataset's episodes start."""
-    if is_simulator(env):
-        return evaluator(learner, env, key, episodes, discount=discount)
-    rows = source.dataset.transitions
-    starts = rows.observations[parts_of(rows).starts][:256]
-    # A memory is shown no action and no reward before the first step.
-    unseen = env.observation_size - starts.shape[1]
-    return promises(learner, np.pad(starts, ((0, 0), (0, unseen))))
-
-
-def finish(
-    trained: Trained,
-    learner: Learner,
-    config: AgentConfig | RecurrentSacConfig,
-    name: str,
-    source: Any,
-    env: Environment,
-    *,
-    stage: str,
-    context: RunContext | None,
-) -> Outcome:
-    """Save the policy, where there is a run, and take the last evaluation.
-
-    Args:
-        trained: its state has an `agent.actor`.
-        learner: what was trained.
-        config: of its agent.
-        name: of the method.
-        source: with the dataset it learned from.
-        env: the environment as the agent sees it.
-        stage: of the training; the policy goes into its folder.
-        context: None saves nothing.
-    """
-    last, played = trained.history.last, is_simulator(env)
-    earned = (last("return"), last("discounted_return")) if played else (None, None)
-    shown = env if played else None
-    outcome = Outcome(*earned, last("estimated_value"), trained, learner.agent, shown, source)
-    if context:
-        save_policy(
-            context.folder.stage(stage) / "policy",
-            config,
-            outcome.actors,
-            env,
-            dataset=source.dataset.name,
-            method=name,
-            returns=outcome.returns,
-        )
-    return outcome
 
 
 def behaviour(world: Source) -> np.ndarray:

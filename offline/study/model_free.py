@@ -14,14 +14,8 @@ from ..agents.model_free import make_model_free
 from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
 from ..data import to_device
 from ..training import train_learner
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    finish,
-    judge,
-    slug,
-)
+from .model_based import Setting, StudyConfig, slug
+from .outcome import Outcome, finish, judge
 
 MODEL_FREE = tuple(AGENTS)
 
@@ -65,15 +59,18 @@ def train_model_free(
     iterations = config.updates // config.per_iteration
     stage = f"{slug(setting.dataset.name)}-{name}"
     rows = to_device(rows_for(chosen, setting.dataset.transitions))
+    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount, stage, context)
     trained = train_learner(
         learner,
         rows,
         train_key,
         seeds=study.seeds,
         iterations=iterations,
-        evaluate=judge(learner, setting, env, play_key, study.episodes, chosen.discount),
+        evaluate=keep,
         evaluate_every=max(iterations // study.evaluations, 1),
         stage=stage,
         context=context,
     )
-    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)
+    return finish(
+        trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep
+    )

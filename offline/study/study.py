@@ -2,7 +2,8 @@
 
 outcome = train("hopper-medium-v2", "ravl", context=run)
 outcome.returns, outcome.true_value, outcome.estimated_value      # [seeds] each
-outcome.agent.greedy(jax.tree.map(lambda x: x[0], outcome.actors), key, observation, memory)
+action = outcome.policy(0)(observation)                           # numpy in and out
+outcome.save("somewhere")                                         # and load_policy("somewhere")
 """
 
 from __future__ import annotations
@@ -22,15 +23,10 @@ from ..data import Dataset
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
 from . import neubay
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    fit_dataset,
-    train_model_based,
-)
+from .model_based import Setting, StudyConfig, fit_dataset, train_model_based
 from .model_free import MODEL_FREE, ModelFreeStudyConfig, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
+from .outcome import Outcome
 from .setting import check_rewards, environment_of, facts_of
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)

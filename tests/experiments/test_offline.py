@@ -14,7 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load_d4rl
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -50,7 +50,7 @@ def test_pictures_are_there(finished: Path) -> None:
 
 
 def test_its_policy_acts_without_the_run(finished: Path, tmp_path: Path) -> None:
-    saved = load_policy(finished)
+    saved = read_policy(finished)
     assert saved.facts["method"] == "ravl" and saved.environment == "pendulum"
     # The same actor as in the newest checkpoint's report: the returns it was judged by.
     returns = load_report(finished).numbers["return"].values
@@ -160,7 +160,7 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     report = load_report(next(tmp_path.iterdir()))
     assert [row["method"] for row in report.tables["result"]] == ["behaviour", method]
     assert report.numbers["return"].seeds == 2
-    saved = load_policy(next(tmp_path.iterdir()))
+    saved = read_policy(next(tmp_path.iterdir()))
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
