@@ -80,7 +80,7 @@ def apply_assigned(
         params: leaves `[M, ...]`.
         rows: `[B, F]`.
         slots: `[B]` int32, position of the row's member in `params`.
-        capacity: most rows one member may get, static. `rollout.draw_members` never exceeds
+        capacity: most rows one member may get, static. `rollouts.draw_members` never exceeds
             `ceil(B / M)`. Rows over the capacity come back as NaN rather than wrong.
 
     Returns:

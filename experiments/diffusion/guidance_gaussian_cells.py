@@ -14,7 +14,7 @@ import numpy as np
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make_guidance, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
-from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.grid import Cell
 

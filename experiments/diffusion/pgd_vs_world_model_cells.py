@@ -24,7 +24,7 @@ from jaxrl_rollouts.diffusion import (
     sample,
     train_denoiser,
 )
-from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free

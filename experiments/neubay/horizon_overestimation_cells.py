@@ -35,7 +35,7 @@ from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts, threshold
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 from ..kit.grid import Cell, Grid, run_grid
 from ..ravl.plane import PlaneBudget, measure_reach, train_on_plane

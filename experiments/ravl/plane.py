@@ -40,7 +40,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
 
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value

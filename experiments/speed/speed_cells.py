@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..kit.peer import Timers, check_interpreter, peer_or_none, peer_timers
 from ..kit.timing import Timing, compile_columns, in_turns, timed

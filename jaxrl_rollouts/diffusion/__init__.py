@@ -1,7 +1,7 @@
 """Diffusion over any array: preconditioning and loss, sampler, guidance, likelihood, networks.
 
 Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for single transitions,
-`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guidance`, `likelihood`,
+`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guide`, `likelihood`,
 `networks`, `unet`, `training`.
 """
 
@@ -11,9 +11,9 @@ from .edm import Denoiser as Denoiser
 from .edm import EdmConfig as EdmConfig
 from .edm import make_denoiser as make_denoiser
 from .edm import noise_levels as noise_levels
-from .guidance import GuidanceConfig as GuidanceConfig
-from .guidance import Target as Target
-from .guidance import make_guidance as make_guidance
+from .guide import GuidanceConfig as GuidanceConfig
+from .guide import Target as Target
+from .guide import make_guidance as make_guidance
 from .likelihood import log_likelihood as log_likelihood
 from .networks import ResidualMlpConfig as ResidualMlpConfig
 from .networks import make_residual_mlp as make_residual_mlp

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..agents.agent import Agent
 from ..recurrent.dqn import DqnConfig, Task

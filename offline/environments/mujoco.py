@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import (
     Environment,

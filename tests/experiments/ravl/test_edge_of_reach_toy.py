@@ -38,7 +38,7 @@ from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 AGENT = SacConfig(critics=2, diversity=0.0, hidden=(8,))
 

@@ -49,7 +49,7 @@ from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_lay
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.trees import stack
 
 S, A, B, MEMBERS = 2, 1, 5, 3

@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
     make_model_based,
 )
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 
 SAC = SacConfig(critics=2, diversity=0.0, hidden=(8,))
 E, S, A = 3, 2, 1

@@ -13,7 +13,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
 from jaxrl_rollouts.offline.worlds.judge import OpenLoop, open_loop, windows
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
