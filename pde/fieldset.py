@@ -53,11 +53,21 @@ class Fields(NamedTuple):
     conditions: jax.Array
 
 
-# How PDE-Refiner scales what it embeds, to about [0, 10].
-CONDITIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "dt": lambda dt: (dt - 0.15) * 100.0,
-    "dx": lambda dx: (dx - 0.2) * 100.0,
-    "viscosity": lambda nu: (nu - 0.5) * 100.0,
+class Scaling(NamedTuple):
+    """A condition as a network is told it: `(value - shift) * factor`, about [0, 10]."""
+
+    shift: float = 0.0
+    factor: float = 1.0
+
+    def __call__(self, value: np.ndarray) -> np.ndarray:
+        return (value - self.shift) * self.factor
+
+
+# As PDE-Refiner has them; other parameters are told as they are.
+CONDITIONS: Mapping[str, Scaling] = {
+    "dt": Scaling(0.15, 100.0),
+    "dx": Scaling(0.2, 100.0),
+    "viscosity": Scaling(0.5, 100.0),
 }
 
 
@@ -81,7 +91,7 @@ def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
             raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
         if not np.isfinite(known[name]).all():
             raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
-        scaled = CONDITIONS.get(name, lambda value: value)(known[name])
+        scaled = CONDITIONS.get(name, Scaling())(known[name])
         columns.append(scaled.reshape(rows, -1))
     return np.concatenate(columns, 1)
 

@@ -48,6 +48,8 @@ class Dataset:
             `successors` ("stored" or "shifted") and, where rows were dropped because no successor
             is known, `dropped_rows`, `dropped_terminations` and `dropped_truncations`.
         infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
+        action_low, action_high: `[A]`, the bounds of the actions as they were recorded, which
+            `transitions` holds rescaled to [-1, 1]; None where they were in [-1, 1] already.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Dataset:
     sha256: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     infos: Mapping[str, np.ndarray] = field(default_factory=dict)
+    action_low: np.ndarray | None = None
+    action_high: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)

@@ -17,6 +17,7 @@ from .base import (
     EnvironmentState,
     begin,
     observe,
+    own_bounds,
     proceed,
     rescale,
     row_keys,
@@ -123,5 +124,6 @@ def gymnax_environment(name: str) -> Environment:
         step,
         observe,
         version=version,
+        **own_bounds(low.tolist(), high.tolist()),
         **_known_parts(name, type(start.inner)),
     )

@@ -25,6 +25,7 @@ from .base import (
     EnvironmentState,
     begin,
     observe,
+    own_bounds,
     proceed,
     rescale,
     row_keys,
@@ -186,4 +187,5 @@ def mujoco_environment(name: str) -> Environment:
         version=f"{name}, {packages}",
         set_observation=None if skipped is None else set_observation,
         host=True,
+        **own_bounds(low, high),
     )

@@ -75,6 +75,8 @@ PENDULUM = Environment(
     reward=reward,
     set_observation=set_observation,
     version="embedded (Gymnasium Pendulum-v1 equations)",
+    action_low=(-MAX_TORQUE,),
+    action_high=(MAX_TORQUE,),
 )
 
 

@@ -29,14 +29,7 @@ from ..fieldset import Fields, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
-from ..operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
-)
+from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..training import TrainingConfig, make_training
 
@@ -145,12 +138,9 @@ def prepare(study: StudyConfig, context: RunContext) -> StudyData:
 
 def make_network(study: StudyConfig) -> FieldNetwork:
     """The network of the study on its grid."""
+    make: Any = NETWORKS[study.network][1]
     sizes = (1, study.points, len(study.conditions), study.history)
-    if study.network == "unet":
-        return make_unet(study.unet, *sizes)
-    if study.network == "fno":
-        return make_fno(study.fno, *sizes)
-    return make_resnet(study.resnet, *sizes)
+    return make(getattr(study, study.network), *sizes)
 
 
 def make_emulators(
