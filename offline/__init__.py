@@ -1,1 +1,30 @@
-"""Offline model-based reinforcement learning: data, environments, world models, agents."""
+"""Offline model-based reinforcement learning: data, environments, world models, agents.
+
+    from jaxrl_rollouts import offline
+
+    outcome = offline.train("hopper-medium-v2", "ravl", seeds=4)
+    outcome.returns                                           # [seeds]
+
+The names in `__all__` are stable; see `jaxrl_rollouts`.
+"""
+
+from __future__ import annotations
+
+from jaxrl_rollouts.lazy import lazily
+
+_NAMES = {
+    "load": ".behaviours.made:load_dataset",
+    "episode_returns": ".data:episode_returns",
+    "make": ".environments:make",
+    "train": ".study:train",
+    "Budget": ".study:Budget",
+    "small_budget": ".study:small_budget",
+    "METHODS": ".study:METHODS",
+    "fit_worlds": ".worlds.fit:fit_worlds",
+    "true_dynamics": ".worlds.blend:true_dynamics",
+    "spread_of_means": "jaxrl_rollouts.ensemble:spread_of_means",
+    "trust": ".worlds.trust:trust",
+    "random_policy": ".collect:random_policy",
+}
+__all__ = [*_NAMES]
+__getattr__, __dir__ = lazily(__name__, _NAMES)

@@ -32,7 +32,7 @@ from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_mod
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import save_policy
 from ..training import evaluator, train_learner
-from ..worlds.dynamics import learned_dynamics
+from ..worlds.dynamics import Dynamics, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
@@ -207,19 +207,43 @@ def train_model_based(
     name: str, world: FittedDataset, config: StudyConfig, context: RunContext | None
 ) -> Outcome:
     """Train one method in the world models and play its policy in the true environment."""
-    method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(
         world.fitted.model.fitter,
         config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
-        disagreement=method.disagreement,
+        disagreement=make_method(name, config.agent, config.methods).disagreement,
     )
-    sizes = world.env.observation_size, world.env.action_size
-    learner = make_model_based(config.rollouts, method, dynamics, *sizes)
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     worlds, per_seed = world.fitted.worlds, OWN_WORLDS
     if config.shared_world:
         worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
+    return train_in(dynamics, worlds, name, world, config, context, per_seed=per_seed)
+
+
+def train_in(
+    dynamics: Dynamics,
+    worlds: PyTree,
+    name: str,
+    world: Source,
+    config: StudyConfig,
+    context: RunContext | None,
+    *,
+    per_seed: PyTree = OWN_WORLDS,
+) -> Outcome:
+    """Train one method in dynamics of your own and play its policy in the true environment.
+
+    Args:
+        dynamics: what is rolled.
+        worlds: its parameters, leading axis = seeds; `()` where it has none.
+        name: of the method.
+        world: dataset and environment.
+        config: seeds, agent and lengths.
+        context: of the run.
+        per_seed: as for `train_learner`.
+    """
+    method = make_method(name, config.agent, config.methods)
+    sizes = world.env.observation_size, world.env.action_size
+    learner = make_model_based(config.rollouts, method, dynamics, *sizes)
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     trained = train_learner(

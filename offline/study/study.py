@@ -13,6 +13,7 @@ from jaxrl_rollouts.configs import check, did_you_mean
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.registry import quick_agents
 from ..agents.sac import SacConfig
@@ -20,6 +21,7 @@ from ..behaviours.made import load_dataset
 from ..data import Dataset
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
+from ..worlds.dynamics import Dynamics
 from . import neubay
 from .model_based import (
     Outcome,
@@ -27,6 +29,7 @@ from .model_based import (
     StudyConfig,
     environment_of,
     fit_dataset,
+    train_in,
     train_model_based,
 )
 from .model_free import MODEL_FREE, ModelFreeStudyConfig, train_model_free
@@ -59,7 +62,11 @@ class Budget:
 
 
 def small_budget(seeds: int = 2) -> Budget:
-    """Minutes on two cores: small networks that learn three to ten times as fast."""
+    """Minutes on two cores: small networks that learn three to ten times as fast.
+
+    Args:
+        seeds: trained side by side.
+    """
     rates = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
     return Budget(
         study=StudyConfig(
@@ -87,6 +94,8 @@ def train(
     budget: Budget | None = None,
     *,
     seeds: int | None = None,
+    dynamics: Dynamics | None = None,
+    worlds: PyTree = (),
     context: RunContext | None = None,
 ) -> Outcome:
     """Fit world models where the method wants some, train, play in the true environment, save.
@@ -96,6 +105,9 @@ def train(
         method: one of `METHODS`.
         budget: sizes and lengths; None takes `small_budget()`.
         seeds: side by side, instead of the budget's.
+        dynamics: for base, MOPO, MOBILE and RAVL: rolled in place of world models fitted here; of
+            `fit_worlds(...).dynamics`, `true_dynamics`, or your own.
+        worlds: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None trains in memory and in silence.
 
@@ -104,7 +116,8 @@ def train(
         `Setting`.
 
     Raises:
-        ConfigError: an unknown method, a setting out of range, or no environment to evaluate in.
+        ConfigError: an unknown method, a setting out of range, dynamics for a method that rolls
+            none, or no environment to evaluate in.
         DataError: the dataset cannot be read, or does not fit its environment.
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
@@ -117,6 +130,12 @@ def train(
     study = budget.study
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, study.seed)
+    if dynamics is not None:
+        if method not in MODEL_BASED:
+            expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
+            raise ConfigError("method", method, expected)
+        setting = Setting(dataset, environment_of(dataset))
+        return train_in(dynamics, worlds, method, setting, study, context)
     if method in MODEL_FREE:
         setting = Setting(dataset, environment_of(dataset))
         return train_model_free(method, setting, study, budget.model_free, context)

@@ -17,9 +17,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.saved_policies import load_policy
 from jaxrl_rollouts.offline.study import METHODS, Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -62,6 +64,11 @@ def test_what_comes_out_acts_and_is_saved(tmp_path: Path) -> None:
 def test_an_unknown_method_is_named_before_anything_is_read(method: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         train("no such dataset", method)
+
+
+def test_dynamics_are_for_methods_that_roll_them() -> None:
+    with pytest.raises(ConfigError, match="'td3_bc', expected one of base.* with dynamics of your"):
+        train(dataset(), "td3_bc", BUDGET, dynamics=true_dynamics(make("pendulum")))
 
 
 def test_every_kind_of_method_is_known() -> None:
