@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -31,6 +31,7 @@ def train_learner(
     per_seed: PyTree = False,
     evaluate: Evaluate | None = None,
     evaluate_every: int | None = None,
+    evaluate_at: Collection[int] = (),
     stage: str = "agent",
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
@@ -45,7 +46,7 @@ def train_learner(
         iterations: of the loop, each of `learner.updates` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
-        evaluate_every, stage, context, save_every_seconds: as for `loop.train`.
+        evaluate_every, evaluate_at, stage, context, save_every_seconds: as for `loop.train`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
@@ -61,6 +62,7 @@ def train_learner(
         units_per_iteration=learner.updates,
         evaluate=evaluate,
         evaluate_every=evaluate_every,
+        evaluate_at=evaluate_at,
         context=context,
         save_every_seconds=save_every_seconds,
     )
@@ -78,7 +80,8 @@ def evaluator(
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
     Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
-    critics promise from the start states (mean over critics), so that the two can be compared.
+    critics promise from the start states (mean over critics), so that the two can be compared. An
+    agent without critics promises nothing, and nothing is recorded of it.
 
     Args:
         learner: whose agent's greedy policy to play.
@@ -110,8 +113,9 @@ def evaluator(
             "return": played.returns.mean(1),
             "discounted_return": played.discounted.mean(1),
             "length": played.lengths.mean(1, dtype=jnp.float32),
-            "estimated_value": start_values(agent, state.agent, starts),
         }
+        if agent.q is not None:
+            metrics["estimated_value"] = start_values(agent, state.agent, starts)
         metrics |= extra(state) if extra else {}
         return {name: np.asarray(value) for name, value in metrics.items()}
 

@@ -29,6 +29,11 @@ COLUMNS = {
 }
 
 
+def measured(cell: Cell) -> Mapping[str, str]:
+    """`COLUMNS` without the promise of an agent that makes none (behaviour cloning)."""
+    return {column: metric for column, metric in COLUMNS.items() if metric in cell}
+
+
 def overestimation(cell: Cell) -> np.ndarray:
     """What the critics promise from the start states minus what the policy earns, `[seeds]`."""
     return cell["estimated_value"] - cell["discounted_return"]
@@ -57,7 +62,7 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
     name, played = setting.dataset.name, behaviour(setting)
     rows: list[dict[str, Any]] = [{"method": "behaviour", "return": float(played.mean())}]
     for method, cell in cells.items():
-        columns = {column: summarize(cell[metric]) for column, metric in COLUMNS.items()}
+        columns = {column: summarize(cell[metric]) for column, metric in measured(cell).items()}
         rows.append({"method": method, **columns})
     scores = [normalised_score(name, cell["return"]) for cell in cells.values()]
     shown = [normalised_score(name, played), *scores]
@@ -69,7 +74,7 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
-    for column, metric in COLUMNS.items():
+    for column, metric in measured(cell).items():
         report.number(column, cell[metric])
     add_claim(
         report,

@@ -86,7 +86,6 @@ class Config:
             raise ConfigError("levels", self.levels, "each at most 1")
         if any(penalty <= 0 for penalty in self.penalties):
             raise ConfigError("penalties", self.penalties, "each above 0; NEUBAY itself has none")
-        self.neubay.check_looks(self.study.evaluations)
         if not self.methods:
             return
         steps, expected = self.study.epochs * self.study.rollouts.updates_per_epoch, self.steps

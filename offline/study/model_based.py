@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.loop import Trained, evenly
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
@@ -46,7 +45,8 @@ class StudyConfig:
 
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
     own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
-    where no rule is known. `evaluations` are spread evenly over the `epochs`.
+    where no rule is known. `evaluations` are spread evenly over the training, rounded to whole
+    iterations, and are fewer where there are fewer of those.
     """
 
     seeds: int = positive(3)
@@ -63,10 +63,6 @@ class StudyConfig:
     evaluations: int = positive(5)
     episodes: int = positive(10)
     error_horizon: int = positive(50)
-
-    def validate(self) -> None:
-        if self.epochs % self.evaluations:
-            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
 # What MuJoCo studies take to show that they run.
@@ -112,10 +108,14 @@ class Source(Protocol):
 
 
 class Setting(NamedTuple):
-    """A dataset and the environment it is from, where no model is fitted."""
+    """A dataset and the environment it is from, where no world model is fitted.
+
+    `synthetic` says what was learned from in place of the dataset's own rows, if anything.
+    """
 
     dataset: Dataset
     env: Environment
+    synthetic: str = ""
 
 
 class Outcome(NamedTuple):
@@ -124,20 +124,28 @@ class Outcome(NamedTuple):
     Attributes:
         returns: `[seeds]`, undiscounted, in the true environment at the end of training.
         true_value: `[seeds]`, what was earned there, discounted.
-        estimated_value: `[seeds]`, what the critics promise from the start states.
+        estimated_value: `[seeds]`, what the critics promise from the start states; None of an
+            agent that has none.
         trained: state and history.
         agent: functions of what acts.
         env: the true environment as the agent sees it.
         source: what it learned from: the dataset, with world models where it has any.
+        updates: gradient steps of an iteration of the loop.
     """
 
     returns: np.ndarray
     true_value: np.ndarray
-    estimated_value: np.ndarray
+    estimated_value: np.ndarray | None
     trained: Trained
     agent: Agent
     env: Environment
     source: Any
+    updates: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps that every seed took."""
+        return self.history.records[-1].iteration * self.updates
 
     @property
     def history(self) -> History:
@@ -256,7 +264,7 @@ def train_in(
         evaluate=evaluator(
             learner, world.env, play_key, config.episodes, discount=config.agent.discount
         ),
-        evaluate_every=config.epochs // config.evaluations,
+        evaluate_at=evenly(config.epochs, config.evaluations),
         stage=stage,
         context=context,
     )
@@ -289,8 +297,9 @@ def finish(
         context: None saves nothing.
     """
     last = trained.history.last
-    values = last("return"), last("discounted_return"), last("estimated_value")
-    outcome = Outcome(*values, trained, learner.agent, env, source)
+    promised = last("estimated_value") if learner.agent.q is not None else None
+    values = last("return"), last("discounted_return"), promised
+    outcome = Outcome(*values, trained, learner.agent, env, source, learner.updates)
     if context:
         save_policy(
             context.folder.stage(stage) / "policy",
