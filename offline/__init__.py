@@ -20,6 +20,12 @@ _NAMES = {
     "Budget": ".study:Budget",
     "small_budget": ".study:small_budget",
     "METHODS": ".study:METHODS",
+    "Outcome": ".study:Outcome",
+    **{
+        name: f".study:{name}"
+        for name in ["Base", "Mopo", "Mobile", "Ravl", "Neubay", "Bc", "Cql", "Edac", "Sac", "Td3Bc", "Iql", "Rebrac"]
+    },
+    "synthesise": ".synthetic.synthesis:synthesise",
     "fit_worlds": ".worlds.fit:fit_worlds",
     "true_dynamics": ".worlds.blend:true_dynamics",
     "spread_of_means": "jaxrl_rollouts.ensemble:spread_of_means",

@@ -157,6 +157,10 @@ class Outcome(NamedTuple):
         """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
         return self.trained.state.agent.actor
 
+    def actor(self, seed: int = 0) -> PyTree:
+        """Parameters of one seed's policy, for `agent.greedy` and `synthesise(..., policy=)`."""
+        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
+
 
 def environment_of(dataset: Dataset) -> Environment:
     """The environment a dataset was collected in.

@@ -26,7 +26,7 @@ from jaxrl_rollouts.diffusion import (
     small_training,
     train_denoiser,
 )
-from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext

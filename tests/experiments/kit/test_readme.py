@@ -98,6 +98,7 @@ LESS = {
     r"max_epochs=\d+": "max_epochs=1",
     r"horizon=\d+": "horizon=20",
     r", 1000\)": ", 20)",
+    r"20_000": "60",
 }
 
 
@@ -122,6 +123,8 @@ def test_the_examples_run(
     smoke = load_experiment("offline").presets["smoke"]
     budget = Budget(smoke.study, smoke.model_free, smoke.neubay)
     monkeypatch.setattr("jaxrl_rollouts.offline.study.study.small_budget", lambda: budget)
+    made = "jaxrl_rollouts.offline.synthetic.synthesis.small_synthetic"
+    monkeypatch.setattr(made, lambda: smoke.synthetic)
     code = CODES[number]
     for much, less in LESS.items():
         code = re.sub(much, less, code)
