@@ -12,6 +12,20 @@ from __future__ import annotations
 
 from jaxrl_rollouts.lazy import lazily
 
+_SETTINGS = [
+    "Base",
+    "Mopo",
+    "Mobile",
+    "Ravl",
+    "Neubay",
+    "Bc",
+    "Cql",
+    "Edac",
+    "Sac",
+    "Td3Bc",
+    "Iql",
+    "Rebrac",
+]
 _NAMES = {
     "load": ".behaviours.made:load_dataset",
     "episode_returns": ".data:episode_returns",
@@ -21,10 +35,7 @@ _NAMES = {
     "small_budget": ".study:small_budget",
     "METHODS": ".study:METHODS",
     "Outcome": ".study:Outcome",
-    **{
-        name: f".study:{name}"
-        for name in ["Base", "Mopo", "Mobile", "Ravl", "Neubay", "Bc", "Cql", "Edac", "Sac", "Td3Bc", "Iql", "Rebrac"]
-    },
+    **{name: f".study:{name}" for name in _SETTINGS},
     "synthesise": ".synthetic.synthesis:synthesise",
     "fit_worlds": ".worlds.fit:fit_worlds",
     "true_dynamics": ".worlds.blend:true_dynamics",
