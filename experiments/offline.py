@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
-from jaxrl_rollouts.offline.study.model_free import Data, ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
+from jaxrl_rollouts.offline.study.setting import facts_of
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
@@ -41,11 +42,20 @@ class Config(Budget):
             which need no world model.
         data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
             models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
+        environment: where the policy is played: a name that `data collect` knows, any id of
+            Gymnasium's or gymnax's, package.module:factory, or none to train without a simulator.
+            Left empty: what the dataset says it is from; where it says nothing, none.
+        action_low: lower bounds of the actions in the file, one number or one for each entry; they
+            are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
+        action_high: upper bounds.
     """
 
     dataset: str = PENDULUM
     method: str = "ravl"
     data: Data = "real"
+    environment: str = ""
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
 
     def validate(self) -> None:
         self.check_method(self.method, self.data)
@@ -53,21 +63,34 @@ class Config(Budget):
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
-    outcome = train(config.dataset, config.method, config, data=config.data, context=context)
+    given = {"action_low": config.action_low, "action_high": config.action_high}
+    bounds = {name: values for name, values in given.items() if values}
+    dataset = load_dataset(config.dataset, config.study.seed, **bounds)
+    outcome = train(
+        dataset,
+        config.method,
+        config,
+        environment=config.environment,
+        data=config.data,
+        context=context,
+    )
     source, report = outcome.source, Report.of(context, config.study.seeds)
     cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates)}
     if isinstance(source, Posterior):
         name = source.dataset.name
         report.table("world model", [neubay_pages.posterior_row(source)])
         report.table("rollouts", neubay_pages.horizon_rows(name, cells))
-        offline_pages.draw_learning(report, source, cells)
         neubay_pages.draw_horizons(report, name, cells)
-        neubay_pages.draw_values(report, {name: cells})
+        if outcome.env is None:
+            offline_pages.draw_training(report, source, cells)
+        else:
+            offline_pages.draw_learning(report, source, cells)
+            neubay_pages.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
-    elif outcome.estimated_value is None:
-        offline_pages.draw_learning(report, source, cells)
-    else:
+    elif outcome.estimated_value is not None:
         offline_pages.draw_training(report, source, cells)
+    elif outcome.env is not None:
+        offline_pages.draw_learning(report, source, cells)
     if isinstance(source, FittedDataset):
         report.table("world model", [offline_pages.world_row(source)])
         offline_pages.draw_world(report, {source.dataset.name: source})
@@ -77,6 +100,10 @@ def run(config: Config, context: RunContext) -> Report:
     report.note(f"{outcome.steps:,} gradient steps per seed{asked}.")
     if isinstance(source, Setting) and source.synthetic:
         report.note(source.synthetic)
+    offline_pages.note_best(report, outcome.best)
+    imagines = config.method not in MODEL_FREE
+    for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
+        report.note(fact)
     return report
 
 

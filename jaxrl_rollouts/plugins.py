@@ -1,9 +1,9 @@
-"""What other packages bring: experiments, subcommands, agents, methods, found by entry points.
+"""What other packages bring, found by entry points: experiments, subcommands, agents and more.
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
 `jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. What
-goes into the groups of agents and methods is said in `offline.agents.registry` and
-`offline.methods.registry`.
+goes into the groups of agents, methods and environments is said in `offline.agents.registry`,
+`offline.methods.registry` and `offline.environments.registry`.
 """
 
 from __future__ import annotations

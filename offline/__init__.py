@@ -28,8 +28,11 @@ _SETTINGS = [
 ]
 _NAMES = {
     "load": ".behaviours.made:load_dataset",
+    "from_arrays": ".data:from_arrays",
     "episode_returns": ".data:episode_returns",
     "make": ".environments:make",
+    "from_gymnasium": ".environments:from_gymnasium",
+    "register_environment": ".environments:register_environment",
     "train": ".study:train",
     "Budget": ".study:Budget",
     "small_budget": ".study:small_budget",
@@ -37,6 +40,9 @@ _NAMES = {
     "Outcome": ".study:Outcome",
     **{name: f".study:{name}" for name in _SETTINGS},
     "synthesise": ".synthetic.synthesis:synthesise",
+    "load_policy": ".policy:load_policy",
+    "load_exported": "jaxrl_rollouts.exported:load_exported",
+    "Policy": ".policy:Policy",
     "fit_worlds": ".worlds.fit:fit_worlds",
     "true_dynamics": ".worlds.blend:true_dynamics",
     "spread_of_means": "jaxrl_rollouts.ensemble:spread_of_means",

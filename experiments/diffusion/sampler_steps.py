@@ -13,7 +13,8 @@ import jax
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, TemporalUnetConfig, small_training
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
-from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
+from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report

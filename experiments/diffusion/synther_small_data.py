@@ -16,7 +16,8 @@ from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, ResidualMlpConfig, 
 from jaxrl_rollouts.experiments.kit.grid import Grid
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
+from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext

@@ -5,7 +5,9 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +37,7 @@ DESCRIPTION = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 when all is well, else the error's `exit_code`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _quieten()
     try:
         dispatch(arguments)
     except UserError as error:
@@ -48,6 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         sys.exit(0)
+
+
+def _quieten() -> None:
+    """Warnings become one line without source code, and XLA keeps its own log to itself.
+
+    What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
+    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+
+    warnings.showwarning = show
 
 
 def dispatch(arguments: list[str]) -> None:

@@ -43,6 +43,38 @@ def read_bounds(low: Any, high: Any, columns: int) -> tuple[np.ndarray, np.ndarr
     return low, high
 
 
+def bounded(
+    source: str | Path,
+    key: str,
+    actions: np.ndarray,
+    low: Any,
+    high: Any,
+    *,
+    limit: float | None,
+    clip: bool,
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Actions `[N, A]` as `Transitions` holds them, and their bounds as `Dataset` does.
+
+    Args:
+        source, key: file and array, for messages.
+        actions: as recorded.
+        low, high: declared bounds, which they are rescaled from; None for none, and then nothing
+            is changed.
+        limit: of actions without declared bounds, to clip to.
+        clip: clip to the bounds, or the limit.
+
+    Raises:
+        ConfigError, DataError: see `read_bounds` and `to_unit`.
+    """
+    bounds = read_bounds(low, high, actions.shape[1])
+    if bounds is None:
+        if clip and limit is not None:
+            actions = np.clip(actions, -limit, limit).astype(np.float32)
+        return actions, None, None
+    actions = np.clip(actions, *bounds) if clip else actions
+    return to_unit(source, key, actions, *bounds), *bounds
+
+
 def is_unit(low: np.ndarray, high: np.ndarray) -> bool:
     """Whether bounds are [-1, 1]."""
     return bool((np.asarray(low) == -1).all() and (np.asarray(high) == 1).all())

@@ -42,14 +42,16 @@ class Dataset:
         name: label to print and to look reference scores up with, `hopper-medium-v2`.
         transitions: the rows, as numpy arrays.
         environment: id of the environment they were collected in, None where the file is silent.
-        source: the file (Minari: the folder) they were read from.
-        sha256: hex digest of that file's bytes.
+        source: the file (Minari: the folder) they were read from; a word in brackets for rows
+            from memory.
+        sha256: hex digest of that file's bytes, or of the arrays.
         attributes: what the file says of itself, plus what the loader did: `format`,
             `successors` ("stored" or "shifted") and, where rows were dropped because no successor
             is known, `dropped_rows`, `dropped_terminations` and `dropped_truncations`.
         infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
-        action_low, action_high: `[A]`, the bounds of the actions as they were recorded, which
-            `transitions` holds rescaled to [-1, 1]; None where they were in [-1, 1] already.
+        action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
+            which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
+            they were in [-1, 1] already.
     """
 
     name: str

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained, evenly
+from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner
-from ..agents.registry import AgentConfig
 from ..agents.sac import SacConfig
 from ..data import (
     Dataset,
     episode_returns,
-    episodes,
     to_device,
 )
-from ..environments import Environment, make
-from ..environments.terminations import termination_function
+from ..data import episodes as parts_of
+from ..environments import Environment
 from ..methods.registry import MethodConfig, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
-from ..recurrent.sac import RecurrentSacConfig
-from ..saved_policies import save_policy
-from ..training import evaluator, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import Dynamics, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
+from ..worlds.saved import save_worlds
+from .outcome import Outcome, finish, judge
+from .setting import environment_of, termination_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -44,9 +42,9 @@ class StudyConfig:
     """World model, agent and evaluation; the same for every method of a comparison.
 
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
-    own. A `learned` termination is a classifier fitted to the dataset's own terminals; use it
-    where no rule is known. `evaluations` are spread evenly over the training, rounded to whole
-    iterations, and are fewer where there are fewer of those.
+    own. A `learned` termination is a classifier fitted to the dataset's own terminals; it also
+    takes the place of a `known` one where no rule is known. `evaluations` are spread evenly over
+    the training, rounded to whole iterations, and are fewer where there are fewer of those.
     """
 
     seeds: int = positive(3)
@@ -88,6 +86,7 @@ class FittedDataset(NamedTuple):
         fitted: world models; one per seed, or one for all.
         errors: `[T, B]` open-loop error in dataset standard deviations, first world.
         inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+        ensemble, targets: what the world models are; `ending` a learned termination's settings.
     """
 
     dataset: Dataset
@@ -95,6 +94,14 @@ class FittedDataset(NamedTuple):
     fitted: FittedWorlds
     errors: np.ndarray
     inside: np.ndarray
+    ensemble: EnsembleConfig
+    targets: Targets = "change"
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models for `load_worlds`."""
+        worlds, settings = self.fitted.worlds, (self.ensemble, self.targets)
+        return save_worlds(folder, worlds, self.dataset, *settings, ending=self.ending)
 
 
 class Source(Protocol):
@@ -118,62 +125,15 @@ class Setting(NamedTuple):
     synthetic: str = ""
 
 
-class Outcome(NamedTuple):
-    """A trained method.
-
-    Attributes:
-        returns: `[seeds]`, undiscounted, in the true environment at the end of training.
-        true_value: `[seeds]`, what was earned there, discounted.
-        estimated_value: `[seeds]`, what the critics promise from the start states; None of an
-            agent that has none.
-        trained: state and history.
-        agent: functions of what acts.
-        env: the true environment as the agent sees it.
-        source: what it learned from: the dataset, with world models where it has any.
-        updates: gradient steps of an iteration of the loop.
-    """
-
-    returns: np.ndarray
-    true_value: np.ndarray
-    estimated_value: np.ndarray | None
-    trained: Trained
-    agent: Agent
-    env: Environment
-    source: Any
-    updates: int = 1
-
-    @property
-    def steps(self) -> int:
-        """Gradient steps that every seed took."""
-        return self.history.records[-1].iteration * self.updates
-
-    @property
-    def history(self) -> History:
-        """Every evaluation and every metric over training."""
-        return self.trained.history
-
-    @property
-    def actors(self) -> PyTree:
-        """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
-        return self.trained.state.agent.actor
-
-    def actor(self, seed: int = 0) -> PyTree:
-        """Parameters of one seed's policy, for `agent.greedy` and `synthesise(..., policy=)`."""
-        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
-
-
-def environment_of(dataset: Dataset) -> Environment:
-    """The environment a dataset was collected in.
-
-    Raises:
-        ConfigError: neither the file nor its name says which.
-    """
-    return make(dataset.environment or dataset.name)
-
-
-def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | None) -> FittedDataset:
-    """Fit world models and measure how far they can be trusted."""
-    env = environment_of(dataset)
+def fit_dataset(
+    dataset: Dataset,
+    config: StudyConfig,
+    context: RunContext | None,
+    env: Environment | None = None,
+) -> FittedDataset:
+    """Fit world models and measure how far they can be trusted; `env` is the dataset's own."""
+    env = env or environment_of(dataset)
+    rule = termination_of(dataset, env, config)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
     fitted = fit_worlds(
@@ -185,9 +145,9 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         stage=f"{slug(dataset.name)}-world",
         context=context,
     )
-    if config.termination == "learned":
+    if isinstance(rule, TerminationConfig):
         endings, _ = fit_endings(
-            config.ending,
+            rule,
             dataset.transitions,
             jax.random.fold_in(fit_key, 1),
             seeds=seeds,
@@ -196,23 +156,24 @@ def fit_dataset(dataset: Dataset, config: StudyConfig, context: RunContext | Non
         )
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
-    dynamics = learned_dynamics(
-        fitted.model.fitter,
-        config.ensemble.elites,
-        termination=termination_of(dataset, env, config),
-    )
+    dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
     logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
-    return FittedDataset(dataset, env, fitted, np.asarray(errors), np.asarray(inside))
-
-
-def termination_of(dataset: Dataset, env: Environment, config: StudyConfig) -> Any:
-    """A learned rule's configuration, or the known one: the environment's, or its family's."""
-    if config.termination == "learned":
-        return config.ending
-    return env.termination or termination_function(dataset.environment or dataset.name)
+    result = FittedDataset(
+        dataset,
+        env,
+        fitted,
+        np.asarray(errors),
+        np.asarray(inside),
+        config.ensemble,
+        config.targets,
+        rule if isinstance(rule, TerminationConfig) else None,
+    )
+    if context:
+        result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")
+    return result
 
 
 def train_model_based(
@@ -258,6 +219,8 @@ def train_in(
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
+    discount = config.agent.discount
+    keep = judge(learner, world, world.env, play_key, config.episodes, discount, stage, context)
     trained = train_learner(
         learner,
         data,
@@ -265,62 +228,28 @@ def train_in(
         seeds=config.seeds,
         per_seed=per_seed,
         iterations=config.epochs,
-        evaluate=evaluator(
-            learner, world.env, play_key, config.episodes, discount=config.agent.discount
-        ),
+        evaluate=keep,
         evaluate_at=evenly(config.epochs, config.evaluations),
         stage=stage,
         context=context,
     )
     return finish(
-        trained, learner, method.agent, name, world, world.env, stage=stage, context=context
+        trained,
+        learner,
+        method.agent,
+        name,
+        world,
+        world.env,
+        stage=stage,
+        context=context,
+        best=keep,
     )
-
-
-def finish(
-    trained: Trained,
-    learner: Learner,
-    config: AgentConfig | RecurrentSacConfig,
-    name: str,
-    source: Any,
-    env: Environment,
-    *,
-    stage: str,
-    context: RunContext | None,
-) -> Outcome:
-    """Save the policy, where there is a run, and take the last evaluation.
-
-    Args:
-        trained: its state has an `agent.actor`.
-        learner: what was trained.
-        config: of its agent.
-        name: of the method.
-        source: with the dataset it learned from.
-        env: the environment as the agent sees it.
-        stage: of the training; the policy goes into its folder.
-        context: None saves nothing.
-    """
-    last = trained.history.last
-    promised = last("estimated_value") if learner.agent.q is not None else None
-    values = last("return"), last("discounted_return"), promised
-    outcome = Outcome(*values, trained, learner.agent, env, source, learner.updates)
-    if context:
-        save_policy(
-            context.folder.stage(stage) / "policy",
-            config,
-            outcome.actors,
-            env,
-            dataset=source.dataset.name,
-            method=name,
-            returns=outcome.returns,
-        )
-    return outcome
 
 
 def behaviour(world: Source) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
-    parts = episodes(rows)
+    parts = parts_of(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
     return episode_returns(rows)[whole if whole.any() else slice(None)]

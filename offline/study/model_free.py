@@ -19,14 +19,9 @@ from ..data import sample_batch, to_device
 from ..synthetic.pgd import PgdData, make_pgd
 from ..synthetic.synther import MixedData, mixing
 from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
-from ..training import evaluator, train_learner
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    finish,
-    slug,
-)
+from ..training import train_learner
+from .model_based import Setting, StudyConfig, slug
+from .outcome import Outcome, finish, judge
 
 MODEL_FREE = tuple(AGENTS)
 Data = Literal["real", "synther", "pgd"]
@@ -109,18 +104,21 @@ def train_model_free(
             note = f" Without {', '.join(lost)}: nobody knows what follows a made-up row."
             setting = setting._replace(synthetic=setting.synthetic + note)
     env = setting.env
+    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount, stage, context)
     trained = train_learner(
         learner,
         rows,
         train_key,
         seeds=study.seeds,
         iterations=iterations,
-        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
+        evaluate=keep,
         evaluate_at=evenly(iterations, study.evaluations),
         stage=stage,
         context=context,
     )
-    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)
+    return finish(
+        trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep
+    )
 
 
 def on_rows(

@@ -2,7 +2,8 @@
 
 outcome = train("hopper-medium-v2", "ravl", context=run)
 outcome.returns, outcome.true_value, outcome.estimated_value      # [seeds] each
-outcome.agent.greedy(jax.tree.map(lambda x: x[0], outcome.actors), key, observation, memory)
+action = outcome.policy(0)(observation)                           # numpy in and out
+outcome.save("somewhere")                                         # and load_policy("somewhere")
 """
 
 from __future__ import annotations
@@ -29,17 +30,11 @@ from ..neubay.config import NeubayConfig
 from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from ..worlds.dynamics import Dynamics
 from . import neubay
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    environment_of,
-    fit_dataset,
-    train_in,
-    train_model_based,
-)
+from .model_based import Setting, StudyConfig, fit_dataset, train_in, train_model_based
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
+from .outcome import Outcome
+from .setting import check_rewards, environment_of, facts_of
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
 # Which method an object of settings is of.
@@ -164,10 +159,11 @@ def small_budget(seeds: int = 2) -> Budget:
 
 
 def train(
-    dataset: Dataset | str,
+    dataset: Any,
     method: Any = "ravl",
     budget: Budget | None = None,
     *,
+    environment: Any = None,
     seeds: int | None = None,
     steps: int | None = None,
     data: Data = "real",
@@ -178,10 +174,12 @@ def train(
     """Fit world models where the method wants some, train, play in the true environment, save.
 
     Args:
-        dataset: a `Dataset`, a path, or a name that `load_dataset` knows.
+        dataset: a `Dataset`, or what `load_dataset` takes: a name, a path, a mapping of arrays.
         method: one of `METHODS`, or its settings: `Ravl(critics=5)`, `Cql(weight=10.0)`. What
             they leave out is the budget's, so that `Ravl()` is "ravl".
         budget: sizes and lengths; None takes `small_budget()`.
+        environment: where to play: what `make` takes, or "none" to train without a simulator. None
+            takes what the dataset says it is from, and nothing where it says nothing.
         seeds: side by side, instead of the budget's.
         steps: gradient steps of the agent, whatever the method, instead of the budget's; rounded to
             whole iterations (`Outcome.steps` says to what).
@@ -198,9 +196,9 @@ def train(
         `Setting`.
 
     Raises:
-        ConfigError: an unknown method, a setting out of range, dynamics for a method that rolls
-            none, or no environment to evaluate in.
-        DataError: the dataset cannot be read, or does not fit its environment.
+        ConfigError: an unknown method or environment, a setting out of range, or dynamics for a
+            method that rolls none.
+        DataError: the dataset cannot be read, or does not fit its environment or the method.
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
@@ -215,21 +213,25 @@ def train(
     budget.check_method(method, data)
     budget = budget.spent(method)
     study = budget.study
-    if isinstance(dataset, str):
+    if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, study.seed)
+    env = environment_of(dataset, environment)
+    check_rewards(dataset, method)
+    if context and context.progress:
+        for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
+            print(fact, flush=True)
     if dynamics is not None:
         if method not in MODEL_BASED:
             expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
             raise ConfigError("method", method, expected)
-        setting = Setting(dataset, environment_of(dataset))
-        return train_in(dynamics, worlds, method, setting, study, context)
+        return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
     if method in MODEL_FREE:
-        setting = Setting(dataset, environment_of(dataset))
-        made = budget.synthetic
+        setting, made = Setting(dataset, env), budget.synthetic
         return train_model_free(method, setting, study, budget.model_free, context, data, made)
     if method in MODEL_BASED:
-        return train_model_based(method, fit_dataset(dataset, study, context), study, context)
-    posterior = fit_posterior(dataset, study, budget.neubay, context)
+        world = fit_dataset(dataset, study, context, env)
+        return train_model_based(method, world, study, context)
+    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
     config = budget.neubay.agent
     arm = neubay.markov(config) if method == "neubay_markov" else config
     return train_neubay(method, posterior, study, arm, context)

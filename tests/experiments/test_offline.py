@@ -14,7 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load_d4rl
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -50,7 +50,7 @@ def test_pictures_are_there(finished: Path) -> None:
 
 
 def test_its_policy_acts_without_the_run(finished: Path, tmp_path: Path) -> None:
-    saved = load_policy(finished)
+    saved = read_policy(finished)
     assert saved.facts["method"] == "ravl" and saved.environment == "pendulum"
     # The same actor as in the newest checkpoint's report: the returns it was judged by.
     returns = load_report(finished).numbers["return"].values
@@ -83,9 +83,29 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
 
 
+def test_without_a_simulator_the_report_says_not_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.hdf5"
+    collect_to_file(path, make("runner"), random_policy(1), None, jax.random.key(0), steps=400)
+    arguments = ["run", "offline", *SMOKE[:2], "--dataset", str(path), "--method", "base"]
+    cli.dispatch([*arguments, "--environment", "none", "--out", str(tmp_path / "runs")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    report = load_report(folder)
+    behaviour, base = report.tables["result"]
+    assert base["return"] == "not evaluated" and behaviour["return"] > 0
+    assert set(report.numbers) == {"estimated value"} and not report.claims
+    assert any("Not evaluated" in note for note in report.notes)
+    # The file says that it is from the runner, whose rule is known without its simulator.
+    assert not any("learned" in note for note in report.notes)
+    assert "Not evaluated" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--environment", "pendulm"], "did you mean pendulum"),
+        (["--environment", "plane"], "found 3 columns, expected 2, as plane has them"),
         (["--method", "rvl"], "method: found 'rvl', expected one of base, mopo, mobile, ravl"),
         (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
         (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
@@ -148,7 +168,7 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     assert row.keys() >= {"return", "estimated value", "true value"}
     assert report.numbers["return"].seeds == 2
     assert "40 gradient steps per seed." in report.notes
-    saved = load_policy(next(tmp_path.iterdir()))
+    saved = read_policy(next(tmp_path.iterdir()))
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
@@ -165,4 +185,4 @@ def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
     assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
     assert set(report.numbers) == {"return", "true value"}
     assert set(report.pictures) == {"learning-pendulum-mixed"}
-    assert load_policy(folder).facts["kind"] == "bc"
+    assert read_policy(folder).facts["kind"] == "bc"

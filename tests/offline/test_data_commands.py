@@ -125,7 +125,7 @@ def test_policies_that_cannot_act(tmp_path: Path, trained: Path, capsys: Any) ->
     two = tmp_path / "two"
     for name in "ab":
         shutil.copytree(trained / "s", two / name)
-    assert "found 2 policies, expected one; name one: a/policy, b/policy" in said(
+    assert "found 2 times policy.json, expected one; name one: a/policy, b/policy" in said(
         "--policy", str(two)
     )
     file = two / "a" / "policy" / "policy.json"

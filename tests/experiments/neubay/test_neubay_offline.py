@@ -13,7 +13,7 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.offline import EXPERIMENT
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     fit_posterior,
@@ -55,7 +55,7 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
 
 
 def test_its_policy_is_kept(finished: Path) -> None:
-    saved = load_policy(finished)
+    saved = read_policy(finished)
     assert saved.facts["method"] == "neubay" and saved.environment == "pendulum"
     assert saved.remembers and saved.facts["observation_size"] == 3 + 1 + 1
     returns = load_report(finished).numbers["return"].values

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, Interrupted
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.study import (
     METHODS,
     Base,
@@ -39,9 +41,12 @@ from jaxrl_rollouts.offline.study import (
     small_budget,
     train,
 )
+from jaxrl_rollouts.offline.study.model_based import fit_dataset
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.endings import TerminationConfig
+from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -70,15 +75,66 @@ def test_what_comes_out_acts_and_is_saved(tmp_path: Path) -> None:
     )
     assert (outcome.returns <= 0).all() and (outcome.true_value <= 0).all()
     assert outcome.history.curve("return")[0].tolist() == [2, 4]
+    seen = np.asarray(outcome.env.observe(outcome.env.reset(jax.random.key(1), 3)))
     actor = jax.tree.map(lambda x: x[1], outcome.actors)
-    seen = outcome.env.observe(outcome.env.reset(jax.random.key(1), 3))
-    action, _ = outcome.agent.greedy(actor, jax.random.key(0), seen, outcome.agent.memory(3))
-    saved = load_policy(folder.path)
-    again, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), seen, saved.start(3))
-    np.testing.assert_array_equal(action, again)
-    # In memory, without a run, it is the same to the bit.
+    unit, _ = outcome.agent.greedy(actor, jax.random.key(0), seen, outcome.agent.memory(3))
+    action = load_policy(folder.path, 1)(seen)
+    np.testing.assert_allclose(action, 2.0 * np.asarray(unit), rtol=1e-6)  # torque of up to 2
+    # In memory, without a run, it is the same to the bit, and so is what it saves elsewhere.
     alone = train(dataset(), "td3_bc", BUDGET, seeds=2)
     np.testing.assert_array_equal(alone.returns, outcome.returns)
+    for best in (False, True):
+        again = load_policy(alone.save(tmp_path / "elsewhere"), 1, best=best)(seen)
+        np.testing.assert_array_equal(alone.policy(1, best=best)(seen), again)
+        np.testing.assert_array_equal(load_policy(folder.path, 1, best=best)(seen), again)
+
+
+class StopAt:
+    """A stop flag that is raised when it was looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    @property
+    def requested(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_the_best_policies_are_kept_also_by_a_run_that_was_cut(tmp_path: Path) -> None:
+    """Every seed's own; the run stops after iterations 1 and 3 of 4, evaluating after each."""
+    budget = replace(BUDGET, study=replace(BUDGET.study, evaluations=4))
+    whole = train(dataset(), "td3_bc", budget, seeds=2)
+    returns = whole.history.curve("return")[1]
+    best = whole.best
+    np.testing.assert_array_equal(best.returns, returns.max(0))
+    np.testing.assert_array_equal(best.iterations, 1 + returns.argmax(0))
+    folder = RunFolder.create(tmp_path, "toy", "test", budget, "nothing")
+    for looks in (1, 2):
+        flag: Any = StopAt(looks)
+        with pytest.raises(Interrupted):
+            train(
+                dataset(), "td3_bc", budget, seeds=2, context=RunContext(folder, False, stop=flag)
+            )
+    context = RunContext(folder, progress=False)
+    for _ in range(2):  # what goes on, and what finds everything done
+        resumed = train(dataset(), "td3_bc", budget, seeds=2, context=context)
+        jax.tree.map(np.testing.assert_array_equal, resumed.best, best)
+    facts = read_policy(folder.path, best=True).facts
+    assert facts["iterations"] == best.iterations.tolist() and "optimistic" in facts["selection"]
+    kept = read_policy(folder.path, best=True).actors
+    jax.tree.map(np.testing.assert_array_equal, kept, best.actors)
+
+
+def test_world_models_are_saved_with_the_outcome(tmp_path: Path) -> None:
+    config = EnsembleConfig(members=3, elites=2, hidden=(4,), batch_size=64, max_epochs=1)
+    study = replace(BUDGET.study, ensemble=config, termination="learned", shared_world=True)
+    ending = TerminationConfig(hidden=(4,), updates=2, updates_per_iteration=2)
+    world = fit_dataset(dataset(), replace(study, ending=ending, error_horizon=5), None)
+    world.save_worlds(tmp_path / "worlds")
+    loaded = load_worlds(tmp_path, dataset())
+    assert loaded.trust is None and loaded.config == config
+    jax.tree.map(np.testing.assert_array_equal, loaded.worlds, world.fitted.worlds)
 
 
 def test_settings_are_the_name_and_what_they_say() -> None:
