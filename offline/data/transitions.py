@@ -107,12 +107,6 @@ def episode_returns(transitions: Transitions) -> np.ndarray:
     return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
 
 
-def clip_actions(transitions: Transitions, limit: float = 1.0) -> Transitions:
-    """The same rows with actions clipped to `[-limit, limit]`."""
-    actions = np.clip(np.asarray(transitions.actions), -limit, limit)
-    return transitions._replace(actions=actions.astype(np.float32))
-
-
 def take_rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
     """Rows selected by index or mask; endings are not adjusted."""
     return Transitions(*(np.asarray(column)[rows] for column in transitions))

@@ -69,7 +69,8 @@ class Copies:
         self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Observations, rewards, terminations, truncations; rows that are done stay as they are."""
-        actions, stamps, time = np.asarray(actions), np.asarray(stamps), np.asarray(time)
+        # A copy: what a callback is given is read-only, and some environments write into it.
+        actions, stamps, time = np.array(actions), np.asarray(stamps), np.asarray(time)
         live = ~self.done[: len(stamps)]
         if (stamps != self.stamp).any() or (time != self.time)[live].any():
             raise RuntimeError("this host state was already stepped, or reset since: reset again")
@@ -132,7 +133,8 @@ def host_environment(
             flags,
             flags,
         )
-        scaled = rescale(action, jnp.asarray(low), jnp.asarray(high))
+        # Clipped again: the last bit of the rescaling may lie outside, and some spaces mind.
+        scaled = jnp.clip(rescale(action, jnp.asarray(low), jnp.asarray(high)), low, high)
         observation, reward, terminated, cut = io_callback(
             host.step, result, scaled, state.inner, state.time, ordered=True
         )

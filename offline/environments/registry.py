@@ -118,6 +118,17 @@ def make(name: str | Any, **options: Any) -> Environment:
     return from_gymnasium(rest, max_episode_steps=_steps(base, options))
 
 
+def is_known(name: str) -> bool:
+    """Whether `make` would find something under this name; whether that can be made is not said."""
+    base = name.partition("?")[0]
+    return (
+        base in REGISTERED
+        or base in plugins.names(GROUP)
+        or _kind(base)[0] is not None
+        or family(base) in ALIASES
+    )
+
+
 def _kind(base: str) -> tuple[str | None, str]:
     """Which package a name is of, and what it is called there; None for a family or a dataset."""
     prefix, _, rest = base.partition("/")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,13 +15,21 @@ from ..data.inspection import bounds_text
 from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
+from ..environments.registry import is_known
 from ..environments.terminations import Termination, termination_function
 from ..worlds.endings import TerminationConfig
 
-if TYPE_CHECKING:
-    from .model_based import StudyConfig
-
 WITHOUT_REWARDS = ("bc",)  # methods that read none
+
+
+class Endings(Protocol):
+    """The part of a `StudyConfig` that says how imagined episodes end."""
+
+    @property
+    def termination(self) -> str: ...
+
+    @property
+    def ending(self) -> TerminationConfig: ...
 
 
 def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
@@ -44,13 +52,10 @@ def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
         return _without(dataset)
     if environment is not None and environment != "":
         env = make(environment)
-    elif dataset.environment is None:
-        try:
-            env = make(dataset.name)
-        except ConfigError:  # a name that means nothing
-            return _without(dataset)
-    elif dataset.environment == NONE:
+    elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
         return _without(dataset)
+    elif dataset.environment is None:
+        env = make(dataset.name)
     else:
         try:
             env = make(dataset.environment)
@@ -123,7 +128,7 @@ def check_rewards(dataset: Dataset, method: str) -> None:
 
 
 def termination_of(
-    dataset: Dataset, env: Environment, config: StudyConfig
+    dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
     """How model rollouts end: the known rule, or where there is none that of a learned one."""
     if config.termination == "learned":
@@ -138,9 +143,7 @@ def termination_of(
     return config.ending
 
 
-def facts_of(
-    dataset: Dataset, env: Environment, config: StudyConfig, *, imagines: bool
-) -> list[str]:
+def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
     Args:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,16 @@ def test_experiment_presets_are_checked(plugin: Path) -> None:
         Experiment("a", "b", "c", dict, {}, toy.run)
     with pytest.raises(ValueError, match="preset p: found int, expected dict"):
         Experiment("a", "b", "c", dict, {"p": 3}, toy.run)
+
+
+def test_warnings_are_one_line_without_source_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")  # what a user has set stays
+    monkeypatch.setattr(cli, "dispatch", lambda _: warnings.warn("look\n  here", stacklevel=1))
+    cli.main(["anything"])
+    assert capsys.readouterr().err == "warning: look here\n"
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "1"
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    cli.main(["anything"])
+    assert os.environ.pop("TF_CPP_MIN_LOG_LEVEL") == "3"
