@@ -3,7 +3,8 @@
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
 jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
-jaxrl-rollouts run offline --method td3_bc                  # no world model at all
+jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
+jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig
-from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
 from jaxrl_rollouts.offline.study.setting import facts_of
+from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -36,8 +38,10 @@ class Config(Budget):
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
         method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
-            neubay_markov, the same without a memory; or td3_bc, iql, rebrac or sac, which need no
-            world model.
+            neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql or rebrac,
+            which need no world model.
+        data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
+            models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
         environment: where the policy is played: a name that `data collect` knows, any id of
             Gymnasium's or gymnax's, package.module:factory, or none to train without a simulator.
             Left empty: what the dataset says it is from; where it says nothing, none.
@@ -48,12 +52,13 @@ class Config(Budget):
 
     dataset: str = PENDULUM
     method: str = "ravl"
+    data: Data = "real"
     environment: str = ""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
 
     def validate(self) -> None:
-        self.check_method(self.method)
+        self.check_method(self.method, self.data)
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -61,15 +66,16 @@ def run(config: Config, context: RunContext) -> Report:
     given = {"action_low": config.action_low, "action_high": config.action_high}
     bounds = {name: values for name, values in given.items() if values}
     dataset = load_dataset(config.dataset, config.study.seed, **bounds)
-    outcome = train(dataset, config.method, config, environment=config.environment, context=context)
+    outcome = train(
+        dataset,
+        config.method,
+        config,
+        environment=config.environment,
+        data=config.data,
+        context=context,
+    )
     source, report = outcome.source, Report.of(context, config.study.seeds)
-    if isinstance(source, Posterior):
-        updates = config.neubay.agent.updates_per_iteration
-    elif config.method in MODEL_FREE:
-        updates = config.model_free.per_iteration
-    else:
-        updates = config.study.rollouts.updates_per_epoch
-    cells = {config.method: Cell.of(outcome.trained, updates=updates)}
+    cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates)}
     if isinstance(source, Posterior):
         name = source.dataset.name
         report.table("world model", [neubay_pages.posterior_row(source)])
@@ -81,13 +87,19 @@ def run(config: Config, context: RunContext) -> Report:
             offline_pages.draw_learning(report, source, cells)
             neubay_pages.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
-    else:
+    elif outcome.estimated_value is not None:
         offline_pages.draw_training(report, source, cells)
+    elif outcome.env is not None:
+        offline_pages.draw_learning(report, source, cells)
     if isinstance(source, FittedDataset):
         report.table("world model", [offline_pages.world_row(source)])
         offline_pages.draw_world(report, {source.dataset.name: source})
     report.table("result", offline_pages.result_rows(source, cells))
     offline_pages.add_main_job(report, source, cells[config.method])
+    asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""
+    report.note(f"{outcome.steps:,} gradient steps per seed{asked}.")
+    if isinstance(source, Setting) and source.synthetic:
+        report.note(source.synthetic)
     offline_pages.note_best(report, outcome.best)
     imagines = config.method not in MODEL_FREE
     for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
@@ -117,8 +129,12 @@ EXPERIMENT = Experiment(
                 members=4, hidden=(32, 32), epochs=2, width=16, steps=20, per_iteration=10,
                 rollouts=16, tape=256, capacity=20_000,
             ),
+            small_synthetic(
+                width=16, features=8, updates=40, steps=4, rows=400, windows=16, refresh=20,
+                length=4,
+            ),
         ),
-        "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay),
+        "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),
         "paper": Config(_PAPER),
     },
     run=run,

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Step, rollout
+from jaxrl_rollouts.rollouts import Step, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .data.d4rl import write_d4rl

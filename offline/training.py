@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollout import where_rows
+from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.agent import Learner
@@ -36,6 +36,7 @@ def train_learner(
     per_seed: PyTree = False,
     evaluate: Evaluate | None = None,
     evaluate_every: int | None = None,
+    evaluate_at: Collection[int] = (),
     stage: str = "agent",
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
@@ -50,7 +51,7 @@ def train_learner(
         iterations: of the loop, each of `learner.updates` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
-        evaluate_every, stage, context, save_every_seconds: as for `loop.train`.
+        evaluate_every, evaluate_at, stage, context, save_every_seconds: as for `loop.train`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
@@ -66,6 +67,7 @@ def train_learner(
         units_per_iteration=learner.updates,
         evaluate=evaluate,
         evaluate_every=evaluate_every,
+        evaluate_at=evaluate_at,
         context=context,
         save_every_seconds=save_every_seconds,
     )
@@ -83,7 +85,8 @@ def evaluator(
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
     Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
-    critics promise from the start states (mean over critics), so that the two can be compared.
+    critics promise from the start states (mean over critics), so that the two can be compared. An
+    agent without critics promises nothing, and nothing is recorded of it.
 
     Args:
         learner: whose agent's greedy policy to play.
@@ -115,8 +118,9 @@ def evaluator(
             "return": played.returns.mean(1),
             "discounted_return": played.discounted.mean(1),
             "length": played.lengths.mean(1, dtype=jnp.float32),
-            "estimated_value": start_values(agent, state.agent, starts),
         }
+        if agent.q is not None:
+            metrics["estimated_value"] = start_values(agent, state.agent, starts)
         metrics |= extra(state) if extra else {}
         return {name: np.asarray(value) for name, value in metrics.items()}
 
@@ -184,6 +188,8 @@ class KeepBest:
 def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
     """An `evaluate` where there is no simulator: `estimated_value` alone, per seed.
 
+    Nothing at all of an agent without critics.
+
     Args:
         learner: whose critics to ask.
         starts: `[B, D]` start states as the agent sees them.
@@ -191,6 +197,8 @@ def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
     states = jnp.asarray(starts)
 
     def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
+        if learner.agent.q is None:
+            return {}
         return {"estimated_value": np.asarray(start_values(learner.agent, state.agent, states))}
 
     return evaluate

@@ -33,7 +33,7 @@ from jaxrl_rollouts.record.saved import (
 )
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import Emulator
+from .emulator import Emulator, FieldNetwork
 from .evaluation import roll_emulator
 from .fieldset import CONDITIONS, Scaling
 from .objectives import OneStepConfig, make_one_step
@@ -61,6 +61,7 @@ class TrainedEmulator:
         history: `H`, frames it steps from.
         conditions: what it is told about a trajectory, and how that is scaled.
         dt: time from one frame to the next of what it rolls; None where nobody said.
+        units: of every channel, for an emulator of standardised fields; () for fields as they are.
         facts: what else is known (data, channel names, length of the domain), for `emulator.json`.
     """
 
@@ -72,15 +73,20 @@ class TrainedEmulator:
     history: int = 1
     conditions: Mapping[str, Scaling] = field(default_factory=dict)
     dt: float | None = None
+    units: tuple[Scaling, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
+    def net(self) -> FieldNetwork:
+        """Its network."""
+        make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
+        return make(self.network, self.channels, self.points, len(self.conditions), self.history)
+
+    @functools.cached_property
     def emulator(self) -> Emulator:
-        """Its functions. Made once, since `jit` compiles once per function object."""
-        make_network: Any = NETWORKS[_name(NETWORKS, self.network)][1]
+        """Its functions, in `units`. Made once, since `jit` compiles once per function object."""
         make: Any = OBJECTIVES[_name(OBJECTIVES, self.objective)][1]
-        sizes = self.channels, self.points, len(self.conditions), self.history
-        return make(make_network(self.network, *sizes), self.objective)
+        return make(self.net, self.objective)
 
     def roll(
         self,
@@ -115,7 +121,9 @@ class TrainedEmulator:
         fields, single = self._fields(initial)
         told = self._told(conditions or {}, len(fields))
         key = jax.random.key(key) if isinstance(key, int) else key
-        rolled = np.asarray(self._rolled(params, fields, told, key, steps))
+        shift, factor = self._units()
+        start = (fields - np.tile(shift, (self.history, 1))) * np.tile(factor, (self.history, 1))
+        rolled = np.asarray(self._rolled(params, start, told, key, steps)) / factor + shift
         return rolled[:, 0] if single else rolled
 
     def save(self, folder: str | Path) -> Path:
@@ -126,6 +134,11 @@ class TrainedEmulator:
     def _rolled(self) -> Any:
         roll = functools.partial(roll_emulator, self.emulator)
         return jax.jit(roll, static_argnums=4)
+
+    def _units(self) -> np.ndarray:
+        """Shift and factor of every channel, `[2, C, 1]` float32."""
+        units = self.units or (Scaling(),) * self.channels
+        return np.array(units, np.float32).T[:, :, None]
 
     def _fields(self, initial: ArrayLike) -> tuple[jax.Array, bool]:
         """`[B, H * C, N]` on the device, and whether it was one field."""
@@ -169,6 +182,7 @@ def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
         "history": trained.history,
         "conditions": {name: list(scaling) for name, scaling in trained.conditions.items()},
         "dt": trained.dt,
+        "units": [list(unit) for unit in trained.units],
         "versions": provenance(),
     }
     return save_trained(folder, FILE, facts, trained.params)
@@ -195,6 +209,7 @@ def load_emulator(folder: str | Path) -> TrainedEmulator:
         *(facts[name] for name in sizes),
         _scalings(path, facts.get("conditions")),
         dt,
+        tuple(_scalings(path, dict(enumerate(facts.get("units") or []))).values()),
         facts,
     )
     return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))

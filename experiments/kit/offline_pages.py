@@ -31,6 +31,11 @@ COLUMNS = {
 NOT_EVALUATED = "not evaluated"
 
 
+def measured(cell: Cell) -> Mapping[str, str]:
+    """`COLUMNS` without the promise of an agent that makes none (behaviour cloning)."""
+    return {column: metric for column, metric in COLUMNS.items() if metric in cell}
+
+
 def overestimation(cell: Cell) -> np.ndarray:
     """What the critics promise from the start states minus what the policy earns, `[seeds]`."""
     return cell["estimated_value"] - cell["discounted_return"]
@@ -55,11 +60,12 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
     ]
     if not is_simulator(setting.env):
         for method, cell in cells.items():
-            promised = {"estimated value": cell["estimated_value"]}
+            shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
+            promised = {column: cell[metric] for column, metric in shown.items()}
             rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **promised})
         return rows
     for method, cell in cells.items():
-        columns = {column: cell[metric] for column, metric in COLUMNS.items()}
+        columns = {column: cell[metric] for column, metric in measured(cell).items()}
         rows.append({"dataset": name, "method": method, **columns})
     for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
         score = normalised_score(name, returns)
@@ -71,9 +77,10 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
     if not is_simulator(setting.env):
-        report.number("estimated value", cell["estimated_value"])
+        if "estimated_value" in cell:
+            report.number("estimated value", cell["estimated_value"])
         return
-    for column, metric in COLUMNS.items():
+    for column, metric in measured(cell).items():
         report.number(column, cell[metric])
     add_claim(
         report,

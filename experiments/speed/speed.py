@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..kit import timing
 from ..kit.peer import Theirs, Timers, check_interpreter, time_beside

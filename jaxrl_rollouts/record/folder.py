@@ -147,6 +147,25 @@ class RunFolder:
         return cls(path=path, **record)
 
     @classmethod
+    def at(cls, path: str | Path, name: str) -> RunFolder:
+        """Open this folder, or make it for a program that is no experiment of the command line.
+
+        Raises:
+            CheckpointError: it cannot be made, or its `run.json` is of another format.
+        """
+        path = Path(path)
+        if (path / "run.json").exists():
+            return cls.open(path)
+        record = {"experiment": name, "preset": "", "config": {}, "command": ""}
+        record |= {"versions": current_versions()}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_json_atomically(path / "run.json", {"format": FORMAT, **record})
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot make a run folder: {error.strerror}") from error
+        return cls(path=path, **record)
+
+    @classmethod
     def open(cls, path: str | Path) -> RunFolder:
         """Open an existing run folder.
 

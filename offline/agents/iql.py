@@ -26,12 +26,13 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, AgentSpec, Scaled
+from .given import Settings
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class IqlConfig:
+class IqlConfig(Settings):
     """Hyper-parameters; defaults are the paper's for locomotion.
 
     Attributes:

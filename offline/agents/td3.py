@@ -21,10 +21,11 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, Scaled
+from .given import Settings
 
 
 @dataclass(frozen=True)
-class Td3Config:
+class Td3Config(Settings):
     """Hyper-parameters of TD3; defaults are those of TD3+BC.
 
     Attributes:

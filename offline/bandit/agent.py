@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..agents.agent import Agent
 from ..recurrent.dqn import DqnConfig, Task

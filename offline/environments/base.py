@@ -1,7 +1,7 @@
 """What an environment is here: a transition model for the engine's rollout, plus a reset.
 
 There is no environment loop in this package: a policy acts in a simulator through the same
-`jaxrl_rollouts.rollout.rollout` that rolls a learned model.
+`jaxrl_rollouts.rollouts.rollout` that rolls a learned model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import (
     Environment,

@@ -16,6 +16,7 @@ from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
 from ..agents.agent import Agent
+from ..agents.given import Settings
 from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..worlds.dynamics import Dynamics
@@ -76,7 +77,7 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
 
 
 @dataclass(frozen=True)
-class Mobile:
+class Mobile(Settings):
     """Settings of MOBILE: `penalty` is beta, `samples` are next states per elite and row."""
 
     penalty: float = 1.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
+from ..agents.given import Settings
 from ..agents.sac import SacConfig
 from .base import base
 from .scheme import Method
@@ -30,7 +31,7 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
 
 
 @dataclass(frozen=True)
-class Mopo:
+class Mopo(Settings):
     """Settings of MOPO: `penalty` is lambda."""
 
     penalty: float = 1.0

@@ -19,7 +19,7 @@ from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
-from jaxrl_rollouts.rollout import Members, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, Learner

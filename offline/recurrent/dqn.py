@@ -21,7 +21,7 @@ import optax
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Members, Model, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 

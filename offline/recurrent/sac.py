@@ -24,6 +24,7 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent
+from ..agents.given import Settings
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
@@ -31,7 +32,7 @@ from .tapes import Tape, masked_mean, weighted_mean
 
 
 @dataclass(frozen=True)
-class RecurrentSacConfig:
+class RecurrentSacConfig(Settings):
     """Hyper-parameters; defaults are the paper's for D4RL locomotion.
 
     Attributes:

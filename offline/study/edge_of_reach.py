@@ -17,7 +17,7 @@ import numpy as np
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 from ..agents.agent import Agent, Learner
 from ..agents.critic_view import critic_view

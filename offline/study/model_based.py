@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
 from ..behaviours.made import load_dataset
@@ -26,7 +27,7 @@ from ..environments import Environment
 from ..methods.registry import MethodConfig, Mobile, make_method
 from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
 from ..training import train_learner
-from ..worlds.dynamics import learned_dynamics
+from ..worlds.dynamics import Dynamics, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
@@ -44,7 +45,7 @@ class StudyConfig:
     `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
     own. A `learned` termination is a classifier fitted to the dataset's own terminals; it also
     takes the place of a `known` one where no rule is known. `evaluations` are spread evenly over
-    the `epochs`.
+    the training, rounded to whole iterations, and are fewer where there are fewer of those.
     """
 
     seeds: int = positive(3)
@@ -61,10 +62,6 @@ class StudyConfig:
     evaluations: int = positive(5)
     episodes: int = positive(10)
     error_horizon: int = positive(50)
-
-    def validate(self) -> None:
-        if self.epochs % self.evaluations:
-            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
 # What MuJoCo studies take to show that they run.
@@ -137,10 +134,14 @@ class Source(Protocol):
 
 
 class Setting(NamedTuple):
-    """A dataset and the environment it is from, where no model is fitted."""
+    """A dataset and the environment it is from, where no world model is fitted.
+
+    `synthetic` says what was learned from in place of the dataset's own rows, if anything.
+    """
 
     dataset: Dataset
     env: Environment
+    synthetic: str = ""
 
 
 def setting_of(name: str, seed: int = 0) -> Setting:
@@ -204,19 +205,43 @@ def train_model_based(
     name: str, world: FittedDataset, config: StudyConfig, context: RunContext | None
 ) -> Outcome:
     """Train one method in the world models and play its policy in the true environment."""
-    method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(
         world.fitted.model.fitter,
         config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
-        disagreement=method.disagreement,
+        disagreement=make_method(name, config.agent, config.methods).disagreement,
     )
-    sizes = world.env.observation_size, world.env.action_size
-    learner = make_model_based(config.rollouts, method, dynamics, *sizes)
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     worlds, per_seed = world.fitted.worlds, OWN_WORLDS
     if config.shared_world:
         worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
+    return train_in(dynamics, worlds, name, world, config, context, per_seed=per_seed)
+
+
+def train_in(
+    dynamics: Dynamics,
+    worlds: PyTree,
+    name: str,
+    world: Source,
+    config: StudyConfig,
+    context: RunContext | None,
+    *,
+    per_seed: PyTree = OWN_WORLDS,
+) -> Outcome:
+    """Train one method in dynamics of your own and play its policy in the true environment.
+
+    Args:
+        dynamics: what is rolled.
+        worlds: its parameters, leading axis = seeds; `()` where it has none.
+        name: of the method.
+        world: dataset and environment.
+        config: seeds, agent and lengths.
+        context: of the run.
+        per_seed: as for `train_learner`.
+    """
+    method = make_method(name, config.agent, config.methods)
+    sizes = world.env.observation_size, world.env.action_size
+    learner = make_model_based(config.rollouts, method, dynamics, *sizes)
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     discount = config.agent.discount
@@ -229,7 +254,7 @@ def train_model_based(
         per_seed=per_seed,
         iterations=config.epochs,
         evaluate=keep,
-        evaluate_every=config.epochs // config.evaluations,
+        evaluate_at=evenly(config.epochs, config.evaluations),
         stage=stage,
         context=context,
     )

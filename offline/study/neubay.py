@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.loop import Trained, evenly
 from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, to_device
@@ -49,16 +48,6 @@ class NeubayStudyConfig:
     worlds: int = positive(1)
     folder: str = ""
     agent: NeubayConfig = field(default_factory=NeubayConfig)
-
-    def check_looks(self, evaluations: int) -> None:
-        """Looks at the agents lie between iterations.
-
-        Raises:
-            ConfigError: there are more of them.
-        """
-        if evaluations > self.agent.iterations:
-            expected = f"at most NEUBAY's {self.agent.iterations} iterations"
-            raise ConfigError("evaluations", evaluations, expected)
 
 
 class Posterior(NamedTuple):
@@ -196,7 +185,7 @@ def train_neubay(
         iterations=config.iterations,
         per_seed=prepared.per_seed,
         evaluate=keep,
-        evaluate_every=config.iterations // study.evaluations,
+        evaluate_at=evenly(config.iterations, study.evaluations),
         stage=stage,
         context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),

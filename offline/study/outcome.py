@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
             without a simulator.
         true_value: `[seeds]`, what was earned there, discounted; or None.
         estimated_value: `[seeds]`, what the critics promise from the start states, without a
-            simulator from those of the dataset.
+            simulator from those of the dataset; None of an agent that has none.
         trained: state and history.
         agent: functions of what acts.
         env: the true environment as the agent sees it; None without a simulator.
@@ -48,11 +48,12 @@ class Outcome(NamedTuple):
         about: what a policy's file says: the method, the dataset, the environment.
         config: settings of what acts.
         best: of every seed, the policy of the best evaluation; None without a simulator.
+        updates: gradient steps of an iteration of the loop.
     """
 
     returns: np.ndarray | None
     true_value: np.ndarray | None
-    estimated_value: np.ndarray
+    estimated_value: np.ndarray | None
     trained: Trained
     agent: Agent
     env: Environment | None
@@ -60,6 +61,12 @@ class Outcome(NamedTuple):
     about: Mapping[str, Any]
     config: Any
     best: Best | None
+    updates: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps that every seed took."""
+        return self.history.records[-1].iteration * self.updates
 
     @property
     def history(self) -> History:
@@ -70,6 +77,10 @@ class Outcome(NamedTuple):
     def actors(self) -> PyTree:
         """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
         return self.trained.state.agent.actor
+
+    def actor(self, seed: int = 0) -> PyTree:
+        """Parameters of one seed's policy, for `agent.greedy` and `synthesise(..., policy=)`."""
+        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
 
     def policy(self, seed: int = 0, *, best: bool = False, **options: Any) -> Policy:
         """What acts, of one training seed; as `load_policy` gives it from a run's folder.
@@ -168,7 +179,7 @@ def finish(
     earned = (last("return"), last("discounted_return")) if played else (None, None)
     outcome = Outcome(
         *earned,
-        last("estimated_value"),
+        last("estimated_value") if learner.agent.q is not None else None,
         trained,
         learner.agent,
         env if played else None,
@@ -176,6 +187,7 @@ def finish(
         {"dataset": source.dataset.name, "method": name, "env": env},
         config,
         best.best(trained.state) if played else None,
+        learner.updates,
     )
     if context:
         outcome.save_policies(context.folder.stage(stage))

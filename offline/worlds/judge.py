@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..data import Transitions, episodes
 from .dynamics import Dynamics, World, predict

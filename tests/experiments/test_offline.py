@@ -110,7 +110,12 @@ def test_without_a_simulator_the_report_says_not_evaluated(
         (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
         (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
         (["--study.seeds", "0"], "seeds: found 0"),
-        (["--study.evaluations", "3"], "evaluations: found 3, expected a divisor"),
+        (["--study.evaluations", "0"], "evaluations: found 0"),
+        (["--method", "RAVL"], "did you mean ravl?"),
+        (["--steps", "0"], "steps: found 0"),
+        (["--data", "pgd", "--method", "cql"], "data: found 'pgd', expected synther or real"),
+        (["--data", "synther"], "data: found 'synther', expected real for ravl"),
+        (["--method", "rebrac", "--model-free.agents.rebrac.polyak", "0"], "polyak"),
         (["--study.agent.critics", "0"], "critics: found 0"),
         (["--study.agent.discount", "1.0"], "discount: found 1.0"),
         (["--study.agent.diversity", "-1.0"], "diversity: found -1.0"),
@@ -158,9 +163,26 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
     cli.dispatch(arguments)
     report = load_report(next(tmp_path.iterdir()))
-    assert [row["method"] for row in report.tables["result"]] == ["behaviour", method]
+    behaviour, row = report.tables["result"]
+    assert (behaviour["method"], row["method"]) == ("behaviour", method)
+    assert row.keys() >= {"return", "estimated value", "true value"}
     assert report.numbers["return"].seeds == 2
+    assert "40 gradient steps per seed." in report.notes
     saved = read_policy(next(tmp_path.iterdir()))
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
+
+
+def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
+    asked = ["--method", "bc", "--data", "synther", "--steps", "30"]
+    cli.dispatch(["run", "offline", *SMOKE, *asked, "--out", str(tmp_path)])
+    (folder,) = tmp_path.iterdir()
+    report = load_report(folder)
+    assert "40 gradient steps per seed, 30 asked for." in report.notes
+    assert any(note.startswith("Data: 400 rows that SynthER drew") for note in report.notes)
+    row = report.tables["result"][1]
+    assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
+    assert set(report.numbers) == {"return", "true value"}
+    assert set(report.pictures) == {"learning-pendulum-mixed"}
+    assert read_policy(folder).facts["kind"] == "bc"

@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.collect import random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import as_model, make, true_model  # noqa: E402
 from jaxrl_rollouts.offline.environments.gymnax_ import continuous_ids  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
-from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
 def play(env: Any, batch: int, horizon: int, policy: Any = None) -> Trajectory:

@@ -12,7 +12,7 @@ pytest.importorskip("mujoco")
 
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import Environment, as_model, make, true_model  # noqa: E402
-from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_policy
 from jaxrl_rollouts.offline.environments.reach import Reach, measure_reach, sample_region
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,38 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.policy import load_policy
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.study import METHODS, Budget, small_budget, train
+from jaxrl_rollouts.offline.study import (
+    METHODS,
+    Base,
+    Bc,
+    Budget,
+    Cql,
+    Edac,
+    Iql,
+    Mobile,
+    Mopo,
+    Neubay,
+    Ravl,
+    Rebrac,
+    Sac,
+    Td3Bc,
+    small_budget,
+    train,
+)
 from jaxrl_rollouts.offline.study.model_based import fit_dataset
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
+from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig
 from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
@@ -33,6 +55,9 @@ BUDGET = replace(
     small_budget(),
     study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
     model_free=ModelFreeStudyConfig(AGENTS, batch_size=16, updates=8, per_iteration=2),
+    synthetic=small_synthetic(
+        width=8, features=8, updates=8, steps=2, rows=60, windows=4, refresh=4, length=4
+    ),
 )
 
 
@@ -112,12 +137,110 @@ def test_world_models_are_saved_with_the_outcome(tmp_path: Path) -> None:
     jax.tree.map(np.testing.assert_array_equal, loaded.worlds, world.fitted.worlds)
 
 
+def test_settings_are_the_name_and_what_they_say() -> None:
+    """Evaluations do not divide, and are rounded; what is not said is the budget's."""
+    budget = replace(BUDGET, study=replace(BUDGET.study, evaluations=3))
+    named = train(dataset(), "td3_bc", budget, steps=9)
+    assert (named.steps, named.updates) == (8, 2)
+    assert named.history.curve("return")[0].tolist() == [1, 3, 4]
+    for settings in (Td3Bc, Td3Bc(), Td3Bc(hidden=(8,), alpha=2.5)):
+        outcome = train(dataset(), settings, budget, steps=9)
+        np.testing.assert_array_equal(outcome.returns, named.returns)
+    assert (train(dataset(), Td3Bc(alpha=0.0), budget, steps=9).returns != named.returns).any()
+
+
+def test_what_settings_say_comes_on_top_of_a_budget() -> None:
+    method, budget = BUDGET.of(Cql(weight=10.0))
+    assert method == "cql" and budget.model_free.agents.cql == replace(AGENTS.cql, weight=10.0)
+    method, budget = BUDGET.of(Ravl(critics=5))
+    assert method == "ravl" and budget.study.methods.ravl == Ravl(5, 1.0)
+    method, budget = BUDGET.of(Neubay(level=0.9, agent=RecurrentSacConfig(critics=7)))
+    small = BUDGET.neubay.agent
+    assert method == "neubay"
+    assert budget.neubay.agent == replace(small, level=0.9, agent=replace(small.agent, critics=7))
+    kinds = (Base, Mopo, Mobile, Edac, Sac, Iql, Rebrac, Bc)
+    names = [BUDGET.of(kind)[0] for kind in kinds]
+    assert names == ["base", "mopo", "mobile", "edac", "sac", "iql", "rebrac", "bc"]
+    for wrong, setting in ((Ravl(critics=0), "critics"), (Cql(actions=0), "actions")):
+        with pytest.raises(ConfigError, match=f"{setting}: found 0"):
+            train("no such dataset", wrong)
+    with pytest.raises(ConfigError, match="method: found 'int'"):
+        train("no such dataset", 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_are_gradient_steps_of_every_method(method: str) -> None:
+    for steps in (1, 130, 1240):
+        spent = replace(small_budget(), steps=steps).spent(method)
+        check(spent)
+        if hasattr(spent.model_free.agents, method):
+            iterations, per = cadence(spent.model_free.updates, 500, period=2)
+        elif "neubay" in method:
+            agent = spent.neubay.agent
+            iterations, per = agent.iterations, agent.updates_per_iteration
+            assert agent.agent.steps == iterations * per
+        else:
+            iterations, per = spent.study.epochs, spent.study.rollouts.updates_per_epoch
+        assert iterations >= 1 and abs(iterations * per - steps) <= max(per / 2, 1)
+
+
+def test_cloning_promises_nothing() -> None:
+    outcome = train(dataset(), "bc", BUDGET)
+    assert outcome.estimated_value is None and outcome.returns.shape == (2,)
+    assert all("estimated_value" not in record.metrics for record in outcome.history.records)
+
+
+@pytest.mark.parametrize(("data", "method"), [("synther", "rebrac"), ("pgd", "bc")])
+def test_agents_learn_from_rows_that_were_made(data: Any, method: str, tmp_path: Path) -> None:
+    """Its stages are kept, and a second look changes nothing."""
+    folder = RunFolder.create(tmp_path, "toy", "test", BUDGET, "nothing")
+    context = RunContext(folder, progress=False)
+    outcome = train(dataset(), method, BUDGET, data=data, context=context)
+    said = {"synther": "60 rows that SynthER", "pgd": "up to 24 rows per seed that guided"}[data]
+    assert f"Data: {said}" in outcome.source.synthetic
+    assert ("critic_penalty" in outcome.source.synthetic) == (method == "rebrac")
+    assert outcome.steps == 8
+    if data == "synther":
+        kept = np.load(folder.stage("pendulum-mixed-synther") / "rows.npz")
+        assert kept["rewards"].shape == (60,) and kept["truncations"].all()
+    else:
+        assert outcome.trained.state.synthetic.rows.rewards.shape == (2, 12)
+    again = train(dataset(), method, BUDGET, data=data, context=context)
+    np.testing.assert_array_equal(again.returns, outcome.returns)
+    plain = train(dataset(), method, BUDGET)
+    assert (plain.returns != outcome.returns).any() and not plain.source.synthetic
+
+
 @pytest.mark.parametrize(
-    ("method", "hint"), [("ravel", "did you mean ravl"), ("cql", "one of base, mopo")]
+    ("method", "data", "says"),
+    [
+        ("ravl", "synther", "data: found 'synther', expected real for ravl"),
+        ("iql", "Synther", "did you mean synther"),
+        ("cql", "pgd", "expected synther or real for an agent whose policy is not normal"),
+    ],
+)
+def test_rows_that_a_method_cannot_learn_from_are_named(method: str, data: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        train(dataset(), method, BUDGET, data=data)
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"),
+    [
+        ("ravel", "did you mean ravl"),
+        ("RAVL", "did you mean ravl"),
+        ("mopoo", "did you mean mopo"),
+        ("dreamer", "one of base, mopo"),
+    ],
 )
 def test_an_unknown_method_is_named_before_anything_is_read(method: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         train("no such dataset", method)
+
+
+def test_dynamics_are_for_methods_that_roll_them() -> None:
+    with pytest.raises(ConfigError, match="'td3_bc', expected one of base.* with dynamics of your"):
+        train(dataset(), "td3_bc", BUDGET, dynamics=true_dynamics(make("pendulum")))
 
 
 def test_every_kind_of_method_is_known() -> None:

@@ -19,7 +19,7 @@ from jaxrl_rollouts.offline.worlds.judge import (
     split_error,
     windows,
 )
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
