@@ -130,8 +130,8 @@ EXPERIMENT = Experiment(
                 rollouts=16, tape=256, capacity=20_000,
             ),
             small_synthetic(
-                width=16, features=8, updates=40, steps=4, rows=400, windows=16, refresh=20,
-                length=4,
+                width=16, features=8, blocks=1, updates=40, steps=4, rows=400, windows=16,
+                refresh=20, length=4,
             ),
         ),
         "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),
