@@ -32,7 +32,19 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 @dataclass(frozen=True)
 class SacConfig:
-    """Hyper-parameters of SAC-N/EDAC; defaults are RAVL's (N 10, eta 1)."""
+    """Hyper-parameters of SAC-N/EDAC; defaults are RAVL's (N 10, eta 1).
+
+    Attributes:
+        critics: how many; their minimum is bootstrapped from.
+        diversity: eta, of EDAC's loss that keeps the critics' gradients apart; 0 is SAC-N.
+        hidden: widths of all networks.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
+        initial_alpha: the entropy's weight at the start; it is learned.
+        target_entropy: what the policy's entropy is driven to; None is minus the number of action
+            dimensions.
+    """
 
     critics: int = 10
     diversity: float = 1.0

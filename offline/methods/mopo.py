@@ -31,7 +31,11 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
 
 @dataclass(frozen=True)
 class Mopo:
-    """Settings of MOPO: `penalty` is lambda."""
+    """Settings of MOPO.
+
+    Attributes:
+        penalty: lambda: how much the model's uncertainty takes from a reward.
+    """
 
     penalty: float = 1.0
 

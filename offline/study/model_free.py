@@ -27,7 +27,14 @@ MODEL_FREE = tuple(AGENTS)
 
 @dataclass(frozen=True)
 class ModelFreeStudyConfig:
-    """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s."""
+    """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s.
+
+    Attributes:
+        agents: settings of single agents.
+        batch_size: transitions in a gradient step.
+        updates: gradient steps in all.
+        per_iteration: gradient steps between two records in the log.
+    """
 
     agents: AgentConfigs = field(default_factory=AgentConfigs)
     batch_size: int = positive(256)
