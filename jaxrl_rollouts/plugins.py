@@ -1,48 +1,86 @@
 """What other packages bring: experiments, subcommands, agents, methods, found by entry points.
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
-`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. What
+`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. A
+module that imports no jax may announce the `Listing`s of experiments in `jaxrl_rollouts.listings`,
+a mapping by name: then they are listed, and mistyped choices refused, without importing them. What
 goes into the groups of agents and methods is said in `offline.agents.registry` and
 `offline.methods.registry`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from .configs import did_you_mean
+from .configs import unknown
 from .errors import ConfigError
 from .record.context import RunContext
 
 if TYPE_CHECKING:
     from .reports.report import Report
 
+    Run = Callable[[Any, RunContext], Report]
+
 EXPERIMENTS = "jaxrl_rollouts.experiments"
 COMMANDS = "jaxrl_rollouts.commands"
+LISTINGS = "jaxrl_rollouts.listings"
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One claim of one paper, or one job, that ends in a report.
+class Listing:
+    """What is known of an experiment without importing it.
 
     Attributes:
         name: as on the command line.
         summary: one line for `jaxrl-rollouts list`.
         source: paper and section, or "" for a job.
-        config_type: frozen dataclass whose fields are the settings.
-        presets: named configurations; `cpu` is the default where it exists, else the first.
-        run: `(config, context) -> Report`; called again with the same folder to resume.
+        minutes: about how long each preset takes on two CPU cores; None where nobody measured it.
+        needs: files and extras that a preset needs, for people: "jr/hopper-mixed",
+            "jaxrl-rollouts[mujoco]". What a run needs in fact is checked by `Experiment.prepare`.
+        choices: settings by which others are read or not, and their values: `{"method": (...)}`.
+        main: where to start: listed first.
+        caches: whether compiled programs may be kept between runs; not where compiling is timed.
     """
 
     name: str
     summary: str
     source: str
+    minutes: Mapping[str, float | None] = field(default_factory=dict, kw_only=True)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    main: bool = field(default=False, kw_only=True)
+    caches: bool = field(default=True, kw_only=True)
+
+    def experiment(
+        self, config_type: type, presets: Mapping[str, Any], run: Run, **more: Any
+    ) -> Experiment:
+        """The `Experiment` that is listed here; `more` are its other fields."""
+        listed = {f.name: getattr(self, f.name) for f in fields(Listing)}
+        return Experiment(config_type=config_type, presets=presets, run=run, **listed, **more)
+
+
+@dataclass(frozen=True)
+class Experiment(Listing):
+    """One claim of one paper, or one job, that ends in a report.
+
+    Attributes:
+        config_type: frozen dataclass whose fields are the settings.
+        presets: named configurations; `cpu` is the default where it exists, else the first.
+        run: `(config, context) -> Report`; called again with the same folder to resume.
+        prepare: called before anything is written or trained: raises `UserError` for a file, an
+            extra or an environment that is missing, and returns lines the user should know first.
+        unread: dotted names of settings that a configuration does not read; with `choices`, they
+            are no options of its.
+    """
+
     config_type: type
     presets: Mapping[str, Any]
-    run: Callable[[Any, RunContext], Report]
+    run: Run
+    prepare: Callable[[Any], Iterable[str]] | None = field(default=None, kw_only=True)
+    unread: Callable[[Any], Iterable[str]] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.presets:
@@ -61,8 +99,7 @@ class Experiment:
     def preset(self, name: str) -> Any:
         """The configuration called `name`; `ConfigError` when there is none."""
         if name not in self.presets:
-            choices = "one of " + ", ".join(self.presets)
-            raise ConfigError("preset", name, choices, did_you_mean(name, self.presets))
+            raise unknown("preset", name, self.presets)
         return self.presets[name]
 
 
@@ -89,6 +126,14 @@ def names(group: str) -> list[str]:
 def load_experiment(name: str) -> Experiment:
     """Import the experiment called `name`; `ConfigError` when nothing announces it."""
     return _load(EXPERIMENTS, "experiment", name)
+
+
+def listings() -> dict[str, Listing]:
+    """What is known of experiments without importing them, by name."""
+    known: dict[str, Listing] = {}
+    for entry in _entries(LISTINGS).values():
+        known |= entry.load()
+    return known
 
 
 def load_command(name: str) -> Command:
@@ -126,6 +171,5 @@ def _entries(group: str) -> dict[str, metadata.EntryPoint]:
 def _load(group: str, kind: str, name: str) -> Any:
     entries = _entries(group)
     if name not in entries:
-        choices = "one of " + ", ".join(sorted(entries))
-        raise ConfigError(kind, name, choices, did_you_mean(name, entries))
+        raise unknown(kind, name, sorted(entries))
     return entries[name].load()

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-import tyro
-
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.plugins import Command
 
 from .inspection import inspect
-
-if TYPE_CHECKING:
-    pass
 
 
 def _generate() -> None:
@@ -26,12 +21,7 @@ def main(arguments: Sequence[str], prog: str) -> None:
         from .generate_command import generate
 
         commands["generate"] = generate
-    tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog=prog,
-        description="Make and look at trajectories of partial differential equations.",
-        args=list(arguments) or ["--help"],
-    )
+    call(commands, arguments, prog, COMMAND.summary)
 
 
 COMMAND = Command("pde", "Make and look at trajectories of partial differential equations.", main)

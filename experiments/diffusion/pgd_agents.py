@@ -23,12 +23,13 @@ from jaxrl_rollouts.diffusion import (
 from jaxrl_rollouts.experiments.kit.grid import Grid
 from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
+from ..kit.needs import check_datasets
 from .pgd_agents_cells import Config, make_sources, train_grid
-from .pgd_agents_page import SOURCE, page
+from .pgd_agents_page import page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -88,11 +89,9 @@ PRESETS = {
     ),
 }  # fmt: skip
 
-EXPERIMENT = Experiment(
-    name="pgd_agents",
-    summary="TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["pgd_agents"].experiment(
     config_type=Config,
     presets=PRESETS,
     run=run,
+    prepare=lambda config: check_datasets(config.datasets),
 )

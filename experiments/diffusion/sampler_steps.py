@@ -14,12 +14,13 @@ from jaxrl_rollouts.diffusion import ResidualMlpConfig, TemporalUnetConfig, smal
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
+from ..kit.needs import check_datasets
 from .sampler_steps_cells import Config, measure_net, subjects
-from .sampler_steps_page import SOURCE, page
+from .sampler_steps_page import page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -47,11 +48,9 @@ PRESETS = {
     "cpu": Config(),
 }  # fmt: skip
 
-EXPERIMENT = Experiment(
-    name="sampler_steps",
-    summary="what sampling costs and gives by the number of steps: errors, distance, agents",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["sampler_steps"].experiment(
     config_type=Config,
     presets=PRESETS,
     run=run,
+    prepare=lambda config: check_datasets([config.dataset]),
 )

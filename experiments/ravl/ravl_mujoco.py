@@ -26,21 +26,28 @@ from jaxrl_rollouts.offline.study.model_based import (
     slug,
     train_model_based,
 )
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit import offline_pages as pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
+from ..kit.needs import check_datasets
 
 NAMES_OF_DATA = ("halfcheetah-mixed", "halfcheetah-medium", "halfcheetah-random", "hopper-mixed")
-SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
+SOURCE = LISTINGS["ravl_mujoco"].source
 
 
 @dataclass(frozen=True)
 class Config:
-    """Datasets by methods; `study` is shared by all."""
+    """Datasets by methods; `study` is shared by all.
+
+    Attributes:
+        datasets: names, or files.
+        methods: that are compared.
+        study: world models, agent and evaluation, shared by all.
+    """
 
     datasets: tuple[str, ...] = tuple(f"jr/{name}" for name in NAMES_OF_DATA)
     methods: tuple[str, ...] = NAMES
@@ -120,10 +127,7 @@ _CPU = StudyConfig(
     methods=MethodConfig(mobile=Mobile(samples=1)),
 )  # fmt: skip
 
-EXPERIMENT = Experiment(
-    name="ravl_mujoco",
-    summary="base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), SMOKE_MUJOCO),
@@ -131,4 +135,5 @@ EXPERIMENT = Experiment(
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
     },
     run=run,
+    prepare=lambda config: check_datasets(config.datasets),
 )
