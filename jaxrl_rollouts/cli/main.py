@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dispatch(arguments)
     except UserError as error:
         word = "stopped" if isinstance(error, Interrupted) else "error"
-        print(f"{word}: {' '.join(str(error).split())}", file=sys.stderr)
+        text = " ".join(str(error).split()).removeprefix("stopped ")
+        print(f"{word}: {text}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("stopped: interrupted", file=sys.stderr)
@@ -229,4 +230,5 @@ def _show(result: Report, folder: Path) -> None:
     print_report(result)
     for picture in result.pictures.values():
         print(f"picture: {folder / picture.file}  {picture.caption}")
-    print(f"report:  {folder / 'report.json'}")
+    page = folder / "report.html"
+    print(f"report:  {page if page.is_file() else folder / 'report.json'}")

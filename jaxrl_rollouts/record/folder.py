@@ -82,7 +82,11 @@ def write_json_atomically(path: Path, data: Any) -> None:
     Raises:
         TypeError: `data` holds something JSON cannot carry; nothing is written.
     """
-    text = json_text(plain(data)) + "\n"
+    write_atomically(path, json_text(plain(data)) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that `path` holds either all of it or what it held before."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -103,8 +103,14 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
         (["--study.rollouts.horizon", "0"], "horizon: found 0"),
         (["--study.rollouts.real-share", "1.5"], "real-share: found 1.5"),
         (["--study.rollouts.batch-size", "1"], "batch-size: found 1"),
-        (["--study.methods.mopo.penalty", "-1.0", "--method", "mopo"], "--study.methods.mopo.penalty: "),
-        (["--study.methods.mobile.samples", "0", "--method", "mobile"], "--study.methods.mobile.samples: "),
+        (
+            ["--study.methods.mopo.penalty", "-1.0", "--method", "mopo"],
+            "--study.methods.mopo.penalty: ",
+        ),
+        (
+            ["--study.methods.mobile.samples", "0", "--method", "mobile"],
+            "--study.methods.mobile.samples: ",
+        ),
     ],
 )
 def test_bad_settings_are_one_line_and_exit_2(
