@@ -20,6 +20,8 @@ METHODS = (
     *("sac", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
 )
 
+_NEEDS = "jaxrl_rollouts.experiments.kit.needs"
+
 _LISTED = (
     Listing(
         "bandit_bayes",
@@ -36,6 +38,7 @@ _LISTED = (
             "cpu": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
             "paper": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
         },
+        prepare=f"{_NEEDS}:of_pairs",
     ),
     Listing(
         "diffusion_speed",
@@ -68,6 +71,7 @@ _LISTED = (
         LIPPE,
         minutes={"smoke": 2, "cpu": 110},
         needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
         "ks_conditional",
@@ -75,6 +79,7 @@ _LISTED = (
         LIPPE,
         minutes={"smoke": 2, "cpu": 20, "gpu": None, "paper": None},
         needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
         "ks_crossing",
@@ -82,6 +87,7 @@ _LISTED = (
         LIPPE,
         minutes={"smoke": 2, "cpu-long": 84},
         needs=dict.fromkeys(("smoke", "cpu-long"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
         "ks_refiner",
@@ -89,6 +95,7 @@ _LISTED = (
         LIPPE,
         minutes={"smoke": 2, "cpu": 74, "gpu": None, "paper": None},
         needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
         "neubay_mujoco",
@@ -101,6 +108,7 @@ _LISTED = (
             "gpu": (*_ALL, MUJOCO),
             "paper": (*_ALL, MUJOCO),
         },
+        prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(
         "neubay_speed",
@@ -116,6 +124,8 @@ _LISTED = (
         minutes={"smoke": 2, "cpu": 3, "paper": None},
         choices={"method": METHODS},
         main=True,
+        prepare="jaxrl_rollouts.experiments.offline:prepare",
+        unread="jaxrl_rollouts.experiments.offline:unread",
     ),
     Listing(
         "pde_speed",
@@ -134,6 +144,7 @@ _LISTED = (
             "gpu": ("jr/hopper-mixed", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2", MUJOCO),
         },
+        prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(
         "pgd_vs_world_model",
@@ -145,6 +156,7 @@ _LISTED = (
             "gpu": ("jr/halfcheetah-medium", MUJOCO),
             "paper": ("halfcheetah-medium-v2", MUJOCO),
         },
+        prepare=f"{_NEEDS}:of_cases",
     ),
     Listing(
         "ravl_mujoco",
@@ -156,12 +168,14 @@ _LISTED = (
             "cpu": (*_ALL, MUJOCO),
             "paper": (*_ALL, MUJOCO),
         },
+        prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(
         "sampler_steps",
         "what sampling costs and gives by the number of steps: errors, distance, agents",
         "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals",
         minutes={"smoke": 2, "cpu": 13},
+        prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
         "speed",
@@ -180,6 +194,7 @@ _LISTED = (
             "gpu": ("jr/halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-replay-v2", MUJOCO),
         },
+        prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
         "true_dynamics",
@@ -187,6 +202,7 @@ _LISTED = (
         "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics",
         minutes={"smoke": 2, "cpu": 36, "paper": None},
         needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
+        prepare=f"{_NEEDS}:of_dials",
     ),
 )
 LISTINGS: Mapping[str, Listing] = {listing.name: listing for listing in _LISTED}

@@ -20,7 +20,8 @@ from jaxrl_rollouts.offline.study import Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import NAMES as NEUBAY
-from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
+from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, rings_of, small_neubay
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -67,7 +68,7 @@ def run(config: Config, context: RunContext) -> Report:
         offline_pages.draw_learning(report, source, cells)
         neubay_pages.draw_horizons(report, name, cells)
         neubay_pages.draw_values(report, {name: cells})
-        report.note(ring_note(source.env, config.study, config.neubay.agent))
+        report.note(ring_note(source, config.study, config.neubay.agent))
     else:
         offline_pages.draw_training(report, source, cells)
     if isinstance(source, FittedDataset):
@@ -81,7 +82,7 @@ def run(config: Config, context: RunContext) -> Report:
 def prepare(config: Config) -> list[str]:
     """Read the dataset and make its environment; what it is, and what NEUBAY's rings take."""
     env, fact = open_dataset(config.dataset)
-    memory = [ring_note(env, config.study, config.neubay.agent)] if config.method in NEUBAY else []
+    memory = [rings_of(env, config.study, config.neubay.agent)] if config.method in NEUBAY else []
     return [fact, *memory]
 
 
@@ -107,7 +108,10 @@ def unread(config: Config) -> list[str]:
 
 _CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
-EXPERIMENT = LISTINGS["offline"].experiment(
+EXPERIMENT = Experiment(
+    name="offline",
+    summary=LISTINGS["offline"].summary,
+    source="",
     config_type=Config,
     presets={
         "smoke": Config(
@@ -129,6 +133,4 @@ EXPERIMENT = LISTINGS["offline"].experiment(
         "paper": Config(_PAPER),
     },
     run=run,
-    prepare=prepare,
-    unread=unread,
 )  # fmt: skip

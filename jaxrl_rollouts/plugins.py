@@ -10,9 +10,10 @@ goes into the groups of agents and methods is said in `offline.agents.registry` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from .configs import unknown
@@ -39,7 +40,12 @@ class Listing:
         source: paper and section, or "" for a job.
         minutes: about how long each preset takes on two CPU cores; None where nobody measured it.
         needs: files and extras that a preset needs, for people: "jr/hopper-mixed",
-            "jaxrl-rollouts[mujoco]". What a run needs in fact is checked by `Experiment.prepare`.
+            "the extra mujoco". What a run needs in fact is checked by `prepare`.
+        prepare: `module:function` that is called with the configuration before anything is written
+            or trained: it raises `UserError` for a file, an extra or an environment that is
+            missing, and returns lines that the user should know first.
+        unread: `module:function` from a configuration to the dotted names of settings that it does
+            not read; with `choices`, they are no options of its.
         choices: settings by which others are read or not, and their values: `{"method": (...)}`.
         main: where to start: listed first.
         caches: whether compiled programs may be kept between runs; not where compiling is timed.
@@ -51,15 +57,10 @@ class Listing:
     minutes: Mapping[str, float | None] = field(default_factory=dict, kw_only=True)
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    prepare: str = field(default="", kw_only=True)
+    unread: str = field(default="", kw_only=True)
     main: bool = field(default=False, kw_only=True)
     caches: bool = field(default=True, kw_only=True)
-
-    def experiment(
-        self, config_type: type, presets: Mapping[str, Any], run: Run, **more: Any
-    ) -> Experiment:
-        """The `Experiment` that is listed here; `more` are its other fields."""
-        listed = {f.name: getattr(self, f.name) for f in fields(Listing)}
-        return Experiment(config_type=config_type, presets=presets, run=run, **listed, **more)
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,19 @@ class Experiment(Listing):
         config_type: frozen dataclass whose fields are the settings.
         presets: named configurations; `cpu` is the default where it exists, else the first.
         run: `(config, context) -> Report`; called again with the same folder to resume.
-        prepare: called before anything is written or trained: raises `UserError` for a file, an
-            extra or an environment that is missing, and returns lines the user should know first.
-        unread: dotted names of settings that a configuration does not read; with `choices`, they
-            are no options of its.
     """
 
     config_type: type
     presets: Mapping[str, Any]
     run: Run
-    prepare: Callable[[Any], Iterable[str]] | None = field(default=None, kw_only=True)
-    unread: Callable[[Any], Iterable[str]] | None = field(default=None, kw_only=True)
+
+    def facts(self, config: Any) -> list[str]:
+        """Check what a run with `config` needs; what should be known of it before it starts."""
+        return list(resolve_name(self.prepare)(config)) if self.prepare else []
+
+    def hidden(self, config: Any) -> set[str]:
+        """Dotted names of the settings that `config` does not read."""
+        return set(resolve_name(self.unread)(config)) if self.unread else set()
 
     def __post_init__(self) -> None:
         if not self.presets:
@@ -124,8 +127,14 @@ def names(group: str) -> list[str]:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Import the experiment called `name`; `ConfigError` when nothing announces it."""
-    return _load(EXPERIMENTS, "experiment", name)
+    """Import the experiment called `name`; `ConfigError` when nothing announces it.
+
+    Where it is listed, the listing is what is true of it.
+    """
+    experiment, listing = _load(EXPERIMENTS, "experiment", name), listings().get(name)
+    if listing is None:
+        return experiment
+    return replace(experiment, **{f.name: getattr(listing, f.name) for f in fields(Listing)})
 
 
 def listings() -> dict[str, Listing]:

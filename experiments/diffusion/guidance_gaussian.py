@@ -11,12 +11,12 @@ from __future__ import annotations
 from functools import partial
 
 from jaxrl_rollouts.experiments.kit.grid import run_grid
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from .guidance_gaussian_cells import RULES, SETTINGS, Config, measure_cell
-from .guidance_gaussian_page import page
+from .guidance_gaussian_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -32,7 +32,10 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-EXPERIMENT = LISTINGS["guidance_gaussian"].experiment(
+EXPERIMENT = Experiment(
+    name="guidance_gaussian",
+    summary="is policy-guided diffusion the tempered product it stands for? normal data, exact",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(seeds=2, samples=3200, coefficients=(0.1, 1.0), steps=(16, 64)),

@@ -15,10 +15,9 @@ from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LISTINGS
 from .guidance_gaussian_cells import ACTIONS, Config, closed_form, closed_form_given_state
 
-SOURCE = LISTINGS["guidance_gaussian"].source
+SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code"
 MOMENTS = (
     "The calibrated rule follows the product at any number of steps; the published one gets "
     "stronger with more steps and collapses onto the policy."

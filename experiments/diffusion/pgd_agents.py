@@ -23,13 +23,12 @@ from jaxrl_rollouts.diffusion import (
 from jaxrl_rollouts.experiments.kit.grid import Grid
 from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_datasets
 from .pgd_agents_cells import Config, make_sources, train_grid
-from .pgd_agents_page import page
+from .pgd_agents_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -89,9 +88,11 @@ PRESETS = {
     ),
 }  # fmt: skip
 
-EXPERIMENT = LISTINGS["pgd_agents"].experiment(
+EXPERIMENT = Experiment(
+    name="pgd_agents",
+    summary="TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
+    source=SOURCE,
     config_type=Config,
     presets=PRESETS,
     run=run,
-    prepare=lambda config: check_datasets(config.datasets),
 )

@@ -16,11 +16,10 @@ from jaxrl_rollouts.diffusion import TemporalUnetConfig
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_datasets
 from .pgd_vs_world_model_cells import (
     ENSEMBLE,
     Case,
@@ -31,7 +30,7 @@ from .pgd_vs_world_model_cells import (
     prepare,
     windows_training,
 )
-from .pgd_vs_world_model_page import page
+from .pgd_vs_world_model_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -98,9 +97,11 @@ PRESETS = {
     ),
 }  # fmt: skip
 
-EXPERIMENT = LISTINGS["pgd_vs_world_model"].experiment(
+EXPERIMENT = Experiment(
+    name="pgd_vs_world_model",
+    summary="policy likelihood against dynamics error: guided diffusion and an ensemble",
+    source=SOURCE,
     config_type=Config,
     presets=PRESETS,
     run=run,
-    prepare=lambda config: check_datasets(case.data for case in config.cases().values()),
 )

@@ -15,10 +15,9 @@ from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm, summarize
 
-from ..catalogue import LISTINGS
 from .pgd_vs_world_model_cells import Case, Config, Source
 
-SOURCE = LISTINGS["pgd_vs_world_model"].source
+SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5"
 OURS = "our own measurement at this size"
 LENGTHS = (4, 8, 16, 32, 64, 128)
 SHADES = {

@@ -14,13 +14,12 @@ from jaxrl_rollouts.diffusion import ResidualMlpConfig, TemporalUnetConfig, smal
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_datasets
 from .sampler_steps_cells import Config, measure_net, subjects
-from .sampler_steps_page import page
+from .sampler_steps_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -48,9 +47,11 @@ PRESETS = {
     "cpu": Config(),
 }  # fmt: skip
 
-EXPERIMENT = LISTINGS["sampler_steps"].experiment(
+EXPERIMENT = Experiment(
+    name="sampler_steps",
+    summary="what sampling costs and gives by the number of steps: errors, distance, agents",
+    source=SOURCE,
     config_type=Config,
     presets=PRESETS,
     run=run,
-    prepare=lambda config: check_datasets([config.dataset]),
 )

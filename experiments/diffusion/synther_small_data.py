@@ -18,13 +18,12 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study.model_based import Setting, environment_of
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_datasets
 from .synther_small_data_cells import Config, measure_share
-from .synther_small_data_page import page
+from .synther_small_data_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -75,9 +74,11 @@ PRESETS = {
         synther=_synther(2048, 100_000, 128, batch=1024),
     ),
 }  # fmt: skip
-EXPERIMENT = LISTINGS["synther_small_data"].experiment(
+EXPERIMENT = Experiment(
+    name="synther_small_data",
+    summary="SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows",
+    source=SOURCE,
     config_type=Config,
     presets=PRESETS,
     run=run,
-    prepare=lambda config: check_datasets([config.dataset]),
 )

@@ -40,8 +40,6 @@ class Config:
     """Shares of one dataset, and the budgets.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
         dataset: a name or file; its environment's observation has to determine its state.
         shares: of its rows, ascending; drawn at random and anew for every seed.
         synther: the diffusion model.
@@ -51,7 +49,6 @@ class Config:
         agent: TD3+BC.
         updates, per_iteration, batch_size: of its training.
         evaluations: spread over the training, of so many `episodes` per seed.
-        episodes: played at each evaluation, per seed.
         judged: samples per seed whose quality is measured.
         noise: of the augmented rows, in standard deviations.
     """

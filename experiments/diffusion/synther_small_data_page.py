@@ -15,10 +15,9 @@ from jaxrl_rollouts.offline.study.model_based import Setting, behaviour
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LISTINGS
 from .synther_small_data_cells import JUDGED, KINDS, Config
 
-SOURCE = LISTINGS["synther_small_data"].source
+SOURCE = "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1"
 SHADES = {"rows": "#777777", "samples": "#0072B2", "rows with noise": "#E69F00"}
 QUALITY = {name: name for name in ("marginal", "correlation", "novelty", "error")}
 QUALITY["median error"] = "median"

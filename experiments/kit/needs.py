@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable
+from typing import Any
 
 from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.offline.behaviours.made import MADE, load_dataset
@@ -54,8 +55,32 @@ def check_environments(names: Iterable[str]) -> list[str]:
     return []
 
 
-def check_solver() -> list[str]:
+def check_solver(config: Any) -> list[str]:
     """Raise `MissingExtraError` unless equations can be solved."""
     if importlib.util.find_spec("exponax") is None:
         raise MissingExtraError("solving equations", "exponax", "pde")
     return []
+
+
+# What the catalogue names, by where the configuration of an experiment has its datasets.
+
+
+def of_datasets(config: Any) -> list[str]:
+    return check_datasets(config.datasets)
+
+
+def of_dataset(config: Any) -> list[str]:
+    return check_datasets([config.dataset])
+
+
+def of_cases(config: Any) -> list[str]:
+    return check_datasets(case.data for case in config.cases().values())
+
+
+def of_pairs(config: Any) -> list[str]:
+    return check_datasets((name for pair in config.pairs for name in pair), play=False)
+
+
+def of_dials(config: Any) -> list[str]:
+    dials = (config.plane, config.standard)
+    return check_environments(dial.environment for dial in dials if dial is not None)

@@ -21,9 +21,10 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.progress import Progress
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import GOALS as SOURCE
 from .claims import add_claim
 from .draw import picture
+
+SOURCE = "the project's goals"
 
 
 class Rates(dict[Any, np.ndarray]):

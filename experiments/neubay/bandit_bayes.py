@@ -16,12 +16,12 @@ from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task
 from jaxrl_rollouts.offline.bandit.rewards import REWARD_ENSEMBLE, fit_rewards, logged_pulls
 from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, ring_bytes
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from .bandit_bayes_cells import Config, train_all
-from .bandit_bayes_page import make_report
+from .bandit_bayes_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -37,7 +37,10 @@ def run(config: Config, context: RunContext) -> Report:
     return make_report(report, config, fitted, train_all(config, fitted, context))
 
 
-EXPERIMENT = LISTINGS["bandit_bayes"].experiment(
+EXPERIMENT = Experiment(
+    name="bandit_bayes",
+    summary="data of one arm: Bayesian agents try the other and stay if it pays, penalised do not",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(

@@ -28,12 +28,8 @@ class Config:
     """Ensemble, agent and evaluations; the same for every penalty.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
         penalties: times the ensemble's spread, taken from what is learned from; 0 is Bayesian,
             the last one the conservative that claims are about.
-        ensemble: the reward models.
-        agent: the recurrent DQN.
         evaluations: of the agents, spread evenly over the training.
         episodes: of 100 pulls, per arm and evaluation.
         last: evaluations at the end whose mean is the result.

@@ -13,13 +13,12 @@ from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.draw import curve_with_band, curves, level, picture
 from ..kit.grid import Cell, Grid
 from .bandit_bayes_cells import Config
 
-SOURCE = LISTINGS["bandit_bayes"].source
+SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), bandit figure"
 SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure
 
 

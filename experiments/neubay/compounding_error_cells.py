@@ -36,7 +36,6 @@ class Config:
             other random numbers.
         ensemble: with layer normalisation; the other one differs in that only.
         seeds: independent ensembles.
-        seed: of the random numbers; the same one gives the same numbers.
         length: of the rollouts; a shorter time limit shortens them.
         trajectories: rolled.
         rows: of the first dataset that thresholds are measured on, evenly spaced.

@@ -13,12 +13,11 @@ from jaxrl_rollouts.offline.worlds.trust import LEVELS, threshold
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.draw import picture
 from .compounding_error_cells import Case, Config, rank_correlation, split_error
 
-SOURCE = LISTINGS["compounding_error"].source
+SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models"
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
 HIGHEST = 1e6  # what lies above is drawn there
 DOTS = 4000

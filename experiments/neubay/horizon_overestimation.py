@@ -16,10 +16,10 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from .horizon_overestimation_cells import (
     AGENT,
     PlaneConfig,
@@ -27,19 +27,12 @@ from .horizon_overestimation_cells import (
     train_plane,
     train_runner,
 )
-from .horizon_overestimation_page import add_plane, add_runner
+from .horizon_overestimation_page import SOURCE, add_plane, add_runner
 
 
 @dataclass(frozen=True)
 class Config:
-    """Which tasks, and the settings of each.
-
-    Attributes:
-        seed: of the random numbers; the same one gives the same numbers.
-        tasks: `plane`, `runner`, or both.
-        plane: the first task.
-        runner: the second.
-    """
+    """Which tasks, and the settings of each."""
 
     seed: int = 0
     tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
@@ -81,7 +74,10 @@ _SMOKE = Config(
     ),
 )  # fmt: skip
 
-EXPERIMENT = LISTINGS["horizon_overestimation"].experiment(
+EXPERIMENT = Experiment(
+    name="horizon_overestimation",
+    summary="promised against earned value over the length of model rollouts, fixed and adaptive",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": _SMOKE, "cpu": Config()},
     run=run,

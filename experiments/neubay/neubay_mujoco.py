@@ -19,13 +19,12 @@ from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study.model_based import SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_datasets
 from .neubay_mujoco_cells import PAPER, Config, train_all
-from .neubay_mujoco_page import make_report
+from .neubay_mujoco_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -86,9 +85,11 @@ _PAPER = Config(
 )
 # fmt: on
 
-EXPERIMENT = LISTINGS["neubay_mujoco"].experiment(
+EXPERIMENT = Experiment(
+    name="neubay_mujoco",
+    summary="NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": _SMOKE, "cpu": _CPU, "gpu": _GPU, "paper": _PAPER},
     run=run,
-    prepare=lambda config: check_datasets(config.datasets),
 )

@@ -58,7 +58,6 @@ class Config:
     """Datasets by arms; seeds and evaluations are the same for all.
 
     Attributes:
-        datasets: names, or files.
         methods: the conservative ones, of `offline.methods`.
         memoryless: whether to train NEUBAY's Markov ablation.
         levels: quantiles to cut rollouts at, besides NEUBAY's own.

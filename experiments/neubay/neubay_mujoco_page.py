@@ -9,13 +9,12 @@ from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.offline.study.neubay import ring_note
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from ..kit import neubay_pages, offline_pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid
 from .neubay_mujoco_cells import Config, Results
 
-SOURCE = LISTINGS["neubay_mujoco"].source
+SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 
 
 def make_report(report: Report, config: Config, results: Results) -> Report:
@@ -54,7 +53,7 @@ def make_report(report: Report, config: Config, results: Results) -> Report:
     offline_pages.note_shared_data(report)
     offline_pages.note_environments(report, settings.values())
     for name, posterior in posteriors.items():
-        report.note(f"{name}: {ring_note(posterior.env, config.study, config.agent(name))}")
+        report.note(f"{name}: {ring_note(posterior, config.study, config.agent(name))}")
     return report
 
 

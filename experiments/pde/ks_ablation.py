@@ -11,14 +11,13 @@ from dataclasses import replace
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_solver
 from .ks_ablation_cells import AblationConfig, train_settings
 from .ks_ablation_page import make_report
-from .ks_cells import CPU, SMOKE, small_domain
+from .ks_cells import CPU, SMOKE, SOURCE, small_domain
 
 
 def run(config: AblationConfig, context: RunContext) -> Report:
@@ -29,7 +28,10 @@ def run(config: AblationConfig, context: RunContext) -> Report:
     return report
 
 
-EXPERIMENT = LISTINGS["ks_ablation"].experiment(
+EXPERIMENT = Experiment(
+    name="ks_ablation",
+    summary="noise floor, refinements, step size, history, data and resolution of PDE-Refiner",
+    source=SOURCE,
     config_type=AblationConfig,
     presets={
         "smoke": AblationConfig(
@@ -49,5 +51,4 @@ EXPERIMENT = LISTINGS["ks_ablation"].experiment(
         ),
     },
     run=run,
-    prepare=lambda config: check_solver(),
 )  # fmt: skip

@@ -8,12 +8,12 @@ import numpy as np
 
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LIPPE as SOURCE
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import picture, sweep
 from ..kit.grid import Cell, Grid
 from .ks_ablation_cells import AblationConfig, along
+from .ks_cells import SOURCE
 
 COLUMNS = {
     "T(0.8), mean curve": "time_curve",

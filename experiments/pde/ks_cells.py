@@ -21,6 +21,8 @@ from jaxrl_rollouts.record.context import RunContext
 
 from ..kit.grid import Cell
 
+SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
+
 
 def train_cell(
     method: str,

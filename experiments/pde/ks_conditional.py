@@ -15,18 +15,16 @@ from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_ti
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Outcome, train_and_roll
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators, prepare
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LIPPE as SOURCE
-from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture
 from ..kit.grid import Cell, Grid, run_grid
-from ..kit.needs import check_solver
-from .ks_cells import CPU, GPU, PAPER, SMOKE, cell_of
+from .ks_cells import CPU, GPU, PAPER, SMOKE, SOURCE, cell_of
 from .ks_page import draw_rollouts
 
 METHODS = ("mse", "refiner")
@@ -34,13 +32,7 @@ METHODS = ("mse", "refiner")
 
 @dataclass(frozen=True)
 class ConditionalConfig:
-    """`study.train.parameter` is the range of viscosities; `bins` cut it for the tables.
-
-    Attributes:
-        study: data, networks and trainings.
-        refiner: PDE-Refiner's settings.
-        bins: of viscosities, for tables and pictures.
-    """
+    """`study.train.parameter` is the range of viscosities; `bins` cut it for the tables."""
 
     study: StudyConfig = field(default_factory=StudyConfig)
     refiner: RefinerConfig = field(default_factory=RefinerConfig)
@@ -155,7 +147,10 @@ def _varied(study: StudyConfig, extent: tuple[float, float], points: int) -> Stu
     )  # fmt: skip
 
 
-EXPERIMENT = LISTINGS["ks_conditional"].experiment(
+EXPERIMENT = Experiment(
+    name="ks_conditional",
+    summary="one emulator for viscosities 0.5 to 1.5: horizon by viscosity",
+    source=SOURCE,
     config_type=ConditionalConfig,
     presets={
         "smoke": ConditionalConfig(
@@ -185,5 +180,4 @@ EXPERIMENT = LISTINGS["ks_conditional"].experiment(
         ),
     },
     run=run,
-    prepare=lambda config: check_solver(),
 )  # fmt: skip

@@ -13,13 +13,12 @@ from dataclasses import replace
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from ..kit.grid import Cell, run_grid
-from ..kit.needs import check_solver
-from .ks_cells import CPU, SMOKE
+from .ks_cells import CPU, SMOKE, SOURCE
 from .ks_crossing_cells import CrossingConfig, train_arm, train_at_budget
 from .ks_crossing_page import make_report
 
@@ -42,7 +41,10 @@ def run(config: CrossingConfig, context: RunContext) -> Report:
     return report
 
 
-EXPERIMENT = LISTINGS["ks_crossing"].experiment(
+EXPERIMENT = Experiment(
+    name="ks_crossing",
+    summary="which way of spending a training budget makes PDE-Refiner's rollouts longer",
+    source=SOURCE,
     config_type=CrossingConfig,
     presets={
         "smoke": CrossingConfig(
@@ -56,5 +58,4 @@ EXPERIMENT = LISTINGS["ks_crossing"].experiment(
         ),
     },
     run=run,
-    prepare=lambda config: check_solver(),
 )  # fmt: skip

@@ -10,11 +10,11 @@ from jaxrl_rollouts.pde.study.train import StudyData
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..catalogue import LIPPE as SOURCE
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture, sweep
 from ..kit.grid import Cell, Grid
+from .ks_cells import SOURCE
 from .ks_crossing_cells import ARMS, CrossingConfig
 from .ks_page import draw_correlation
 

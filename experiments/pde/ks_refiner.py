@@ -12,13 +12,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from ..kit.grid import Cell, run_grid
-from ..kit.needs import check_solver
-from .ks_cells import CPU, GPU, PAPER, SMOKE, small_domain, train_cell
+from .ks_cells import CPU, GPU, PAPER, SMOKE, SOURCE, small_domain, train_cell
 from .ks_refiner_page import make_report
 
 METHODS = ("mse", "pushforward", "correction", "refiner")
@@ -29,11 +28,6 @@ class KsConfig:
     """Methods out of mse, pushforward, correction (two calls, no noise) and refiner.
 
     The refiner's residual scale is the study's.
-
-    Attributes:
-        methods: that are trained.
-        study: data, networks and trainings.
-        refiner: PDE-Refiner's settings.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -66,7 +60,10 @@ _TWICE_AS_LONG = replace(
     training=TrainingConfig(updates=20_000),
 )  # fmt: skip
 
-EXPERIMENT = LISTINGS["ks_refiner"].experiment(
+EXPERIMENT = Experiment(
+    name="ks_refiner",
+    summary="MSE, pushforward, error correction and PDE-Refiner on Kuramoto-Sivashinsky",
+    source=SOURCE,
     config_type=KsConfig,
     presets={
         "smoke": KsConfig(study=SMOKE, refiner=RefinerConfig(min_noise_variance=1e-6)),
@@ -79,5 +76,4 @@ EXPERIMENT = LISTINGS["ks_refiner"].experiment(
         "paper": KsConfig(study=PAPER, refiner=RefinerConfig(min_noise_variance=4e-7)),
     },
     run=run,
-    prepare=lambda config: check_solver(),
 )

@@ -8,9 +8,9 @@ from jaxrl_rollouts.pde.study.look import true_spectrum
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LIPPE as SOURCE
 from ..kit.claims import claims
 from ..kit.grid import Grid
+from .ks_cells import SOURCE
 from .ks_page import (
     draw_correlation,
     draw_refinement,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from .edge_of_reach_toy_cells import Config, prepare, train_all
-from .edge_of_reach_toy_page import make_report
+from .edge_of_reach_toy_page import SOURCE, make_report
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -26,7 +26,10 @@ def run(config: Config, context: RunContext) -> Report:
     return make_report(Report.of(context, config.seeds), config, setting, grid)
 
 
-EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
+EXPERIMENT = Experiment(
+    name="edge_of_reach_toy",
+    summary="why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(

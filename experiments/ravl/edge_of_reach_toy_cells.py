@@ -35,11 +35,7 @@ class Config(PlaneBudget):
     """Data, nets and cadence; the same for every method.
 
     Attributes:
-        seed: of the random numbers; the same one gives the same numbers.
         learned: also train with learned dynamics.
-        ensemble: the learned world model.
-        rollouts: lengths and numbers of model rollouts, and updates between them.
-        methods: settings of single methods.
         probes: states on which the critics are compared, within reach and at its edge.
     """
 

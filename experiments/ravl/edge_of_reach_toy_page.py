@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from jaxrl_rollouts.offline.environments.plane import GOAL, PLANE, START, ValueGrid, optimal_return
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import curves, level, picture
@@ -22,7 +21,7 @@ from ..kit.grid import Grid
 from .edge_of_reach_toy_cells import HALF, POINTS, Config, Setting
 from .plane import Reach
 
-SOURCE = LISTINGS["edge_of_reach_toy"].source
+SOURCE = "Sims et al. 2024 (arXiv 2402.12527), simple environment"
 COLUMNS = {
     "return, % of optimum": "percent",
     "estimated value": "estimated_value",

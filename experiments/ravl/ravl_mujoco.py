@@ -26,28 +26,21 @@ from jaxrl_rollouts.offline.study.model_based import (
     slug,
     train_model_based,
 )
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from ..kit import offline_pages as pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
-from ..kit.needs import check_datasets
 
 NAMES_OF_DATA = ("halfcheetah-mixed", "halfcheetah-medium", "halfcheetah-random", "hopper-mixed")
-SOURCE = LISTINGS["ravl_mujoco"].source
+SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
 
 
 @dataclass(frozen=True)
 class Config:
-    """Datasets by methods; `study` is shared by all.
-
-    Attributes:
-        datasets: names, or files.
-        methods: that are compared.
-        study: world models, agent and evaluation, shared by all.
-    """
+    """Datasets by methods; `study` is shared by all."""
 
     datasets: tuple[str, ...] = tuple(f"jr/{name}" for name in NAMES_OF_DATA)
     methods: tuple[str, ...] = NAMES
@@ -127,7 +120,10 @@ _CPU = StudyConfig(
     methods=MethodConfig(mobile=Mobile(samples=1)),
 )  # fmt: skip
 
-EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
+EXPERIMENT = Experiment(
+    name="ravl_mujoco",
+    summary="base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), SMOKE_MUJOCO),
@@ -135,5 +131,4 @@ EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
     },
     run=run,
-    prepare=lambda config: check_datasets(config.datasets),
 )

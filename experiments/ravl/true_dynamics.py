@@ -17,13 +17,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.needs import check_environments
 from .true_dynamics_cells import DialConfig, complete, open_domain, turn_dial
-from .true_dynamics_page import make_report
+from .true_dynamics_page import SOURCE, make_report
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,6 @@ class Config:
     """Model qualities and environments.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
         truths: weights of the true step at which every method is trained; must hold 0 and 1.
         ravl_truths: those at which RAVL is (it costs five times as much).
         plane, standard: the two environments; None leaves the second out.
@@ -98,7 +95,10 @@ _PENDULUM = replace(
 )
 # fmt: on
 
-EXPERIMENT = LISTINGS["true_dynamics"].experiment(
+EXPERIMENT = Experiment(
+    name="true_dynamics",
+    summary="MOPO and MOBILE get worse as the model gets better, RAVL does not",
+    source=SOURCE,
     config_type=Config,
     presets={
         "smoke": Config(2, 0, (0.0, 1.0), (0.0, 1.0), _TINY, None),
@@ -107,7 +107,4 @@ EXPERIMENT = LISTINGS["true_dynamics"].experiment(
         "paper": Config(seeds=10),
     },
     run=run,
-    prepare=lambda config: check_environments(
-        part.environment for part in (config.plane, config.standard) if part is not None
-    ),
 )

@@ -43,15 +43,8 @@ class DialConfig:
         environment: `plane`, `pendulum` or `gymnax/Pendulum-v1`.
         rows: transitions; on the plane of a random policy, on the pendulum of a swing-up policy
             spoilt by `noise` (standard deviation) and by a share `random` of random actions.
-        noise: standard deviation of what spoils the data's actions, on the pendulum.
-        random: share of actions that are random, on the pendulum.
-        ensemble: the world model.
-        agent: the actor-critic.
-        rollouts: lengths and numbers of model rollouts, and updates between them.
         mopo_penalties: lambdas to sweep.
-        mobile_penalty, mobile_samples: MOBILE's beta, and next states per elite and row.
         epochs: iterations of rollouts and updates.
-        evaluations: spread evenly over the training.
         episodes: per evaluation and seed.
     """
 

@@ -10,13 +10,12 @@ from matplotlib.axes import Axes
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import bootstrap_interval, iqm, summarize
 
-from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import curve_with_band, level, picture
 from .true_dynamics_cells import Dial, Domain, best_below_one
 
-SOURCE = LISTINGS["true_dynamics"].source
+SOURCE = "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics"
 Dials = Mapping[str, Dial]
 Results = Mapping[str, tuple[Domain, Dials]]
 STYLES = ("-", "--", ":", "-.")

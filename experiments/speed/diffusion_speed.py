@@ -12,11 +12,11 @@ their own:
 from __future__ import annotations
 
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, TemporalUnetConfig
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.timing import matmul_peak, note_load, start_report
+from ..kit.timing import SOURCE, matmul_peak, note_load, start_report
 from .diffusion_speed_cells import (
     AGENTS,
     NETS,
@@ -59,7 +59,10 @@ SMOKE = Config(
     repeats=2,
     torch_compile=False,
 )
-EXPERIMENT = LISTINGS["diffusion_speed"].experiment(
+EXPERIMENT = Experiment(
+    name="diffusion_speed",
+    summary="benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": SMOKE, "cpu": Config()},
     run=run,

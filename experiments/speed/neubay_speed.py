@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import jax
 
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.timing import note_load, start_report
+from ..kit.timing import SOURCE, note_load, start_report
 from .neubay_speed_cells import Config, time_collections, time_learning, time_sizes
 from .neubay_speed_page import note_meaning, show_collections, show_learning, show_sizes
 
@@ -51,7 +51,10 @@ SMOKE = Config(
     updates=2,
     repeats=2,
 )
-EXPERIMENT = LISTINGS["neubay_speed"].experiment(
+EXPERIMENT = Experiment(
+    name="neubay_speed",
+    summary="benchmark: NEUBAY's imagined transitions and gradient steps, beside loops and torch",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": SMOKE, "cpu": Config(), "gpu": Config(limit=1000, updates=50, repeats=5)},
     run=run,

@@ -44,7 +44,7 @@ LOOPS = ("loop over steps", "loop over episodes and steps")
 
 @dataclass(frozen=True)
 class Config:
-    """What is timed.
+    """What is timed. An empty `torch_python` leaves torch out.
 
     Attributes:
         members, hidden: of the ensembles of the collectors, the first pair small, the last one
@@ -53,11 +53,7 @@ class Config:
         row_by_row: episodes the collector gets that takes one after the other.
         sizes: members of the ensemble-size table, with the last `hidden`.
         width, critics, tape: of the agent whose gradient steps are timed.
-        layers: recurrent ones of the agent.
         episode: transitions of an episode on a tape.
-        updates: gradient steps that are timed.
-        repeats: rounds in which everybody is timed once.
-        torch_python: an interpreter with torch; empty leaves it out.
     """
 
     members: tuple[int, ...] = (10, 20, 100)

@@ -9,10 +9,9 @@ import numpy as np
 
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import GOALS as SOURCE
 from ..kit.claims import add_claim
 from ..kit.draw import picture
-from ..kit.timing import Rates, Timing, claim_times
+from ..kit.timing import SOURCE, Rates, Timing, claim_times
 from .neubay_speed_cells import ACTIONS, LOOPS, MEMORIES, STATES, Config
 
 

@@ -15,11 +15,11 @@ that differ are an error. Each lives in an environment of its own:
 
 from __future__ import annotations
 
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.timing import matmul_peak, note_load, show_seeds, start_report, time_seeds
+from ..kit.timing import SOURCE, matmul_peak, note_load, show_seeds, start_report, time_seeds
 from .pde_speed_cells import SCRIPTS, Config, make_ours, time_against
 from .pde_speed_page import note_meaning, show_against
 
@@ -57,7 +57,10 @@ SMOKE = Config(
     seeds_width=8,
     torch_compile=False,
 )
-EXPERIMENT = LISTINGS["pde_speed"].experiment(
+EXPERIMENT = Experiment(
+    name="pde_speed",
+    summary="benchmark: emulators' gradient steps and rollouts, beside torch's and APEBench's",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": SMOKE, "cpu": Config()},
     run=run,

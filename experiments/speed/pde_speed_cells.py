@@ -36,25 +36,12 @@ SCRIPTS = {"torch": "torch_resnet.py", "apebench": "apebench_run.py"}
 
 @dataclass(frozen=True)
 class Config:
-    """What is timed.
+    """What is timed. An empty `torch_python` or `apebench_python` leaves that peer out.
 
     Attributes:
-        widths: of the networks.
-        blocks: of the networks.
-        dilation_factor: power of two of the widest dilation, as APEBench counts.
-        points: of the grid.
-        batch: windows in a gradient step.
-        trajectories: of the training data.
-        frames: of each.
-        updates: gradient steps that are timed.
-        fields: rolled side by side.
-        steps: of a rollout.
-        repeats: rounds in which everybody is timed once.
-        seeds: numbers of them that are timed side by side.
-        seeds_width: width of the networks whose seeds are timed.
-        torch_python: an interpreter with torch; empty leaves it out.
+        widths: of the networks; the rest of them is `blocks` and `dilation_factor`, the power of
+            two of the widest dilation, as APEBench counts.
         torch_compile: also time what `torch.compile` makes; the faster one is compared.
-        apebench_python: an interpreter with APEBench; empty leaves it out.
     """
 
     widths: tuple[int, ...] = (32, 64)

@@ -10,11 +10,11 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 
 from __future__ import annotations
 
+from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.timing import matmul_peak, note_load, show_seeds, start_report, time_seeds
+from ..kit.timing import SOURCE, matmul_peak, note_load, show_seeds, start_report, time_seeds
 from .speed_cells import Config, our_sac, time_environments, time_rollouts, time_updates
 from .speed_page import show_updates
 
@@ -50,7 +50,10 @@ SMOKE = Config(
     environments=("pendulum",),
     environment_copies=64,
 )
-EXPERIMENT = LISTINGS["speed"].experiment(
+EXPERIMENT = Experiment(
+    name="speed",
+    summary="benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s",
+    source=SOURCE,
     config_type=Config,
     presets={"smoke": SMOKE, "cpu": Config()},
     run=run,

@@ -35,27 +35,7 @@ WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/Ha
 
 @dataclass(frozen=True)
 class Config:
-    """What is timed.
-
-    Attributes:
-        widths: of hidden layers.
-        layers: hidden ones of each network.
-        critics: of the agents.
-        batch: transitions in a gradient step.
-        rows: of the dataset.
-        updates: gradient steps that are timed.
-        repeats: rounds in which everybody is timed once.
-        seeds: numbers of them that are timed side by side.
-        seeds_width: width of the networks whose seeds are timed.
-        horizons: lengths of rollouts.
-        rollout_rows: rolled side by side.
-        environments: names of true environments; those not installed are left out.
-        environment_copies: side by side of those on the device.
-        environment_steps: that are timed.
-        host_copies: side by side of those on the host.
-        ensemble: the world model that is rolled.
-        peer_python: an interpreter with d3rlpy; empty leaves it out.
-    """
+    """What is timed. `peer_python` is an interpreter with d3rlpy; empty leaves the peer out."""
 
     widths: tuple[int, ...] = (64, 256)
     layers: int = 2

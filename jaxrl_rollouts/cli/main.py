@@ -118,7 +118,7 @@ def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
     """Check what the run needs, and say what it should be known before it starts."""
     _set_up(experiment)
     try:
-        facts = list(experiment.prepare(config)) if experiment.prepare else []
+        facts = experiment.facts(config)
     except ConfigError as error:
         raise as_typed(error, config) from None
     changed = settings(config) != settings(experiment.preset(preset))

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..plugins import Experiment, Listing
 from . import parsing
 from .files import read_settings
-from .shown import hides, merged, option, options, shown, unread
+from .shown import hides, merged, option, options, shown
 
 PROG = "jaxrl-rollouts"
 
@@ -73,7 +73,7 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     start = experiment.preset(preset)
     base = start if data is None else read(type(start), data, str(file), start)
     base = replace(base, **chosen)
-    hidden = unread(experiment, base)
+    hidden = experiment.hidden(base)
     asks = any(argument in ("-h", "--help") for argument in arguments)
     undecided = [name for name in experiment.choices if name not in chosen and data is None]
     if asks:
@@ -125,7 +125,7 @@ def _read_by_some_only(experiment: Experiment, base: Any, undecided: Sequence[st
     hidden: set[str] = set()
     for name in undecided:
         for choice in experiment.choices[name]:
-            hidden |= unread(experiment, replace(base, **{name: choice}))
+            hidden |= experiment.hidden(replace(base, **{name: choice}))
     return hidden
 
 
@@ -158,7 +158,7 @@ def _not_read(experiment: Experiment, base: Any, setting: str, name: str) -> Con
         readers = [
             value
             for value in values
-            if not hides(unread(experiment, replace(base, **{choice: value})), setting)
+            if not hides(experiment.hidden(replace(base, **{choice: value})), setting)
         ]
         if readers and getattr(base, choice) not in readers:
             found = f"{option(choice)} {getattr(base, choice)}"

@@ -118,11 +118,6 @@ def options(shown_config: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
-def unread(experiment: Any, config: Any) -> set[str]:
-    """Dotted names of the settings that a configuration does not read."""
-    return set(experiment.unread(config)) if experiment.unread else set()
-
-
 def hides(hidden: Collection[str], name: str) -> bool:
     """Whether a setting is hidden by itself or with a group that it is in."""
     return any(name == other or name.startswith(other + ".") for other in hidden)

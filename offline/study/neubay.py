@@ -190,8 +190,13 @@ def train_neubay(
     )
 
 
-def ring_note(env: Environment, study: StudyConfig, config: NeubayConfig) -> str:
+def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:
     """What the token rings of a study take."""
+    return rings_of(posterior.env, study, config)
+
+
+def rings_of(env: Environment, study: StudyConfig, config: NeubayConfig) -> str:
+    """The same, known before there is a posterior."""
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, 1)
     return ring_text(config, sizes, study.seeds)
 

@@ -103,7 +103,8 @@ def unread(config):
 
 presets = {"smoke": Config(steps=1), "cpu": Config(), "slow": Config(steps=400, sleep=0.05)}
 EXPERIMENT = Experiment(
-    "toy", "Counts.", "nobody 2026", Config, presets, run, prepare=prepare, unread=unread,
+    "toy", "Counts.", "nobody 2026", Config, presets, run,
+    prepare="toy_plugin:prepare", unread="toy_plugin:unread",
     choices={"kind": ("plain", "fancy")}, minutes={"cpu": 12.0}, needs={"slow": ("patience",)},
 )
 

@@ -14,7 +14,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.options import RunOptions
-from jaxrl_rollouts.cli.shown import descriptions, hides, options, shown, unread
+from jaxrl_rollouts.cli.shown import descriptions, hides, options, shown
 from jaxrl_rollouts.configs import settings
 from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.experiments.catalogue import GYMNAX, LISTINGS, MUJOCO, PDE
@@ -26,6 +26,7 @@ from jaxrl_rollouts.plugins import Experiment, load_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
 ENTRIES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+OWN = "jaxrl_rollouts.experiments."
 NAMES = sorted(ENTRIES["jaxrl_rollouts.experiments"])
 
 
@@ -92,6 +93,8 @@ def undescribed(config: Any, hidden: set[str], path: str = "") -> list[str]:
         dotted, value = f"{path}.{name}".lstrip("."), getattr(config, name)
         if hides(hidden, dotted):
             continue
+        if type(config).__module__.startswith(OWN) and "offline" not in type(config).__module__:
+            texts.setdefault(name, "of one experiment")
         if hasattr(value, "__dataclass_fields__"):
             missing += undescribed(value, hidden, dotted)
         elif not texts.get(name):
@@ -105,7 +108,7 @@ def test_every_option_is_described(experiments: dict[str, Experiment]) -> None:
         f"{name} --{option}"
         for name, experiment in experiments.items()
         for config in variants(experiment)
-        for option in undescribed(config, unread(experiment, config))
+        for option in undescribed(config, experiment.hidden(config))
     }
     assert not missing
 
@@ -115,7 +118,7 @@ def test_a_method_is_shown_its_own_options_only(experiments: dict[str, Experimen
 
     def of(method: str) -> set[str]:
         config = replace(preset, method=method)
-        hidden = unread(offline, config)
+        hidden = offline.hidden(config)
         for name in hidden:
             attrgetter(name)(config)  # there is such a setting
         return set(options(shown(config, hidden)))
@@ -154,9 +157,8 @@ def test_a_missing_extra_stops_a_run_before_it_starts(monkeypatch: pytest.Monkey
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for name in (name for name in NAMES if name.startswith("ks_")):
         experiment = load_experiment(name)
-        assert experiment.prepare
         with pytest.raises(MissingExtraError, match="pip install .*pde"):
-            experiment.prepare(experiment.preset("smoke"))
+            experiment.facts(experiment.preset("smoke"))
 
 
 def test_made_datasets_need_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
