@@ -42,10 +42,25 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 class StudyConfig:
     """World model, agent and evaluation; the same for every method of a comparison.
 
-    `shared_world` fits one world model and gives it to every seed; otherwise each seed has its
-    own. A `learned` termination is a classifier fitted to the dataset's own terminals; it also
-    takes the place of a `known` one where no rule is known. `evaluations` are spread evenly over
-    the training, rounded to whole iterations, and are fewer where there are fewer of those.
+    Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
+        ensemble: the world model and how it is fitted.
+        targets: what it predicts: the `change` of the observation, the next one `raw`, or
+            `observations` standardised.
+        shared_world: fit one world model and give it to every seed; else each seed has its own.
+        termination: where an episode ends in the model: by the `known` rule of the environment, or
+            by a `learned` classifier, fitted to the dataset's own terminals, which also takes
+            the rule's place where none is known.
+        ending: the classifier of a learned termination.
+        agent: the actor-critic that learns in the model.
+        rollouts: lengths and numbers of model rollouts, and updates between them.
+        methods: settings of single methods.
+        epochs: rounds of model rollouts followed by updates.
+        evaluations: looks at the policy in the true environment, spread evenly over the training,
+            at whole iterations; fewer where there are fewer of those.
+        episodes: played at each look, per seed.
+        error_horizon: steps over which the world model's open-loop error is reported.
     """
 
     seeds: int = positive(3)
