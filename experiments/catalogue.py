@@ -20,6 +20,8 @@ METHODS = (
     *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
 )
 
+DATA = ("real", "synther", "pgd")  # and `--data`
+
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -122,7 +124,7 @@ _LISTED = (
         "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
         "",
         minutes={"smoke": 2, "cpu": 3, "paper": None},
-        choices={"method": METHODS},
+        choices={"method": METHODS, "data": DATA},
         main=True,
         prepare="jaxrl_rollouts.experiments.offline:prepare",
         unread="jaxrl_rollouts.experiments.offline:unread",

@@ -18,7 +18,7 @@ from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, make_agent, row
 from ..data import sample_batch, to_device
 from ..synthetic.pgd import PgdData, make_pgd
 from ..synthetic.synther import MixedData, mixing
-from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
+from ..synthetic.synthesis import SyntheticConfig, model_windows, synthesise
 from ..training import train_learner
 from .model_based import Setting, StudyConfig, slug
 from .outcome import Outcome, finish, judge
@@ -179,14 +179,9 @@ def on_pgd(
             "pgd guides td3_bc, iql, rebrac and bc",
         )
     iterations, per = cadence(config.updates, pgd.updates, agent.period)
-    fitted = fit_windows(
-        dataset.transitions,
-        synthetic,
-        jax.random.split(jax.random.key(study.seed))[0],
-        stage=f"{slug(dataset.name)}-pgd",
-        source=dataset.name,
-        context=context,
-    )
+    fit_key = jax.random.split(jax.random.key(study.seed))[0]
+    stage = f"{slug(dataset.name)}-pgd"
+    fitted = model_windows(dataset, synthetic, fit_key, stage=stage, context=context)
     pgd = replace(pgd, updates=per, batch_size=config.batch_size)
     learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout)
     drawn = iterations * pgd.windows * (synthetic.length - 1)

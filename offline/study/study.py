@@ -72,10 +72,10 @@ class Budget:
             ConfigError: an unknown method, rows it cannot learn from, or a number of steps below 1.
         """
         if method not in METHODS:
-            hint = did_you_mean(method.lower(), METHODS)
+            hint = did_you_mean(method, METHODS)
             raise ConfigError("method", method, f"one of {', '.join(METHODS)}", hint)
         if data not in DATA:
-            hint = did_you_mean(data.lower(), DATA)
+            hint = did_you_mean(data, DATA)
             raise ConfigError("data", data, f"one of {', '.join(DATA)}", hint)
         if data != "real" and method not in MODEL_FREE:
             free = f"synther and pgd go before {', '.join(MODEL_FREE)}"

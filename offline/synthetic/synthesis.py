@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import did_you_mean, positive
 from jaxrl_rollouts.diffusion import (
-    Denoiser,
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
-    make_denoiser,
     make_guidance,
-    make_temporal_unet,
     small_training,
-    train_denoiser,
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
@@ -36,8 +32,8 @@ from ..agents.agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from .pgd import PgdConfig, policy_target
-from .synther import RowLayout, SyntherConfig, fit_layout, generate, make_synther
-from .windows import WindowLayout, cut_windows, fit_window_layout, generate_windows
+from .synther import SyntherConfig, upsample
+from .windows import WindowModel, cut_windows, fit_windows, generate_windows
 
 Kind = Literal["synther", "pgd"]
 KINDS: tuple[Kind, ...] = ("synther", "pgd")
@@ -113,70 +109,23 @@ def small_synthetic(
     )
 
 
-class RowModel(NamedTuple):
-    """A trained model of single transitions."""
-
-    denoiser: Denoiser
-    params: PyTree
-    layout: RowLayout
-
-
-class WindowModel(NamedTuple):
-    """A trained model of windows."""
-
-    denoiser: Denoiser
-    params: PyTree
-    layout: WindowLayout
-
-
-def fit_rows(
-    rows: Transitions,
-    config: SyntherConfig,
-    key: jax.Array,
-    *,
-    stage: str = "synther",
-    context: RunContext | None = None,
-) -> RowModel:
-    """SynthER's model of a dataset's rows; `key` is consumed."""
-    layout = fit_layout(rows)
-    denoiser = make_synther(config, layout.features).denoiser
-    params = _fitted(denoiser, config.training, layout.pack(rows), key, stage, context)
-    return RowModel(denoiser, params, layout)
-
-
-def fit_windows(
-    rows: Transitions,
+def model_windows(
+    dataset: Dataset,
     config: SyntheticConfig,
     key: jax.Array,
     *,
     stage: str = "pgd",
-    source: str = "dataset",
     context: RunContext | None = None,
 ) -> WindowModel:
-    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed.
+    """Policy-guided diffusion's model of a dataset's windows; `key` is consumed.
 
     Raises:
         DataError: no episode is as long as a window.
     """
-    windows = cut_windows(rows, config.length, config.stride, source=source)
-    layout = fit_window_layout(windows)
-    net = make_temporal_unet(config.unet, config.length, layout.channels)
-    denoiser = make_denoiser(net)
-    params = _fitted(denoiser, config.training, layout.pack(windows), key, stage, context)
-    return WindowModel(denoiser, params, layout)
-
-
-def _fitted(
-    denoiser: Denoiser,
-    config: DenoiserTrainingConfig,
-    rows: jax.Array,
-    key: jax.Array,
-    stage: str,
-    context: RunContext | None,
-) -> PyTree:
-    """The averaged weights of one training, which resumes by itself."""
-    trained = train_denoiser(denoiser, config, rows, key[None], stage=stage, context=context)
-    return jax.tree.map(lambda x: x[0], trained.state.average)
+    windows = cut_windows(dataset.transitions, config.length, config.stride, source=dataset.name)
+    run = {"stage": stage, "context": context}
+    fitted = fit_windows(windows, config.unet, config.training, key[None], **run)
+    return fitted._replace(params=jax.tree.map(lambda x: x[0], fitted.params))
 
 
 def synthesise(
@@ -215,19 +164,16 @@ def synthesise(
         DivergenceError: a draw is not finite.
     """
     if kind not in KINDS:
-        raise ConfigError(
-            "kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind.lower(), KINDS)
-        )
+        raise ConfigError("kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind, KINDS))
     if policy is not None and (kind != "pgd" or policy[0].gaussian is None):
         raise ConfigError("policy", kind, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
     config, stage = config or small_synthetic(), stage or kind
     config = config if rows is None else replace(config, rows=rows)
-    keys = tuple(jax.random.split(jax.random.key(seed)))
-    make = partial(_synther, dataset, config, keys)
+    make = partial(_synther, dataset, config, jax.random.key(seed))
     if kind == "pgd":
-        make = partial(_windows, dataset, config, keys, policy)
+        make = partial(_windows, dataset, config, jax.random.key(seed), policy)
 
     def measure() -> dict[str, np.ndarray]:
         return make(stage, context)._asdict()
@@ -247,37 +193,40 @@ def synthesise(
 def _synther(
     dataset: Dataset,
     config: SyntheticConfig,
-    keys: tuple,
+    key: jax.Array,
     stage: str,
     context: RunContext | None,
 ) -> Transitions:
-    fitted = fit_rows(dataset.transitions, config.synther, keys[0], stage=stage, context=context)
-    sampler = config.synther.sampler
-    drawn = generate(
-        fitted.denoiser, fitted.params, keys[1], fitted.layout, config.rows, config=sampler
-    )
-    made = jax.tree.map(np.asarray, drawn)
+    run = {"stage": stage, "context": context}
+    (made,) = upsample([dataset.transitions], config.synther, key, config.rows, **run)
     return made._replace(truncations=~made.terminations)
 
 
 def _windows(
     dataset: Dataset,
     config: SyntheticConfig,
-    keys: tuple,
+    key: jax.Array,
     policy: tuple[Agent, PyTree] | None,
     stage: str,
     context: RunContext | None,
 ) -> Transitions:
-    fit = {"stage": stage, "source": dataset.name, "context": context}
-    fitted = fit_windows(dataset.transitions, config, keys[0], **fit)
-    guided = {}
+    fit_key, draw_key = jax.random.split(key)
+    fitted = model_windows(dataset, config, fit_key, stage=stage, context=context)
+    guided: dict[str, Any] = {}
     if policy is not None:
         target = policy_target(policy[0].gaussian, fitted.layout)
         guided["guidance"] = make_guidance(target, config.pgd.guidance)
         guided["guide"] = GuideParams(policy[1], config.pgd.coefficient)
     steps = config.length - 1
-    count, sampler = -(-config.rows // steps), config.pgd.sampler
-    drawn = generate_windows(*fitted[:2], keys[1], fitted.layout, count, config=sampler, **guided)
+    drawn = generate_windows(
+        fitted.denoiser,
+        fitted.params,
+        draw_key,
+        fitted.layout,
+        -(-config.rows // steps),
+        config=config.pgd.sampler,
+        **guided,
+    )
     made, valid = jax.tree.map(np.asarray, fitted.layout.unpack(drawn))
     last = np.arange(len(valid)) % steps == steps - 1
     made = made._replace(truncations=last & ~made.terminations)

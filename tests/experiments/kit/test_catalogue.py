@@ -22,6 +22,7 @@ from jaxrl_rollouts.experiments.kit import needs
 from jaxrl_rollouts.offline.behaviours.made import MADE
 from jaxrl_rollouts.offline.data import CATALOGUE, JR_DATASETS
 from jaxrl_rollouts.offline.study import METHODS
+from jaxrl_rollouts.offline.study.model_free import DATA
 from jaxrl_rollouts.plugins import Experiment, load_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +55,7 @@ def test_minutes_are_those_of_the_reports() -> None:
 
 
 def test_choices_of_the_main_job_are_its_methods() -> None:
-    assert LISTINGS["offline"].choices["method"] == METHODS
+    assert LISTINGS["offline"].choices == {"method": METHODS, "data": DATA}
 
 
 def words_of(value: Any) -> list[str]:
