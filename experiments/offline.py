@@ -15,19 +15,23 @@ from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.methods.registry import NAMES as MODEL_BASED
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
-from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
+from jaxrl_rollouts.offline.study.neubay import NAMES as NEUBAY
+from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, rings_of, small_neubay
 from jaxrl_rollouts.offline.study.setting import facts_of
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from .catalogue import LISTINGS
 from .kit import neubay_pages, offline_pages
 from .kit.grid import Cell
+from .kit.needs import open_dataset
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,38 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
+def prepare(config: Config) -> list[str]:
+    """Read the dataset and make its environment; what it is, and what NEUBAY's rings take."""
+    env, fact = open_dataset(config.dataset)
+    memory = [rings_of(env, config.study, config.neubay.agent)] if config.method in NEUBAY else []
+    return [fact, *memory]
+
+
+# What only model-based methods read of a study, and what NEUBAY reads of it besides.
+_OF_WORLDS = ("ensemble", "targets", "shared_world", "agent", "rollouts", "methods", "epochs")
+_OF_ENDINGS = ("termination", "ending")
+
+
+def unread(config: Config) -> list[str]:
+    """Settings of the other methods."""
+    method, hidden = config.method, []
+    if method not in MODEL_BASED:
+        hidden += [f"study.{name}" for name in (*_OF_WORLDS, "error_horizon")]
+    if method in MODEL_FREE:
+        hidden += [f"study.{name}" for name in _OF_ENDINGS]
+    else:
+        hidden.append("model_free")
+    if method not in NEUBAY:
+        hidden.append("neubay")
+    hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]
+    return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
+
+
 _CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
 EXPERIMENT = Experiment(
     name="offline",
-    summary="the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
+    summary=LISTINGS["offline"].summary,
     source="",
     config_type=Config,
     presets={
@@ -130,8 +161,8 @@ EXPERIMENT = Experiment(
                 rollouts=16, tape=256, capacity=20_000,
             ),
             small_synthetic(
-                width=16, features=8, updates=40, steps=4, rows=400, windows=16, refresh=20,
-                length=4,
+                width=16, features=8, blocks=1, updates=40, steps=4, rows=400, windows=16,
+                refresh=20, length=4,
             ),
         ),
         "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),

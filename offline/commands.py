@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command
 
@@ -184,12 +185,8 @@ def _check(out: Path, steps: int, seed: int) -> None:
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `data ...`; raises `UserError` for bad input."""
-    tyro.extras.subcommand_cli_from_dict(
-        {"inspect": inspect, "collect": collect},
-        prog=prog,
-        description="Look at offline datasets, and make them.",
-        args=list(arguments) or ["--help"],
-    )
+    commands = {"inspect": inspect, "collect": collect}
+    call(commands, arguments, prog, COMMAND.summary)
 
 
 COMMAND = Command("data", "Look at offline datasets, and make them.", main)

@@ -17,6 +17,9 @@ from jaxrl_rollouts.trees import PyTree
 
 from .agents.agent import Learner
 from .agents.critic_view import start_values
+from .agents.model_free import make_model_free
+from .agents.registry import AgentConfig
+from .data import sample_batch
 from .environments import Environment
 from .evaluation import evaluate_seeds
 
@@ -224,3 +227,28 @@ def train_and_play(
     """
     play = evaluator(learner, env, keys[1], episodes, discount=discount)
     return train_learner(learner, data, keys[0], evaluate=play, **training)
+
+
+def train_on_rows(
+    config: AgentConfig,
+    rows: PyTree,
+    env: Environment,
+    keys: tuple[jax.Array, jax.Array],
+    *,
+    batch_size: int = 256,
+    updates_per_iteration: int = 1000,
+    draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
+    **training: Any,
+) -> Trained:
+    """`train_and_play` for an agent that needs no model: what these rows are worth to it.
+
+    Args:
+        config: of the agent; its discount is also the evaluations'.
+        rows: `Transitions` on the device, or what `draw` takes.
+        env, keys: as for `train_and_play`.
+        batch_size, updates_per_iteration, draw: as for `make_model_free`.
+        **training: for `train_and_play`: `episodes`, `seeds`, `iterations`, `stage` and so on.
+    """
+    sizes = {"batch_size": batch_size, "updates_per_iteration": updates_per_iteration}
+    learner = make_model_free(config, env.observation_size, env.action_size, draw=draw, **sizes)
+    return train_and_play(learner, rows, env, keys, discount=config.discount, **training)

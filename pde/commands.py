@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import tyro
-
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.plugins import Command
 
 from .inspection import inspect
@@ -46,9 +45,7 @@ def main(arguments: Sequence[str], prog: str) -> None:
         from .roll_command import roll
 
         commands["roll"] = roll
-    tyro.extras.subcommand_cli_from_dict(
-        commands, prog=prog, description=SUMMARY, args=list(arguments) or ["--help"]
-    )
+    call(commands, arguments, prog, COMMAND.summary)
 
 
 COMMAND = Command("pde", SUMMARY, main)

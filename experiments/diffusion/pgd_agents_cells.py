@@ -15,49 +15,25 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.diffusion import (
-    Denoiser,
-    DenoiserTrainingConfig,
-    GuidanceConfig,
-    ResidualMlpConfig,
-    SamplerConfig,
-    TemporalUnetConfig,
-    make_denoiser,
-    make_temporal_unet,
-    small_training,
-    train_denoiser,
-)
+from jaxrl_rollouts import diffusion
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows, to_device
-from jaxrl_rollouts.offline.study.model_based import Setting, slug
-from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.study.model_based import Setting, setting_of, slug
+from jaxrl_rollouts.offline.synthetic import synther, windows
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error
-from jaxrl_rollouts.offline.synthetic.synther import (
-    MixedData,
-    SyntherConfig,
-    fit_layout,
-    generate,
-    make_synther,
-    mixing,
-)
-from jaxrl_rollouts.offline.synthetic.windows import (
-    WindowLayout,
-    cut_windows,
-    fit_window_layout,
-    generate_windows,
-)
+from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 LOOK = 4096  # rows of a source that are looked at
 SOURCES = ("real", "synther", "unguided", "guided")
@@ -93,31 +69,30 @@ class Config:
     sources: tuple[str, ...] = SOURCES
     alphas: tuple[float, ...] = (2.5, 10.0, 40.0)
     iql: tuple[tuple[float, float], ...] = ((0.7, 3.0), (0.7, 10.0), (0.9, 10.0))
-    seeds: int = 5
+    seeds: int = positive(5)
     seed: int = 0
     hidden: tuple[int, ...] = (256, 256)
     rate: float = 3e-4
     batch_size: int = 256
-    refreshes: int = 5
-    updates: int = 4000
-    windows: int = 1536
-    pool: int = 7680
+    refreshes: int = positive(5)
+    updates: int = positive(4000)
+    windows: int = positive(1536)
+    pool: int = positive(7680)
     real_share: float = 1 / 16
     length: int = 32
     stride: int = 8
-    unet: TemporalUnetConfig = TemporalUnetConfig()
-    unet_training: DenoiserTrainingConfig = small_training(20_000, 64)
+    unet: diffusion.TemporalUnetConfig = diffusion.TemporalUnetConfig()
+    unet_training: diffusion.DenoiserTrainingConfig = small_training(20_000, 64)
     synther: SyntherConfig = SyntherConfig(
-        ResidualMlpConfig(width=256), small_training(20_000, 256), SamplerConfig(128)
+        diffusion.ResidualMlpConfig(width=256), small_training(20_000, 256), SamplerConfig(128)
     )
     sampler: SamplerConfig = SamplerConfig(32)
     guidance: GuidanceConfig = GuidanceConfig(reference_steps=256)
     coefficient: float = 0.5
-    evaluations: int = 5
+    evaluations: int = positive(5)
     episodes: int = 10
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "refreshes", "updates", "windows", "pool", "evaluations")
         for name, known in (("agents", AGENTS), ("sources", SOURCES)):
             names = getattr(self, name)
             if not names or not set(names) <= set(known):
@@ -135,11 +110,8 @@ class Config:
 
     def regularisers(self, agent: str) -> Mapping[str, AgentConfig]:
         """Settings of one agent by a name for tables; the first is the default."""
-        net: dict[str, Any] = {
-            "hidden": self.hidden,
-            "actor_rate": self.rate,
-            "critic_rate": self.rate,
-        }
+        rates = {"actor_rate": self.rate, "critic_rate": self.rate}
+        net: dict[str, Any] = {"hidden": self.hidden, **rates}
         if agent == "td3_bc":
             return {f"alpha {alpha:g}": Td3BcConfig(alpha=alpha, **net) for alpha in self.alphas}
         iql = IqlConfig(normalise=True, value_rate=self.rate, **net)
@@ -150,76 +122,61 @@ class Config:
 
 
 class Sources(NamedTuple):
-    """One dataset and what was made of it.
+    """A dataset with its environment, and what was made of it.
 
     Attributes:
         setting: dataset and environment.
         sets: rows on the device by source, of those that are drawn once.
-        denoiser, params, layout: of windows; None without `unguided` and `guided`.
+        model: of windows, for all seeds; None without `unguided` and `guided`.
     """
 
     setting: Setting
     sets: dict[str, Transitions]
-    denoiser: Denoiser | None = None
-    params: PyTree = None
-    layout: WindowLayout | None = None
+    model: windows.WindowModel | None
 
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
-    dataset = load_dataset(name, config.seed)
-    rows = dataset.transitions
-    sources = Sources(Setting(dataset, environment_of(dataset)), {"real": to_device(rows)})
+    setting = setting_of(name, config.seed)
+    rows, sets = setting.dataset.transitions, {}
+    sets["real"], model = to_device(rows), None
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
-
     count = config.pool * (config.length - 1)
-    fit, stage = partial(train_denoiser, context=context), slug(name)
     if {"unguided", "guided"} & set(config.sources):
-        windows = cut_windows(rows, config.length, config.stride, source=name)
-        layout = fit_window_layout(windows)
-        denoiser = make_denoiser(make_temporal_unet(config.unet, config.length, layout.channels))
-        packed, key = layout.pack(windows), unet_key[None]
-        trained = fit(denoiser, config.unet_training, packed, key, stage=f"{stage}-unet")
-        params = jax.tree.map(lambda x: x[0], trained.state.average)
-        sources = sources._replace(denoiser=denoiser, params=params, layout=layout)
-        if "unguided" in config.sources:
-            draw = {"config": config.sampler, "batch": config.windows}
-            drawn = generate_windows(denoiser, params, pool_key, layout, config.pool, **draw)
-            transitions, valid = layout.unpack(drawn)
-            unguided = take_rows(transitions, np.flatnonzero(valid))
-            sources.sets["unguided"], count = to_device(unguided), len(unguided.rewards)
+        cut = windows.cut_windows(rows, config.length, config.stride, source=name)
+        run = {"stage": f"{slug(name)}-unet", "context": context}
+        model = windows.fit_windows(cut, config.unet, config.unet_training, unet_key[None], **run)
+        model = model._replace(params=unstack(model.params)[0])
+    if model and "unguided" in config.sources:
+        draw = {"config": config.sampler, "batch": config.windows}
+        denoiser, layout, params = model
+        drawn = windows.generate_windows(denoiser, params, pool_key, layout, config.pool, **draw)
+        transitions, valid = layout.unpack(drawn)
+        sets["unguided"] = to_device(take_rows(transitions, np.flatnonzero(valid)))
+        count = len(sets["unguided"].rewards)
     if "synther" in config.sources:
-        row_layout, synther = fit_layout(rows), config.synther
-        denoiser = make_synther(synther, row_layout.features).denoiser
-        packed, key = row_layout.pack(rows), mlp_key[None]
-        trained = fit(denoiser, synther.training, packed, key, stage=f"{stage}-synther")
-        params = jax.tree.map(lambda x: x[0], trained.state.average)
-        drawn = generate(denoiser, params, rows_key, row_layout, count, config=synther.sampler)
-        sources.sets["synther"] = drawn
-    return sources
+        layout, settings = synther.fit_layout(rows), config.synther
+        denoiser = synther.make_synther(settings, layout.features).denoiser
+        run = {"stage": f"{slug(name)}-synther", "context": context}
+        packed, keys = layout.pack(rows), mlp_key[None]
+        trained = diffusion.train_denoiser(denoiser, settings.training, packed, keys, **run)
+        drawn = denoiser, unstack(trained.state.average)[0], rows_key, layout, count
+        sets["synther"] = synther.generate(*drawn, config=settings.sampler)
+    return Sources(setting, sets, model)
 
 
 def train_grid(name: str, sources: Sources, config: Config, context: RunContext | None) -> Grid:
     """All arms of one dataset: agents by sources by regularisers; see `train_cell`."""
-    agents = {agent: tuple(config.regularisers(agent)) for agent in config.agents}
-    points = [(a, s, r) for a, labels in agents.items() for r in labels for s in config.sources]
-    labels = tuple(label for labels in agents.values() for label in labels)
-    axes = {"agent": config.agents, "source": config.sources, "regulariser": labels}
-    train = partial(train_cell, sources, config, context)
+    labels = {agent: tuple(config.regularisers(agent)) for agent in config.agents}
+    points = [(a, s, r) for a in config.agents for r in labels[a] for s in config.sources]
+    train, axes = partial(train_cell, sources, config, context), ("agent", "source", "regulariser")
     return run_grid(axes, train, context, seeds=config.seeds, points=points, stage=slug(name))
 
 
 def train_cell(
-    sources: Sources,
-    config: Config,
-    context: RunContext | None,
-    agent: str,
-    source: str,
-    regulariser: str,
-    *,
-    stage: str,
+    sources: Sources, config: Config, context: RunContext | None, *point: str, stage: str
 ) -> Cell:
-    """Train `config.seeds` agents on one source and look at what they learned from.
+    """Train an agent on a source, both named by the `point`, and look at what it learned from.
 
     Returns:
         A cell with, beside the evaluations, `gap`, the mean squared distance of the source's
@@ -228,35 +185,35 @@ def train_cell(
         simulator can be set; and `terminations`, the share of its rows that end an episode.
     """
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
-    train_key, play_key, look_key = jax.random.split(key, 3)
-    env, real = sources.setting.env, sources.sets["real"]
-    data: Any = real
-    agent_config, draw = config.regularisers(agent)[regulariser], sample_batch
+    *keys, look_key = jax.random.split(key, 3)
+    env, data, draw = sources.setting.env, sources.sets["real"], sample_batch
+    agent, source, regulariser = point
+    chosen = config.regularisers(agent)[regulariser]
     if source == "guided":
-        assert sources.denoiser is not None and sources.layout is not None
-        learner = make_pgd(config.pgd, agent_config, sources.denoiser, sources.layout)
-        data = PgdData(real, sources.params)
+        assert sources.model is not None
+        denoiser, layout, params = sources.model
+        learner = make_pgd(config.pgd, chosen, denoiser, layout)
+        data = PgdData(data, params)
     else:
         if source != "real":
-            data, draw = MixedData(real, sources.sets[source]), mixing(config.real_share)
+            data = synther.MixedData(data, sources.sets[source])
+            draw = synther.mixing(config.real_share)
         sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.updates}
         observed, acting = env.observation_size, env.action_size
-        learner = make_model_free(agent_config, observed, acting, draw=draw, **sizes)
+        learner = make_model_free(chosen, observed, acting, draw=draw, **sizes)
     every = config.refreshes // config.evaluations
     budget = {"seeds": config.seeds, "iterations": config.refreshes, "evaluate_every": every}
-    play = {"episodes": config.episodes, "discount": agent_config.discount}
+    play = {"episodes": config.episodes, "discount": chosen.discount}
     run = {"stage": stage, "context": context}
-    trained = train_and_play(learner, data, env, (train_key, play_key), **play, **budget, **run)
+    trained = train_and_play(learner, data, env, tuple(keys), **play, **budget, **run)
     if source == "guided":
         synthetic = trained.state.synthetic
         rows = jax.tree.map(lambda x: x[:, : int(synthetic.size.min())], synthetic.rows)
     else:
         rows = jax.tree.map(lambda x: x[None], sources.sets[source])
-    looked = some_rows(rows, look_key)
-    extra: dict[str, Any] = {"terminations": float(rows.terminations.mean())}
-    extra["gap"] = action_gap(learner.agent, trained.state.agent.actor, looked)
-    dynamics = dynamics_of(sources, looked)
-    extra |= {} if dynamics is None else {"dynamics": dynamics}
+    looked, actors = some_rows(rows, look_key), trained.state.agent.actor
+    extra = {"terminations": float(rows.terminations.mean())}
+    extra |= {"gap": action_gap(learner.agent, actors, looked)} | dynamics_of(sources, looked)
     return Cell.of(trained, extra, updates=config.updates)
 
 
@@ -265,34 +222,25 @@ def some_rows(rows: Transitions, key: jax.Array) -> Transitions:
 
     At random: every k-th could skip a step of all windows, such as the last, which terminates.
     """
-    count = rows.rewards.shape[1]
-    chosen = jax.random.permutation(key, count)[:LOOK]
+    chosen = jax.random.permutation(key, rows.rewards.shape[1])[:LOOK]
     return jax.tree.map(lambda x: x[:, chosen], rows)
 
 
 def action_gap(agent: Any, actors: PyTree, rows: Transitions) -> np.ndarray:
-    """Mean of `(a - pi(s))^2` over rows and entries, `[seeds]`.
-
-    Args:
-        agent: whose `gaussian` is the policy.
-        actors: `[seeds, ...]`.
-        rows: `[seeds, N, ...]`, or `[1, N, ...]` where all seeds have the same.
-    """
+    """Mean of `(a - pi(s))^2` over each seed's rows `[seeds, N]`, or all seeds' `[1, N]`."""
 
     def one(actor: PyTree, rows: Transitions) -> jax.Array:
         return policy_gap(agent.gaussian, actor, rows).mean()
 
-    shared = rows.rewards.shape[0] == 1
-    if shared:
-        rows = jax.tree.map(lambda x: x[0], rows)
-    return np.asarray(jax.jit(jax.vmap(one, (0, None if shared else 0)))(actors, rows))
+    axis, rows = (None, unstack(rows)[0]) if len(rows.rewards) == 1 else (0, rows)
+    return np.asarray(jax.jit(jax.vmap(one, (0, axis)))(actors, rows))
 
 
-def dynamics_of(sources: Sources, rows: Transitions) -> np.ndarray | None:
-    """Error of next observations, `[seeds or 1]`; see `train_cell`."""
+def dynamics_of(sources: Sources, rows: Transitions) -> dict[str, np.ndarray]:
+    """`dynamics` of `[seeds or 1, N]` rows, see `train_cell`; nothing where there is no telling."""
     env = sources.setting.env
     if env.set_observation is None or env.host:
-        return None
+        return {}
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
     error = dynamics_error(env, flat, sources.sets["real"], jax.random.key(0))
-    return error.next_observation.reshape(rows.rewards.shape).mean(1)
+    return {"dynamics": error.next_observation.reshape(rows.rewards.shape).mean(1)}

@@ -15,7 +15,7 @@ from jaxrl_rollouts.experiments.kit.offline_pages import note_environments
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import summarize
+from jaxrl_rollouts.reports.statistics import best_by_others
 
 from .pgd_agents_cells import Config
 
@@ -34,26 +34,6 @@ Settings = Mapping[str, Setting]  # by dataset
 Grids = Mapping[str, Grid]  # by dataset: agent, source, regulariser
 
 
-def best_by_others(returns: np.ndarray) -> np.ndarray:
-    """What each seed earns with the setting that is best on the mean of the *other* seeds.
-
-    The maximum over settings of a mean would reward noise; this does not.
-
-    Args:
-        returns: `[settings, seeds]`; NaN (a diverged cell) is never chosen if anything else is
-            left.
-
-    Returns:
-        `[seeds]`; a single seed takes its own best.
-    """
-    count = returns.shape[1]
-    if count == 1:
-        return np.nan_to_num(returns, nan=-np.inf).max(0)
-    others = (returns.sum(1, keepdims=True) - returns) / (count - 1)
-    chosen = np.where(np.isnan(others), -np.inf, others).argmax(0)
-    return returns[chosen, np.arange(count)]
-
-
 def sweep(grid: Grid, config: Config, agent: str, source: str) -> np.ndarray:
     """Returns of all regularisers, `[settings, seeds]`, the default first."""
     labels = config.regularisers(agent)
@@ -64,11 +44,10 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
     """Everything below, and what a reader has to know."""
     earned = {name: float(behaviour(setting).mean()) for name, setting in settings.items()}
     report.table("cells", [row for name in grids for row in cells(name, grids[name], earned[name])])
-    best = [row for name, grid in grids.items() for row in compared(config, name, grid)]
-    report.table("default and best", best)
-    for name, grid in grids.items():
-        for agent in config.agents:
-            add_claims(report, config, name, agent, grid)
+    arms = [(name, agent, grids[name]) for name in grids for agent in config.agents]
+    report.table("default and best", [row for arm in arms for row in compared(config, *arm)])
+    for arm in arms:
+        add_claims(report, config, *arm)
     draw(report, config, grids, earned)
     report.note(
         "One denoiser of each kind per dataset, shared by all seeds; SynthER's and the unguided "
@@ -106,20 +85,17 @@ def cells(name: str, grid: Grid, earned: float) -> list[dict[str, Any]]:
     return [{"dataset": name} | {k: v for k, v in row.items() if v is not None} for row in rows]
 
 
-def compared(config: Config, name: str, grid: Grid) -> list[dict[str, Any]]:
+def compared(config: Config, name: str, agent: str, grid: Grid) -> list[dict[str, Any]]:
     """Every source at the default regulariser and at its best."""
     rows: list[dict[str, Any]] = []
-    for agent in config.agents:
-        labels = list(config.regularisers(agent))
-        for source in config.sources:
-            returns = sweep(grid, config, agent, source)
-            best = best_by_others(returns)
-            means = np.where(np.isnan(returns.mean(1)), -np.inf, returns.mean(1))
-            row = {"dataset": name, "agent": agent, "source": source}
-            row |= {"default": summarize(returns[0]), "best": summarize(best)}
-            row["best regulariser"] = labels[int(means.argmax())]
-            score = normalised_score(name, best)
-            rows.append(row if score is None else row | {"best score": summarize(score)})
+    labels = list(config.regularisers(agent))
+    for source in config.sources:
+        returns = sweep(grid, config, agent, source)
+        best, means = best_by_others(returns), np.nan_to_num(returns.mean(1), nan=-np.inf)
+        row = {"dataset": name, "agent": agent, "source": source}
+        row |= {"default": returns[0], "best": best, "best regulariser": labels[means.argmax()]}
+        score = normalised_score(name, best)
+        rows.append(row if score is None else row | {"best score": score})
     return rows
 
 
@@ -127,37 +103,35 @@ def add_claims(report: Report, config: Config, name: str, agent: str, grid: Grid
     """What is expected of one agent on one dataset; the acrobot's are bands of a pilot."""
     returns = {source: sweep(grid, config, agent, source) for source in config.sources}
     default = {source: sweeps[0] for source, sweeps in returns.items()}
+    best = {source: best_by_others(sweeps) for source, sweeps in returns.items()}
     pilot = name == "acrobot-broad" and agent == "td3_bc"
-    source = PILOT if pilot else SOURCE
-    claim = claims(report, source)
+    claim = claims(report, PILOT if pilot else SOURCE)
 
     def better(text: str, gain: np.ndarray, means: str, least: float = 0.0, **of: str) -> None:
         means = f"{means}, by {least:g} or more, seed by seed"
         claim(f"{agent}, {slug(name)}: {text}", gain, at_least=least, means=means, **of)
 
-    if {"guided", "unguided"} <= set(returns):
-        gain, least = default["guided"] - default["unguided"], 20.0 if pilot else 0.0
-        text = "guided beats unguided at the default"
-        better(text, gain, "return above that on unguided", least)
-    if {"guided", "real"} <= set(returns):
-        gain, least = default["guided"] - default["real"], 10.0 if pilot else 0.0
-        text = "guided beats real at the default"
-        better(text, gain, "return above that on real data", least)
-        gain = best_by_others(returns["guided"]) - best_by_others(returns["real"])
-        text, means = (
-            "guided beats real, best against best",
-            "the same with each source's own best regulariser",
-        )
-        better(text, gain, means, source=SOURCE)
-        if len(returns["real"]) > 1:
-            gain = best_by_others(returns["real"][1:]) - default["guided"]
-            text = "a weaker regulariser on real data does what guidance does"
-            means = "best other regulariser on real data against guided data at the default"
-            better(text, gain, means, source=PILOT)
-    if pilot and {"unguided", "real"} <= set(returns):
-        gain, text = default["real"] - default["unguided"], "unguided is no better than real"
-        better(text, gain, "return on real data above that on unguided at the default")
-    if {"synther", "real"} <= set(returns):
+    def both(*sources: str) -> bool:
+        return set(sources) <= set(returns)
+
+    if both("guided", "unguided"):
+        text, means = "guided beats unguided at the default", "return above that on unguided"
+        better(text, default["guided"] - default["unguided"], means, 20.0 * pilot)
+    if both("guided", "real"):
+        text, means = "guided beats real at the default", "return above that on real data"
+        better(text, default["guided"] - default["real"], means, 10.0 * pilot)
+        means = "the same with each source's own best regulariser"
+        gain = best["guided"] - best["real"]
+        better("guided beats real, best against best", gain, means, source=SOURCE)
+    if both("guided", "real") and len(returns["real"]) > 1:
+        text = "a weaker regulariser on real data does what guidance does"
+        means = "best other regulariser on real data against guided data at the default"
+        gain = best_by_others(returns["real"][1:]) - default["guided"]
+        better(text, gain, means, source=PILOT)
+    if pilot and both("unguided", "real"):
+        means = "return on real data above that on unguided at the default"
+        better("unguided is no better than real", default["real"] - default["unguided"], means)
+    if both("synther", "real"):
         real, synther = (normalised_score(name, default[s]) for s in ("real", "synther"))
         if real is not None and synther is not None:
             text = "SynthER's data are as good as the real ones"

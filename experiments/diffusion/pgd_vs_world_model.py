@@ -12,31 +12,21 @@ from dataclasses import replace
 
 import jax
 
-from jaxrl_rollouts.diffusion import TemporalUnetConfig
+from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.synthetic.paths import PathQuality
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .pgd_vs_world_model_cells import (
-    ENSEMBLE,
-    Case,
-    CaseConfig,
-    Config,
-    Source,
-    measure_sources,
-    prepare,
-    windows_training,
-)
+from .pgd_vs_world_model_cells import ENSEMBLE, CaseConfig, Config, measure_sources, prepare
+from .pgd_vs_world_model_cells import windows_training as training
 from .pgd_vs_world_model_page import SOURCE, page
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, draw and measure every case; compare, draw."""
-    report = Report.of(context, config.seeds)
-    results: dict[str, tuple[Case, dict[Source, PathQuality]]] = {}
+    report, results = Report.of(context, config.seeds), {}
     for index, (name, case_config) in enumerate(config.cases().items()):
         fit_key, look_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
         case = prepare(case_config, config.horizon, config.seeds, fit_key, context)
@@ -47,22 +37,17 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _TINY = CaseConfig(
-    rows=1000, unet=TemporalUnetConfig(features=8, blocks=2),
-    training=windows_training(20, batch=8),
+    rows=1000, unet=Unet(features=8, blocks=2), training=training(20, batch=8),
     ensemble=EnsembleConfig(
         members=2, elites=2, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=1
     ),
     agent=Td3BcConfig(hidden=(16,), alpha=10.0), agent_updates=20,
 )  # fmt: skip
 _BROAD = CaseConfig(
-    training=windows_training(10_000),
-    ensemble=replace(ENSEMBLE, max_epochs=12),
-    agent_updates=10_000,
+    training=training(10_000), ensemble=replace(ENSEMBLE, max_epochs=12), agent_updates=10_000
 )
 _LONG = CaseConfig(
-    unet=TemporalUnetConfig(features=128),
-    training=windows_training(100_000),
-    ensemble=replace(ENSEMBLE, max_epochs=100),
+    unet=Unet(features=128), training=training(100_000), ensemble=replace(ENSEMBLE, max_epochs=100)
 )
 PRESETS = {
     "smoke": Config(
@@ -71,12 +56,11 @@ PRESETS = {
         published_many=(0.5,), calibrated=(10.0,),
     ),
     "cpu": Config(
-        windows=192, broad=_BROAD,
+        windows=192, broad=_BROAD, mujoco=replace(_BROAD, data="jr/halfcheetah-medium", rows=0),
         narrow=replace(
-            _BROAD, data="acrobot-narrow", rows=20_000, training=windows_training(6000),
+            _BROAD, data="acrobot-narrow", rows=20_000, training=training(6000),
             ensemble=replace(ENSEMBLE, max_epochs=60),
         ),
-        mujoco=replace(_BROAD, data="jr/halfcheetah-medium", rows=0),
     ),
     "gpu": Config(
         seeds=8, windows=1024, joint=(1.0, 3.0, 10.0, 30.0, 100.0),
@@ -84,24 +68,16 @@ PRESETS = {
         mujoco=replace(_LONG, data="jr/halfcheetah-medium", rows=0, agent_updates=200_000),
     ),
     "paper": Config(
-        broad=None, narrow=None, seeds=4, steps=256, many_steps=0, windows=1024, reference=1.0,
+        broad=None, narrow=None, steps=256, many_steps=0, windows=1024, reference=1.0,
         published=(0.25, 0.5, 1.0, 2.0), published_many=(),
         mujoco=CaseConfig(
-            "halfcheetah-medium-v2", rows=0, unet=TemporalUnetConfig(features=1024, time_scale=1.0),
+            "halfcheetah-medium-v2", rows=0, unet=Unet(features=1024, time_scale=1.0),
             training=replace(
-                windows_training(500_000, batch=32), rate=2e-3, clip=None, average=0.995,
-                average_every=10,
+                training(500_000, batch=32), rate=2e-3, clip=None, average=0.995, average_every=10
             ),
             ensemble=EnsembleConfig(), agent_updates=1_000_000,
         ),
     ),
 }  # fmt: skip
-
-EXPERIMENT = Experiment(
-    name="pgd_vs_world_model",
-    summary="policy likelihood against dynamics error: guided diffusion and an ensemble",
-    source=SOURCE,
-    config_type=Config,
-    presets=PRESETS,
-    run=run,
-)
+SUMMARY = "policy likelihood against dynamics error: guided diffusion and an ensemble"
+EXPERIMENT = Experiment("pgd_vs_world_model", SUMMARY, SOURCE, Config, PRESETS, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,21 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.devices import map_seeds
-from jaxrl_rollouts.diffusion import (
-    Denoiser,
-    DenoiserTrainingConfig,
-    GuidanceConfig,
-    SamplerConfig,
-    TemporalUnetConfig,
-    make_denoiser,
-    make_guidance,
-    make_temporal_unet,
-    sample,
-    train_denoiser,
-)
-from jaxrl_rollouts.diffusion.guide import GuideParams
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, GuidanceConfig, SamplerConfig
+from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -38,19 +26,15 @@ from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
 from jaxrl_rollouts.offline.study.model_based import slug
 from jaxrl_rollouts.offline.study.setting import environment_of
-from jaxrl_rollouts.offline.synthetic.paths import (
-    PathQuality,
-    imagine_paths,
-    path_quality,
-    paths_of_windows,
-)
-from jaxrl_rollouts.offline.synthetic.pgd import policy_target
-from jaxrl_rollouts.offline.synthetic.windows import WindowLayout, cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.synthetic import paths
+from jaxrl_rollouts.offline.synthetic.paths import PathQuality, paths_of_windows
+from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
+from jaxrl_rollouts.offline.synthetic.windows import WindowModel, cut_windows, fit_windows
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 RULES: Mapping[str, GuidanceConfig] = {
     "published": GuidanceConfig(),
@@ -86,22 +70,17 @@ class CaseConfig:
 
     data: str = "acrobot-broad"
     rows: int = 80_000
-    unet: TemporalUnetConfig = TemporalUnetConfig()
+    unet: Unet = Unet()
     training: DenoiserTrainingConfig = windows_training(20_000)
     ensemble: EnsembleConfig = ENSEMBLE
     agent: Td3BcConfig = Td3BcConfig(alpha=10.0)
-    agent_updates: int = 20_000
+    agent_updates: int = positive(20_000)
 
     def validate(self) -> None:
-        at_least_one(self, "agent_updates")
         if self.rows < 0:
             raise ConfigError("rows", self.rows, "at least 0")
         if self.agent_updates % min(AGENT_ROUND, self.agent_updates):
             raise ConfigError("agent_updates", self.agent_updates, f"a multiple of {AGENT_ROUND}")
-
-    @property
-    def name(self) -> str:
-        return slug(self.data)
 
 
 @dataclass(frozen=True)
@@ -121,15 +100,15 @@ class Config:
         reference: the coefficient claims are about; one of `published`.
     """
 
-    seeds: int = 4
+    seeds: int = positive(4)
     seed: int = 0
     broad: CaseConfig | None = CaseConfig()
     narrow: CaseConfig | None = CaseConfig("acrobot-narrow", rows=20_000)
     mujoco: CaseConfig | None = CaseConfig("jr/halfcheetah-medium", rows=0)
-    horizon: int = 32
+    horizon: int = positive(32)
     long_horizon: int = 128
-    windows: int = 256
-    steps: int = 32
+    windows: int = positive(256)
+    steps: int = positive(32)
     many_steps: int = 128
     published: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
     published_many: tuple[float, ...] = (0.25, 0.5, 1.0, 4.0)
@@ -139,7 +118,6 @@ class Config:
     reference: float = 2.0
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "horizon", "windows", "steps")
         if not self.cases():
             raise ConfigError("broad, narrow, mujoco", None, "at least one case")
         if self.long_horizon < self.horizon:
@@ -164,59 +142,43 @@ class Config:
             ("published, noised", self.steps, self.noised),
             ("calibrated", self.steps, self.calibrated),
             ("calibrated, joint", self.steps, self.joint),
+            ("published", self.many_steps, (0.0, *self.published_many)),
         ]
-        if self.many_steps:
-            sweeps.append(("published", self.many_steps, (0.0, *self.published_many)))
-        return [sweep for sweep in sweeps if sweep[2]]
+        return [sweep for sweep in sweeps if sweep[1] and sweep[2]]
 
 
 class TargetPolicy(NamedTuple):
-    """Who the paths should act like.
+    """Who the paths should act like."""
 
-    Attributes:
-        gaussian: `(params, observations) -> (mean, std)`, what guidance takes it for.
-        policy: as a rollout takes it, its mean action.
-        params: leaves with a leading seed axis.
-        returns: mean return per seed in the true environment, `[seeds]`.
-    """
-
-    gaussian: Callable[..., tuple[jax.Array, jax.Array]]
-    policy: Callable[..., tuple[jax.Array, PyTree]]
-    params: PyTree
-    returns: np.ndarray
+    gaussian: Callable  # (params, observations) -> (mean, std), what guidance takes it for
+    policy: Callable  # as a rollout takes it, its mean action
+    params: PyTree  # with a leading seed axis
+    returns: np.ndarray  # [seeds], means in the true environment
 
 
 class Case(NamedTuple):
-    """A dataset with everything fitted to it; `weights` and `worlds` have a leading seed axis."""
+    """A dataset with everything fitted to it; `model` and `worlds` are every seed's."""
 
     config: CaseConfig
     env: Environment
     data: Transitions
     target: TargetPolicy
-    layout: WindowLayout
-    denoiser: Denoiser
-    weights: PyTree
+    model: WindowModel
     worlds: World
     imagine: Callable[..., Transitions]
     starts: jax.Array  # [W, S], first states of the data's windows
 
 
 class Source(NamedTuple):
-    """Where paths come from.
+    """Where paths come from."""
 
-    Attributes:
-        rule: `data`, `ensemble`, `unguided`, or the name of a rule of guidance.
-        steps: of the sampler; 0 where nothing is sampled.
-        coefficient: of the guidance.
-    """
-
-    rule: str
-    steps: int = 0
-    coefficient: float = 0.0
+    rule: str  # `data`, `ensemble`, `unguided`, or the name of a rule of guidance
+    steps: int = 0  # of the sampler; 0 where nothing is sampled
+    coefficient: float = 0.0  # of the guidance
 
 
 def load_rows(config: CaseConfig, key: jax.Array) -> tuple[Environment, Transitions]:
-    """The dataset and its true environment."""
+    """The true environment and the dataset's rows."""
     if config.data in SCRIPTED:
         return ACROBOT, MADE[config.data][1](key, config.rows)
     dataset = load(config.data)
@@ -241,12 +203,11 @@ def train_target(
         params = jax.tree.map(lambda x: jnp.full((seeds,), x), EXPERT)
         gaussian, policy = pump_gaussian, pump_policy
     else:
-        per = min(AGENT_ROUND, config.agent_updates)
-        sizes = env.observation_size, env.action_size
+        per, sizes = min(AGENT_ROUND, config.agent_updates), (env.observation_size, env.action_size)
         learner = make_model_free(config.agent, *sizes, updates_per_iteration=per)
-        budget = {"seeds": seeds, "iterations": config.agent_updates // per}
-        run = {"stage": f"{config.name}-target", "context": context}
-        trained = train_learner(learner, to_device(data), train_key, **budget, **run)
+        run = {"stage": f"{slug(config.data)}-target", "context": context, "seeds": seeds}
+        run["iterations"] = config.agent_updates // per
+        trained = train_learner(learner, to_device(data), train_key, **run)
         gaussian, policy = learner.agent.gaussian, learner.agent.greedy
         params = trained.state.agent.actor
         assert gaussian is not None  # TD3+BC has one
@@ -263,90 +224,66 @@ def prepare(
         ConfigError: the environment is one whose episodes end, or whose state is hidden.
         DataError: every episode is shorter than a window.
     """
-    data_key, target_key, weights_key, world_key = jax.random.split(key, 4)
+    data_key, target_key, windows_key, world_key = jax.random.split(key, 4)
     env, data = load_rows(config, data_key)
     if env.termination is not never:
         raise ConfigError("data", config.data, "an environment whose episodes never terminate")
     target = train_target(config, env, data, target_key, seeds, context)
     windows = cut_windows(data, horizon + 1, STRIDE, source=config.data)
-    layout = fit_window_layout(windows)
-    denoiser = make_denoiser(make_temporal_unet(config.unet, layout.length, layout.channels))
-    rows, keys = layout.pack(windows), jax.random.split(weights_key, seeds)
-    stages = ({"stage": f"{config.name}-{x}", "context": context} for x in ("denoiser", "world"))
-    trained = train_denoiser(denoiser, config.training, rows, keys, **next(stages))
-    change = {"seeds": seeds, "targets": "change"}
-    fitted = fit_worlds(config.ensemble, data, world_key, **change, **next(stages))
+    keys = jax.random.split(windows_key, seeds)
+    run = {"stage": f"{slug(config.data)}-denoiser", "context": context}
+    model = fit_windows(windows, config.unet, config.training, keys, **run)
+    run = {"stage": f"{slug(config.data)}-world", "context": context}
+    fitted = fit_worlds(config.ensemble, data, world_key, seeds=seeds, **run)
     elites = fitted.model.elites
     dynamics = learned_dynamics(fitted.model.fitter, elites, termination=never)
-    imagine = imagine_paths(dynamics.model, elites, target.policy)
+    imagine = paths.imagine_paths(dynamics.model, elites, target.policy)
     starts = jnp.asarray(windows.observations[:, 0])
-    models = denoiser, trained.state.average, fitted.worlds
-    return Case(config, env, data, target, layout, *models, imagine, starts)
+    return Case(config, env, data, target, model, fitted.worlds, imagine, starts)
 
 
 def ensemble_paths(case: Case, key: jax.Array, count: int, steps: int) -> list[Transitions]:
     """The target policy rolled in each seed's ensemble from first states of the data's windows."""
-    paths = []
-    for seed, seed_key in enumerate(jax.random.split(key, len(case.target.returns))):
+    rolled, keys = [], jax.random.split(key, len(case.target.returns))
+    seeds = zip(unstack(case.worlds), unstack(case.target.params), keys, strict=True)
+    for world, actor, seed_key in seeds:
         start_key, roll_key = jax.random.split(seed_key)
         starts = case.starts[jax.random.randint(start_key, (count,), 0, len(case.starts))]
-        world, actor = jax.tree.map(lambda x, seed=seed: x[seed], (case.worlds, case.target.params))
-        paths.append(case.imagine(world, actor, roll_key, starts, steps))
-    return jax.tree.map(np.asarray, paths)
+        rolled.append(case.imagine(world, actor, roll_key, starts, steps))
+    return jax.tree.map(np.asarray, rolled)
 
 
 def data_paths(case: Case, key: jax.Array, count: int) -> list[Transitions]:
     """Windows of the dataset itself, others for each seed."""
-    packed = case.layout.pack(cut_windows(case.data, case.layout.length, STRIDE))
-    seeds = len(case.target.returns)
-    rows = jax.random.randint(key, (seeds, count), 0, packed.shape[0])
-    return [jax.tree.map(np.asarray, paths_of_windows(case.layout, packed[r])) for r in rows]
+    layout = case.model.layout
+    packed = layout.pack(cut_windows(case.data, layout.length, STRIDE))
+    rows = jax.random.randint(key, (len(case.target.returns), count), 0, packed.shape[0])
+    return [jax.tree.map(np.asarray, paths_of_windows(layout, packed[r])) for r in rows]
 
 
-def guided_paths(
-    case: Case, rule: str, steps: int, coefficients: Sequence[float], key: jax.Array, count: int
-) -> list[list[Transitions]]:
-    """Guided windows per coefficient and seed.
-
-    Every coefficient starts from the same noise, so that what differs is the guidance.
-    """
-    shape, sampler = (count, case.layout.length, case.layout.channels), SamplerConfig(steps)
-    guidance = make_guidance(policy_target(case.target.gaussian, case.layout), RULES[rule])
-    denoiser = case.denoiser
-
-    def one(per_seed: tuple, coefficient: jax.Array) -> jax.Array:
-        weights, actor, key = per_seed
-        guide = {"guidance": guidance, "guide_params": GuideParams(actor, coefficient)}
-        settings = {"config": sampler, "edm": denoiser.config}
-        return sample(denoiser.denoise, weights, key, shape, **settings, **guide)
-
-    per_seed = case.weights, case.target.params, jax.random.split(key, len(case.target.returns))
-    drawn = (map_seeds(one, per_seed, jnp.float32(c)) for c in coefficients)
-    return [[jax.tree.map(np.asarray, paths_of_windows(case.layout, w)) for w in d] for d in drawn]
-
-
-def measure(case: Case, paths: list[Transitions], key: jax.Array) -> PathQuality:
+def measure(case: Case, imagined: list[Transitions], key: jax.Array) -> PathQuality:
     """The quality of one source's paths, one entry of the list per seed; `[seeds, T]`."""
     qualities = []
-    for seed, path in enumerate(paths):
-        actor = jax.tree.map(lambda x, seed=seed: x[seed], case.target.params)
+    for actor, path in zip(unstack(case.target.params), imagined, strict=True):
         policy = case.target.gaussian, actor
-        qualities.append(path_quality(case.env, path, case.data, policy, key))
-    return PathQuality(*(np.stack(column) for column in zip(*qualities, strict=True)))
+        qualities.append(paths.path_quality(case.env, path, case.data, policy, key))
+    return jax.tree.map(lambda *seeds: np.stack(seeds), *qualities)
 
 
 def measure_sources(case: Case, config: Config, key: jax.Array) -> dict[Source, PathQuality]:
     """Draw from every source and measure it."""
     data_key, roll_key, draw_key, key = jax.random.split(key, 4)
-    count = config.windows
-    rolled = ensemble_paths(case, roll_key, count, config.long_horizon)
-    measured = {
-        Source("data"): measure(case, data_paths(case, data_key, count), key),
-        Source("ensemble"): measure(case, rolled, key),
-    }
+    count, target, layout = config.windows, case.target, case.model.layout
+    drawn = {Source("data"): data_paths(case, data_key, count)}
+    drawn[Source("ensemble")] = ensemble_paths(case, roll_key, count, config.long_horizon)
+    measured = {source: measure(case, imagined, key) for source, imagined in drawn.items()}
+    keys = jax.random.split(draw_key, len(target.returns))
+    policies = case.model, target.gaussian, target.params, keys, count
     for rule, steps, coefficients in config.sweeps():
-        drawn = guided_paths(case, rule, steps, coefficients, draw_key, count)
-        for coefficient, paths in zip(coefficients, drawn, strict=True):
+        settings = {"guidance": RULES[rule], "sampler": SamplerConfig(steps)}
+        swept = guided_windows(*policies, coefficients, **settings)
+        for coefficient, windows in zip(coefficients, swept, strict=True):
             source = Source(rule, steps, coefficient) if coefficient else Source("unguided", steps)
-            measured[source] = measure(case, paths, key)
+            imagined = [paths_of_windows(layout, own) for own in windows]
+            measured[source] = measure(case, imagined, key)
     return measured

@@ -9,11 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxrl_rollouts.experiments.kit.claims import claims
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, log_likelihood
-from jaxrl_rollouts.reports.pictures import figure, legend
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import iqm, summarize
+from jaxrl_rollouts.reports.statistics import iqm
 
 from .pgd_vs_world_model_cells import Case, Config, Source
 
@@ -40,13 +39,9 @@ Results = Mapping[str, tuple[Case, Sources]]
 
 
 def crossing(ensemble: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """First step, from 1, at which an ensemble's error is above the other's mean over its window.
+    """First step, from 1, of `[seeds, T]` errors above the mean of the other's `[seeds, T']`.
 
-    Args:
-        ensemble, other: `[seeds, T]` and `[seeds, T']`.
-
-    Returns:
-        `[seeds]`; infinite where it never is.
+    `[seeds]`, infinite where there is none.
     """
     above = ensemble > other.mean(1, keepdims=True)
     return np.where(above.any(1), above.argmax(1) + 1.0, np.inf)
@@ -55,13 +50,8 @@ def crossing(ensemble: np.ndarray, other: np.ndarray) -> np.ndarray:
 def coefficient_at(gap: np.ndarray, at: np.ndarray, gaps: np.ndarray) -> np.ndarray:
     """The coefficient at which a falling curve of gaps reaches `gap`, interpolated in logarithms.
 
-    Args:
-        gap: `[seeds]`, wanted.
-        at: `[points]`, coefficients, ascending.
-        gaps: `[seeds, points]`; what follows a curve's lowest point does not count.
-
-    Returns:
-        `[seeds]`, within `at`.
+    What follows the lowest point of `gaps` `[seeds, points]`, at coefficients `at`, does not count;
+    `gap` and the answer, which lies within `at`, are `[seeds]`.
     """
     coefficients = []
     for wanted, curve in zip(gap, gaps, strict=True):
@@ -87,10 +77,9 @@ def page(report: Report, config: Config, results: Results) -> None:
         common_claims(report, config, name, sources)
         report.number(f"{name}: return of the target policy", case.target.returns)
     report.table("where the ensemble's error passes guided diffusion's", crossings)
-    if "broad" in results:
-        broad_claims(report, config, results["broad"][1])
-    if "narrow" in results:
-        narrow_claims(report, config, results["narrow"][1])
+    for name, add_claims in (("broad", broad_claims), ("narrow", narrow_claims)):
+        if name in results:
+            add_claims(report, config, results[name][1])
     draw_tradeoff(report, config, results)
     draw_time(report, config, results)
     for name, (case, _) in results.items():
@@ -107,38 +96,28 @@ def page(report: Report, config: Config, results: Results) -> None:
 def source_rows(config: Config, sources: Sources) -> list[dict[str, Any]]:
     rows = []
     for source, measured in sources.items():
-        m, steps = measured.first(config.horizon), source.steps or None
-        row: dict[str, Any] = {"paths": source.rule, "sampler steps": steps}
-        row["coefficient"] = source.coefficient if steps else None
-        values = {
-            "gap": m.gap.mean(1),
-            "log-likelihood": log_likelihood(m.gap.mean(1)),
-            "error": m.error.mean(1),
-            "median error": m.median.mean(1),
-            "open loop, last step": m.open_loop[:, -1],
-        }
-        rows.append(row | {column: summarize(value) for column, value in values.items()})
+        steps, window = source.steps or None, measured.first(config.horizon)
+        mean, along = window.mean(), window.open_loop[:, -1]
+        row = {"paths": source.rule, "sampler steps": steps}
+        row |= {"coefficient": source.coefficient if steps else None, "gap": mean.gap}
+        row |= {"log-likelihood": log_likelihood(mean.gap), "error": mean.error}
+        rows.append(row | {"median error": mean.median, "open loop, last step": along})
     return rows
 
 
 def length_rows(config: Config, sources: Sources) -> list[dict[str, Any]]:
     """Errors by the length of rollouts; None where a window has no such step."""
-    ensemble, unguided, guided = three(config, sources)
     rows = []
     for length in sorted({n for n in LENGTHS if n <= config.long_horizon} | {config.horizon}):
-        one, plain, pulled = (m.error[:, :length].mean(1) for m in (ensemble, unguided, guided))
-        inside = length <= config.horizon
-        values = {
-            "ensemble": one,
-            "unguided": plain if inside else None,
-            "guided": pulled if inside else None,
-            # Beyond its window guided diffusion is taken at its window's mean, for the ratio only.
-            "ensemble / guided": one / pulled,
-            "ensemble, open loop": ensemble.open_loop[:, length - 1],
-            "guided, open loop": guided.open_loop[:, length - 1] if inside else None,
-        }
-        summaries = {k: None if value is None else summarize(value) for k, value in values.items()}
-        rows.append({"length": length} | summaries)
+        rolled, plain, pulled = (m.first(length) for m in three(config, sources))
+        ensemble, unguided, guided = (m.mean().error for m in (rolled, plain, pulled))
+        row = {"length": length, "ensemble": ensemble, "unguided": unguided, "guided": guided}
+        row |= {"ensemble / guided": ensemble / guided}
+        row["ensemble, open loop"] = rolled.open_loop[:, -1]
+        row["guided, open loop"] = pulled.open_loop[:, -1]
+        if length > config.horizon:  # guided diffusion's mean over its window is in the ratio only
+            row |= dict.fromkeys(("unguided", "guided", "guided, open loop"))
+        rows.append(row)
     return rows
 
 
@@ -146,33 +125,34 @@ def crossing_rows(name: str, config: Config, sources: Sources) -> list[dict[str,
     """From which step on the ensemble is worse than each sampler."""
     ensemble, rows = sources[Source("ensemble")], []
     for source, m in sources.items():
-        if not source.steps:
-            continue
-        at = crossing(ensemble.error, m.error)
-        middle = float(np.median(at))
-        row = {"case": name, "paths": source.rule, "sampler steps": source.steps}
-        row |= {"coefficient": source.coefficient, "gap": summarize(m.gap.mean(1))}
-        row["from step"] = middle if np.isfinite(middle) else f"not by {config.long_horizon}"
-        rows.append(row | {"seeds that cross": int(np.isfinite(at).sum())})
+        if source.steps:
+            at = crossing(ensemble.error, m.error)
+            middle = float(np.median(at))
+            row = {"case": name, "paths": source.rule, "sampler steps": source.steps}
+            row |= {"coefficient": source.coefficient, "gap": m.mean().gap}
+            row["from step"] = middle if np.isfinite(middle) else f"not by {config.long_horizon}"
+            rows.append(row | {"seeds that cross": int(np.isfinite(at).sum())})
     return rows
 
 
 def common_claims(report: Report, config: Config, name: str, sources: Sources) -> None:
     """The paper's three sentences."""
     claim = claims(report, SOURCE)
-    ensemble, unguided, guided = three(config, sources)
+    qualities = (m.first(config.horizon).mean() for m in three(config, sources))
+    ensemble, unguided, guided = qualities
     about = f"at coefficient {config.reference:g} and {config.steps} steps"
     text = f"{name}: guidance brings the actions to the policy"
-    gap, share = guided.gap.mean(1) / unguided.gap.mean(1), 0.16 if name == "broad" else 0.6
     means = f"squared distance to its actions, a share of unguided diffusion's, {about}"
-    claim(text, gap, at_most=share, means=means)
-    text, error = f"{name}: guidance costs no dynamics error", guided.error.mean(1)
-    means = f"error over unguided diffusion's, {about}"
-    claim(text, error / unguided.error.mean(1), at_most=1.15, means=means)
+    share = 0.16 if name == "broad" else 0.6
+    claim(text, guided.gap / unguided.gap, at_most=share, means=means)
+    text, means = (
+        f"{name}: guidance costs no dynamics error",
+        f"error over unguided diffusion's, {about}",
+    )
+    claim(text, guided.error / unguided.error, at_most=1.15, means=means)
     text = f"{name}: guided diffusion is a third truer than the ensemble"
     means = f"error over the ensemble's, rollouts of {config.horizon} steps, {about}"
-    rolled = ensemble.first(config.horizon).error.mean(1)
-    claim(text, error / rolled, at_most=0.65, means=means)
+    claim(text, guided.error / ensemble.error, at_most=0.65, means=means)
 
 
 def published(sources: Sources, steps: int) -> list[Source]:
@@ -182,7 +162,7 @@ def published(sources: Sources, steps: int) -> list[Source]:
 
 def broad_claims(report: Report, config: Config, sources: Sources) -> None:
     claim, steps, many_steps = claims(report, SOURCE), config.steps, config.many_steps
-    gaps = {source: m.gap.mean(1) for source, m in sources.items()}
+    gaps = {source: m.mean().gap for source, m in sources.items()}
     text = "broad: without guidance the actions are the behaviour's"
     means = "squared distance to the policy's actions over that of the data's own"
     values = gaps[Source("unguided", steps)] / gaps[Source("data")]
@@ -190,12 +170,9 @@ def broad_claims(report: Report, config: Config, sources: Sources) -> None:
     few = published(sources, steps)
     strongest, middle = few[-1], min(few, key=lambda s: abs(s.coefficient - 4.0))
     if strongest.coefficient >= 8.0:
-        high, low = (f"{s.coefficient:g}" for s in (strongest, middle))
-        text, means = (
-            "broad: the published rule overshoots",
-            f"gap at coefficient {high} over that at {low}",
-        )
-        claim(text, gaps[strongest] / gaps[middle], at_least=2.0, means=means, source=OURS)
+        means = f"gap at coefficient {strongest.coefficient:g} over that at {middle.coefficient:g}"
+        ratio = gaps[strongest] / gaps[middle]
+        claim("broad: the published rule overshoots", ratio, at_least=2.0, means=means, source=OURS)
     for source in sources:
         denoised = source._replace(rule="published")
         if source.rule == "published, noised" and denoised in sources:
@@ -204,10 +181,10 @@ def broad_claims(report: Report, config: Config, sources: Sources) -> None:
             claim(text, gaps[source] / gaps[denoised], at_least=1.5, means=means)
     if not many_steps:
         return
-    plain = [sources[Source("unguided", n)].error.mean(1) for n in (steps, many_steps)]
+    plain, finer = (sources[Source("unguided", n)].mean().error for n in (steps, many_steps))
     text = "broad: more sampler steps, less error"
     means = f"unguided error at {steps} steps over that at {many_steps}"
-    claim(text, plain[0] / plain[1], between=(1.4, 2.0), means=means, source=OURS)
+    claim(text, plain / finer, between=(1.4, 2.0), means=means, source=OURS)
     many = published(sources, many_steps)
     if len(many) > 1:
         at, curves = np.array([s.coefficient for s in many]), np.stack([gaps[s] for s in many], 1)
@@ -220,81 +197,76 @@ def broad_claims(report: Report, config: Config, sources: Sources) -> None:
 
 def narrow_claims(report: Report, config: Config, sources: Sources) -> None:
     claim, horizon = claims(report, OURS), config.horizon
-    ensemble, _, guided = three(config, sources)
-    rolled = ensemble.first(horizon).error
+    ensemble, _, guided = (m.first(horizon).error for m in three(config, sources))
     text = "narrow: the ensemble is lost where guided diffusion is not"
     means = f"error over guided diffusion's, rollouts of {horizon} steps"
-    claim(text, rolled.mean(1) / guided.error.mean(1), at_least=50.0, means=means)
+    claim(text, ensemble.mean(1) / guided.mean(1), at_least=50.0, means=means)
     means = f"error at step {horizon} over that at the first"
-    text = "narrow: the ensemble's error explodes"
-    claim(text, rolled[:, -1] / rolled[:, 0], at_least=100.0, means=means)
-    text = "narrow: guided diffusion's error does not grow"
-    claim(text, guided.error[:, -1] / guided.error[:, 0], at_most=2.0, means=means)
+    text, growth = "narrow: the ensemble's error explodes", ensemble[:, -1] / ensemble[:, 0]
+    claim(text, growth, at_least=100.0, means=means)
+    text, growth = "narrow: guided diffusion's error does not grow", guided[:, -1] / guided[:, 0]
+    claim(text, growth, at_most=2.0, means=means)
     many = published(sources, config.many_steps)
     if many:
-        strongest, plain = many[-1], sources[Source("unguided", config.many_steps)]
         text = "narrow: strong guidance out of the data costs dynamics error"
-        about = f"{config.many_steps} steps and coefficient {strongest.coefficient:g}"
+        about = f"{config.many_steps} steps and coefficient {many[-1].coefficient:g}"
+        pulled, plain = (sources[s].mean() for s in (many[-1], Source("unguided", many[-1].steps)))
         means = f"error at {about} over unguided diffusion's"
-        values = sources[strongest].error.mean(1) / plain.error.mean(1)
-        claim(text, values, at_least=2.0, means=means)
+        claim(text, pulled.error / plain.error, at_least=2.0, means=means)
 
 
 def tradeoff(ax: Axes, config: Config, sources: Sources) -> None:
     """Error over log-likelihood: a line per rule, the ensemble by length."""
 
-    def place(source: Source, steps: int) -> tuple[float, float]:
-        m = sources[source].first(steps)
-        return float(iqm(log_likelihood(m.gap.mean(1)))), float(iqm(m.error.mean(1)))
+    def place(source: Source, steps: int = config.horizon) -> tuple[float, float]:
+        mean = sources[source].first(steps).mean()
+        return float(iqm(log_likelihood(mean.gap))), float(iqm(mean.error))
 
-    for index, (rule, steps, _) in enumerate(config.sweeps()):
+    def note(text: str, point: tuple[float, float], offset: tuple[int, int], **style: Any) -> None:
+        ax.annotate(text, point, offset, textcoords="offset points", fontsize=6, **style)
+
+    for rule, steps, _ in config.sweeps():
         line = [s for s in sources if s.rule == rule and s.steps == steps]
-        points = [place(s, config.horizon) for s in [Source("unguided", steps), *line]]
-        x, y = zip(*points, strict=True)
-        line_style, label = "-" if steps == config.steps else "--", f"{rule}, {steps} steps"
-        ax.plot(x, y, line_style, marker=".", color=SHADES[rule], label=label)
-        for source, point in zip(line, points[1:], strict=True):
-            near = {"xytext": (2, 3), "textcoords": "offset points", "color": SHADES[rule]}
-            ax.annotate(f"{source.coefficient:g}", point, fontsize=6, **near)
-        label = None if index else "unguided"
-        ax.plot(*points[0], "o", color=SHADES["unguided"], zorder=3, label=label)
+        points, style = [place(s) for s in line], "-" if steps == config.steps else "--"
+        unguided = place(Source("unguided", steps))
+        path, label = zip(unguided, *points, strict=True), f"{rule}, {steps} steps"
+        ax.plot(*path, style, marker=".", color=SHADES[rule], label=label)
+        for source, point in zip(line, points, strict=True):
+            note(f"{source.coefficient:g}", point, (2, 3), color=SHADES[rule])
+        ax.plot(*unguided, "o", color=SHADES["unguided"], zorder=3, label="unguided")
     for length in (n for n in LENGTHS if n <= config.long_horizon):
         point = place(Source("ensemble"), length)
-        label = "ensemble, by length" if length == LENGTHS[0] else None
-        ax.plot(*point, "k^", label=label, markersize=5)
-        ax.annotate(f"{length}", point, fontsize=6, xytext=(4, -2), textcoords="offset points")
-    known = float(iqm(log_likelihood(sources[Source("data")].gap.mean(1))))
+        ax.plot(*point, "k^", label="ensemble, by length", markersize=5)
+        note(f"{length}", point, (4, -2))
+    known = place(Source("data"))[0]
     ax.axvline(known, color="#777777", linestyle=":", linewidth=1.0, label="the data's actions")
     ax.set(yscale="log", xlabel="log-likelihood under the policy")
 
 
 def draw_tradeoff(report: Report, config: Config, results: Results) -> None:
-    drawing, axes = figure(1, len(results), titles=list(results), width=3.9, height=3.2)
-    for ax, (_, sources) in zip(axes, results.values(), strict=True):
-        tradeoff(ax, config, sources)
-    axes[0].set_ylabel("dynamics error of a step")
-    legend(drawing, axes, columns=2 * len(axes))
-    report.picture("tradeoff", drawing, TRADEOFF)
+    with picture(report, "tradeoff", TRADEOFF, titles=[*results], width=3.9, height=3.2) as axes:
+        for ax, (_, sources) in zip(axes, results.values(), strict=True):
+            tradeoff(ax, config, sources)
+        axes[0].set_ylabel("dynamics error of a step")
 
 
 def draw_time(report: Report, config: Config, results: Results) -> None:
-    drawing, axes = figure(2, len(results), titles=list(results), sharex=True, height=2.3)
-    for column, (_, sources) in enumerate(results.values()):
-        ensemble, unguided, guided = three(config, sources)
-        lines = [("ensemble", ensemble, "ensemble"), ("unguided", unguided, "unguided")]
-        lines.append(("published", guided, f"published, {config.reference:g}"))
-        if config.calibrated:
-            soft = config.calibrated[len(config.calibrated) // 2]
-            m = sources[Source("calibrated", config.steps, soft)]
-            lines.append(("calibrated", m, f"calibrated, {soft:g}"))
-        for row, kind in enumerate(("error", "open_loop")):
-            ax = axes[row * len(results) + column]
-            for rule, m, label in lines:
-                values = getattr(m, kind)
-                steps = np.arange(1, values.shape[1] + 1)
-                curve_with_band(ax, steps, values, label, colour_name=SHADES[rule])
-            ax.set(xscale="log", yscale="log", xlabel="step" if row else "")
-    axes[0].set_ylabel("error of a step")
-    axes[len(results)].set_ylabel("error, open loop")
-    legend(drawing, axes, columns=2 * len(results))
-    report.picture("over_time", drawing, OVER_TIME)
+    count = len(results)
+    panels = {"titles": [*results, *[""] * count], "columns": count, "sharex": True, "height": 2.3}
+    with picture(report, "over_time", OVER_TIME, **panels) as axes:
+        for column, (_, sources) in enumerate(results.values()):
+            labels = "ensemble", "unguided", f"published, {config.reference:g}"
+            lines = dict(zip(labels, three(config, sources), strict=True))
+            if config.calibrated:
+                soft = Source(
+                    "calibrated", config.steps, config.calibrated[len(config.calibrated) // 2]
+                )
+                lines[f"calibrated, {soft.coefficient:g}"] = sources[soft]
+            for ax, kind in zip(axes[column::count], ("error", "open_loop"), strict=True):
+                for label, quality in lines.items():
+                    values, shade = getattr(quality, kind), SHADES[label.split(",")[0]]
+                    steps = np.arange(1, values.shape[1] + 1)
+                    curve_with_band(ax, steps, values, label, colour_name=shade)
+                ax.set(xscale="log", yscale="log", xlabel="step" if kind == "open_loop" else "")
+        axes[0].set_ylabel("error of a step")
+        axes[count].set_ylabel("error, open loop")

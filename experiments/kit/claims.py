@@ -36,8 +36,7 @@ def add_claim(
     """Add the claim that `statistic(values)` lies within the bounds; one that fails is added too.
 
     Args:
-        report: where it goes.
-        name: short and unique within the report.
+        report, name: where it goes; unique there.
         values: `[seeds]` or `[seeds, tasks]`.
         means: what the values are and what is expected of them, in words.
         source: paper, section, table.

@@ -40,16 +40,10 @@ def picture(
     legend: bool = True,
     **size: Any,
 ) -> Iterator[list[Axes]]:
-    """A picture of the report with a panel per title; what has a label is in its legend.
+    """A picture of the report with a panel per title, in rows of `columns` (None: in one row).
 
-    Args:
-        report: where it goes.
-        name: of the file.
-        caption: what it shows.
-        titles: of the panels.
-        columns: of panels; None puts them in one row.
-        legend: whether it has one.
-        **size: for `pictures.figure`: width, height, title, sharex, sharey.
+    What has a label is in its legend. `size` is for `pictures.figure`: width, height, title,
+    sharex, sharey.
     """
     across = min(columns or len(titles), len(titles))
     figure, axes = pictures.figure(-(-len(titles) // across), across, titles=titles, **size)
@@ -70,15 +64,10 @@ def curves(
     scale: float = 1.0,
     **style: Any,
 ) -> None:
-    """A metric over gradient steps, a line per cell.
+    """A metric recorded while training, times `scale`, over gradient steps: a line per cell.
 
-    Args:
-        ax: where.
-        cells: by key; those that diverged are left out.
-        metric: recorded while training.
-        label: of a key; decides the colour.
-        scale: times the values.
-        **style: for `curve_with_band`.
+    Cells that diverged are left out; the `label` of a key decides the colour, `style` is for
+    `curve_with_band`.
     """
     for key, cell in cells.items():
         if not cell.diverged:
@@ -102,15 +91,9 @@ def sweep(
     shade: str | None = None,
     line: str = "o-",
 ) -> None:
-    """Means over the seeds along a setting, points being seeds.
+    """Means over seeds of `values` `[points][seeds]` along a setting `[points]`; dots are seeds.
 
-    Args:
-        ax: where.
-        at: `[points]` the setting's values.
-        values: `[points]` arrays of `[seeds]`.
-        label: for the legend; also decides the colour.
-        shade: a matplotlib colour instead.
-        line: matplotlib's format of the line through the means.
+    The label decides the colour where no `shade` does; `line` is matplotlib's format of the means.
     """
     shade = shade or colour(label or "")
     ax.plot(at, [np.mean(v) for v in values], line, color=shade, label=label)
@@ -121,13 +104,7 @@ def sweep(
 def promised_and_earned(
     ax: Axes, values: Mapping[str, tuple[np.ndarray, np.ndarray]], *, markersize: float = 4
 ) -> None:
-    """Promised over earned value, a point per seed; on the dotted line promises are kept.
-
-    Args:
-        ax: where.
-        values: label -> promised and earned, `[seeds]` each.
-        markersize: matplotlib's.
-    """
+    """Promised over earned value, `[seeds]` each, by label; on the dotted line promises hold."""
     both = np.concatenate([np.ravel(pair) for pair in values.values()])
     ends = np.nanmin(both), np.nanmax(both)
     ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")

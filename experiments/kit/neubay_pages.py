@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxrl_rollouts.offline.study.model_based import slug
 from jaxrl_rollouts.offline.study.neubay import Posterior
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import summarize
 
 from .colours import colour
 from .draw import picture, promised_and_earned
@@ -31,37 +31,28 @@ HORIZONS = {
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:
     """The ensembles of a dataset and how far they can be trusted, as a table row."""
-    dataset, trust = posterior.dataset, posterior.trust
+    dataset, trust = posterior.dataset, jax.tree.map(np.asarray, posterior.trust)
     row: dict[str, Any] = {"dataset": dataset.name, "rows": len(dataset)}
     row["members"] = posterior.model.elites
     if posterior.trained is not None:
         history = posterior.trained.history
-        row["epochs"] = len(history.records)
-        row["holdout MSE"] = summarize(history.last("best_holdout_mse"))
-    row["mean spread"] = summarize(np.asarray(trust.mean))
-    for at, level in enumerate(np.asarray(trust.levels)[0]):
-        if level >= 0.9:
-            row[f"spread at {level:g}"] = summarize(np.asarray(trust.quantiles)[:, at])
-    return row
+        row |= {"epochs": len(history.records), "holdout MSE": history.last("best_holdout_mse")}
+    row["mean spread"] = trust.mean
+    columns = zip(trust.levels[0], trust.quantiles.T, strict=True)
+    return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
 
 
 def horizon_rows(dataset: str, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
     """How long the last collections' rollouts were, what ended them, what the critics said."""
     return [
         {"dataset": dataset, "arm": arm}
-        | {column: summarize(cell[metric]) for column, metric in HORIZONS.items()}
+        | {column: cell[metric] for column, metric in HORIZONS.items()}
         for arm, cell in cells.items()
     ]
 
 
 def draw_horizons(report: Report, dataset: str, cells: Mapping[str, Cell]) -> None:
-    """Imagined steps over training, medians with quartiles, and what ended them in the first arm.
-
-    Args:
-        report: where it goes.
-        dataset: for titles.
-        cells: NEUBAY's arms.
-    """
+    """Imagined steps of NEUBAY's arms over training, and what ended them in the first one."""
     name, titles = f"horizons-{slug(dataset)}", ("Imagined steps", "What ended them")
     caption = (
         "Left: imagined steps of a collection, medians over seeds of median and quartiles over "
@@ -92,9 +83,8 @@ def draw_values(report: Report, results: Mapping[str, Mapping[str, Cell]]) -> No
         "the dotted line they are right, above it they overestimate."
     )
     titles = [slug(name) for name in results]
-    with picture(
-        report, "values", caption, titles=titles, columns=2, title="Promised and earned value"
-    ) as axes:
+    title = "Promised and earned value"
+    with picture(report, "values", caption, titles=titles, columns=2, title=title) as axes:
         for ax, cells in zip(axes, results.values(), strict=True):
             pairs = {n: (c["estimated_value"], c["discounted_return"]) for n, c in cells.items()}
             promised_and_earned(ax, pairs)

@@ -15,7 +15,6 @@ from jaxrl_rollouts.offline.environments.absent import is_simulator
 from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
 from jaxrl_rollouts.offline.training import Best
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import summarize
 
 from .claims import add_claim
 from .colours import colour
@@ -45,40 +44,34 @@ def overestimation(cell: Cell) -> np.ndarray:
 def world_row(world: FittedDataset) -> dict[str, Any]:
     """How good the world model of a dataset is, as a table row."""
     history = world.fitted.trained.history
-    errors = {
-        f"error at step {step}": float(np.median(world.errors[step - 1]))
-        for step in STEPS
-        if step <= len(world.errors)
-    }
-    return {
-        "dataset": world.dataset.name,
-        "rows": len(world.dataset),
-        "epochs": len(history.records),
-        "holdout MSE": summarize(history.last("best_holdout_mse")),
-        **errors,
-        "inside 90 % interval": float(world.inside[LEVELS.index(0.9)]),
-    }
+    row = {"dataset": world.dataset.name, "rows": len(world.dataset)}
+    row |= {"epochs": len(history.records), "holdout MSE": history.last("best_holdout_mse")}
+    for step in STEPS:
+        if step <= len(world.errors):
+            row[f"error at step {step}"] = float(np.median(world.errors[step - 1]))
+    return row | {"inside 90 % interval": float(world.inside[LEVELS.index(0.9)])}
 
 
 def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
     """Behaviour and methods of one dataset, as table rows."""
     name, played = setting.dataset.name, behaviour(setting)
-    rows: list[dict[str, Any]] = [{"method": "behaviour", "return": float(played.mean())}]
+    rows: list[dict[str, Any]] = [
+        {"dataset": name, "method": "behaviour", "return": float(played.mean())}
+    ]
     if not is_simulator(setting.env):
         for method, cell in cells.items():
             shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
-            promised = {column: summarize(cell[metric]) for column, metric in shown.items()}
-            rows.append({"method": method, "return": NOT_EVALUATED, **promised})
-        return [{"dataset": name, **row} for row in rows]
+            promised = {column: cell[metric] for column, metric in shown.items()}
+            rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **promised})
+        return rows
     for method, cell in cells.items():
-        columns = {column: summarize(cell[metric]) for column, metric in measured(cell).items()}
-        rows.append({"method": method, **columns})
-    scores = [normalised_score(name, cell["return"]) for cell in cells.values()]
-    shown = [normalised_score(name, played), *scores]
-    for row, score in zip(rows, shown, strict=True):
+        columns = {column: cell[metric] for column, metric in measured(cell).items()}
+        rows.append({"dataset": name, "method": method, **columns})
+    for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
+        score = normalised_score(name, returns)
         if score is not None:
-            row["score"] = float(np.mean(score)) if row is rows[0] else summarize(score)
-    return [{"dataset": name, **row} for row in rows]
+            row["score"] = float(np.mean(score)) if row is rows[0] else score
+    return rows
 
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:

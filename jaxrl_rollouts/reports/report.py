@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import CheckpointError, DataError
@@ -82,8 +83,8 @@ class Report:
         return self.numbers[name]
 
     def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add a table; cells are numbers, text, None or `Summary`."""
-        self.tables[name] = [dict(row) for row in rows]
+        """Add a table of numbers, text, None, `Summary`, and arrays `[seeds]`, to be summarised."""
+        self.tables[name] = [{column: _summary(v) for column, v in row.items()} for row in rows]
 
     def claim(self, claim: Claim) -> Claim:
         """Add a claim, also one that fails; a second one of the same name is a `ValueError`."""
@@ -133,6 +134,10 @@ class Report:
                 name: {"file": p.file, "caption": p.caption} for name, p in self.pictures.items()
             },
         }
+
+
+def _summary(value: Any) -> Any:
+    return summarize(value) if isinstance(value, np.ndarray) else value
 
 
 def _cell(value: Any) -> Any:

@@ -33,6 +33,7 @@ AGENTS: Mapping[str, AgentSpec] = {
 AgentConfigs: Any = make_dataclass(
     "AgentConfigs",
     [(name, spec.config, field(default_factory=spec.config)) for name, spec in AGENTS.items()],
+    namespace={"__doc__": "Settings of single agents."},
     frozen=True,
 )
 

@@ -38,8 +38,12 @@ class SoftConfig(Settings):
     Attributes:
         critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
-        initial_alpha: the temperature in the beginning.
-        target_entropy: None is minus the number of action dimensions.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
+        initial_alpha: the entropy's weight at the start; it is learned.
+        target_entropy: what the policy's entropy is driven to; None is minus the number of action
+            dimensions.
     """
 
     critics: int = 2

@@ -34,6 +34,9 @@ class Td3Config(Settings):
         critic_norm: layer normalisation in the critics, after each activation.
         careful_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
         normalise: observations by their statistics in the dataset.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate: learning rates (Adam).
         noise, noise_clip: of the target action, within [-1, 1].
         delay: critic updates per actor update; target networks move with the actor.
     """

@@ -78,7 +78,12 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
 
 @dataclass(frozen=True)
 class Mobile(Settings):
-    """Settings of MOBILE: `penalty` is beta, `samples` are next states per elite and row."""
+    """Settings of MOBILE.
+
+    Attributes:
+        penalty: beta: how much the members' disagreement takes from a Bellman target.
+        samples: next states per elite and row.
+    """
 
     penalty: float = 1.0
     samples: int = 10

@@ -32,7 +32,11 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
 
 @dataclass(frozen=True)
 class Mopo(Settings):
-    """Settings of MOPO: `penalty` is lambda."""
+    """Settings of MOPO.
+
+    Attributes:
+        penalty: lambda: how much the model's uncertainty takes from a reward.
+    """
 
     penalty: float = 1.0
 

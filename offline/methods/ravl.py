@@ -20,7 +20,12 @@ def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Meth
 
 @dataclass(frozen=True)
 class Ravl(Settings):
-    """Settings of RAVL: N critics, and eta of their diversity."""
+    """Settings of RAVL.
+
+    Attributes:
+        critics: N: how many.
+        diversity: eta, of the loss that keeps their gradients apart.
+    """
 
     critics: int = 10
     diversity: float = 1.0

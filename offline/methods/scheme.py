@@ -71,6 +71,11 @@ class ModelBasedConfig:
 
     Attributes:
         horizon: most steps of a rollout.
+        rollouts_per_epoch: started in each epoch, from states of the dataset.
+        epochs_retained: whose imagined transitions are kept.
+        updates_per_epoch: gradient steps in each epoch.
+        batch_size: transitions in a gradient step.
+        real_share: of a batch that comes from the dataset.
         member: draw the member that moves a row once per `trajectory` (NEUBAY), or
             anew at each `step` (MBPO).
         adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY).

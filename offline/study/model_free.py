@@ -33,11 +33,11 @@ class ModelFreeStudyConfig:
     """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s.
 
     Attributes:
-        agents: settings of each.
-        batch_size: rows per gradient step.
+        agents: settings of single agents.
+        batch_size: transitions in a gradient step.
         updates: gradient steps in all, rounded to whole iterations.
-        per_iteration: of one iteration of the loop at most: the grain of evaluations and
-            checkpoints.
+        per_iteration: gradient steps of one iteration of the loop at most: the grain of
+            evaluations, checkpoints and the log.
     """
 
     agents: AgentConfigs = field(default_factory=AgentConfigs)

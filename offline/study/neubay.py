@@ -205,7 +205,11 @@ def train_neubay(
 
 def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:
     """What the token rings of a study take."""
-    env = posterior.env
+    return rings_of(posterior.env, study, config)
+
+
+def rings_of(env: Environment, study: StudyConfig, config: NeubayConfig) -> str:
+    """The same, known before there is a posterior."""
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, 1)
     return ring_text(config, sizes, study.seeds)
 

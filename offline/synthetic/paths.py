@@ -247,6 +247,10 @@ class PathQuality(NamedTuple):
         """Its first steps."""
         return PathQuality(*(values[..., :steps] for values in self))
 
+    def mean(self) -> PathQuality:
+        """Over the steps."""
+        return PathQuality(*(values.mean(-1) for values in self))
+
 
 def path_quality(
     env: Environment,

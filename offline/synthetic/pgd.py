@@ -9,7 +9,7 @@ compiles twice.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     GuidanceConfig,
@@ -36,7 +37,7 @@ from ..agents.iql import normal_log_prob
 from ..agents.registry import AgentConfig, make_agent
 from ..data import Transitions, sample_batch
 from .paths import policy_gap
-from .windows import WindowLayout
+from .windows import WindowLayout, WindowModel
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,46 @@ def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> 
         guidance=parts.guidance,
         guide_params=GuideParams(state.agent.actor, coefficient),
     )
+
+
+def guided_windows(
+    model: WindowModel,
+    gaussian: Callable,
+    actors: PyTree,
+    keys: jax.Array,
+    count: int,
+    coefficients: Sequence[float],
+    *,
+    guidance: GuidanceConfig,
+    sampler: SamplerConfig,
+) -> Iterator[jax.Array]:
+    """Windows guided towards fixed policies, each seed's denoiser towards the seed's own.
+
+    Every coefficient starts from the same noise, so that what differs is the guidance.
+
+    Args:
+        model: of windows.
+        gaussian, actors: the policy, as for `policy_target`, and its parameters `[seeds, ...]`.
+        keys: `[seeds]`, consumed.
+        count: windows of each seed.
+        coefficients: lambda; 0 is unguided diffusion.
+        guidance, sampler: the rule, and number of steps.
+
+    Yields:
+        `[seeds, count, L, C]`, standardised, for every coefficient.
+    """
+    denoiser, layout, params = model
+    shape = count, layout.length, layout.channels
+    rule = make_guidance(policy_target(gaussian, layout), guidance)
+
+    def one(per_seed: tuple, coefficient: jax.Array) -> jax.Array:
+        weights, actor, key = per_seed
+        guide = {"guidance": rule, "guide_params": GuideParams(actor, coefficient)}
+        settings = {"config": sampler, "edm": denoiser.config}
+        return sample(denoiser.denoise, weights, key, shape, **settings, **guide)
+
+    for coefficient in coefficients:
+        yield map_seeds(one, (params, actors, keys), jnp.float32(coefficient))
 
 
 def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:

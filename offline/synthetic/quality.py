@@ -109,16 +109,14 @@ def sliced_wasserstein(
     """Mean 1-Wasserstein distance over random directions, in the rows' units; 0 is best.
 
     Args:
-        real, synthetic: `[N, F]` and `[M, F]`; standardised, so that columns count alike.
+        real, synthetic: `[N, ...]` and `[M, ...]`; standardised, so that columns count alike.
         directions: unit vectors, drawn from `seed`.
     """
-    drawn = np.random.default_rng(seed).normal(size=(real.shape[1], directions))
+    flat = [np.asarray(x, np.float64).reshape(len(x), -1) for x in (real, synthetic)]
+    drawn = np.random.default_rng(seed).normal(size=(flat[0].shape[1], directions))
     drawn /= np.linalg.norm(drawn, axis=0)
     levels = (np.arange(max(len(real), len(synthetic))) + 0.5) / max(len(real), len(synthetic))
-    one, two = (
-        np.quantile(np.asarray(x, np.float64) @ drawn, levels, 0, method="inverted_cdf")
-        for x in (real, synthetic)
-    )
+    one, two = (np.quantile(x @ drawn, levels, 0, method="inverted_cdf") for x in flat)
     return float(np.abs(one - two).mean())
 
 

@@ -9,7 +9,7 @@ comes back as it was.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.averaged import AveragedTraining
+from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
@@ -32,15 +33,24 @@ from jaxrl_rollouts.diffusion import (
     sample,
 )
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, stack
 
 from ..data import Transitions, sample_batch
 
 
 @dataclass(frozen=True)
 class SyntherConfig:
-    """Network, optimisation and sampler; defaults are those of the paper's offline setting."""
+    """Network, optimisation and sampler; defaults are those of the paper's offline setting.
+
+    Attributes:
+        network: the denoiser, a residual MLP.
+        training: how it is trained.
+        sampler: how transitions are drawn from it.
+        edm: noise levels and how they are weighted.
+    """
 
     network: ResidualMlpConfig = field(default_factory=ResidualMlpConfig)
     training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)
@@ -182,6 +192,55 @@ def draw_rows(
 
     rows = jax.lax.map(once, jax.random.split(key, shape[0]))
     return rows.reshape(-1, shape[2])
+
+
+def upsample(
+    rows: Sequence[Transitions],
+    config: SyntherConfig,
+    key: jax.Array,
+    count: int,
+    *,
+    batch: int = 10_000,
+    stage: str = "denoiser",
+    context: RunContext | None = None,
+) -> list[Transitions]:
+    """Fit a diffusion model to each seed's own rows, side by side, and draw from it.
+
+    Args:
+        rows: equally many for every seed, on the host.
+        config: of the models.
+        key: consumed.
+        count: samples of each.
+        batch: of them side by side; bounds the memory.
+        stage, context: as for `loop.train`.
+
+    Returns:
+        `[count, ...]` rows on the host, for every seed.
+
+    Raises:
+        ConfigError: some seeds' rows hold terminations and others' none.
+        DivergenceError: a sample is not finite.
+    """
+    fit_key, draw_key = jax.random.split(key)
+    layouts = [fit_layout(own) for own in rows]
+    if len({layout.terminals for layout in layouts}) > 1:
+        expected = "rows with terminations for every seed, or for none"
+        raise ConfigError("rows", "terminations in some seeds' only", expected)
+    denoiser, training = make_synther(config, layouts[0].features)
+    packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
+    fit_keys, keys = (jax.random.split(k, len(rows)) for k in (fit_key, draw_key))
+    budget = {"iterations": training.iterations, "stage": stage, "per_seed": True}
+    budget["units_per_iteration"] = config.training.per_iteration
+    fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
+    batch = min(batch, count)
+    shape = -(-count // batch), batch, layouts[0].features
+
+    def one(per_seed: tuple, shared: tuple) -> jax.Array:
+        return draw_rows(denoiser, *per_seed, shape, config.sampler)[:count]
+
+    drawn = map_seeds(one, (fitted.state.average, keys))
+    samples = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
+    return jax.tree.map(np.asarray, samples)
 
 
 class MixedData(NamedTuple):

@@ -83,6 +83,7 @@ def small_synthetic(
     *,
     width: int = 128,
     features: int = 16,
+    blocks: int = 3,
     updates: int = 10_000,
     steps: int = 32,
     rows: int = 50_000,
@@ -93,7 +94,8 @@ def small_synthetic(
     """Small networks and few sampler steps, for a CPU.
 
     Args:
-        width, features: of SynthER's network and of the U-Net.
+        width: of SynthER's network.
+        features, blocks: of the U-Net.
         updates: of the first; the second takes half as many.
         steps: of both samplers.
         rows: of SynthER's.
@@ -105,7 +107,7 @@ def small_synthetic(
         SyntherConfig(ResidualMlpConfig(width=width), small_training(updates, 256), sampler),
         rows=rows,
         length=length,
-        unet=TemporalUnetConfig(features=features),
+        unet=TemporalUnetConfig(features=features, blocks=blocks),
         training=small_training(updates // 2, 64),
         pgd=PgdConfig(sampler=sampler, windows=windows, updates=refresh),
     )

@@ -18,8 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices
-from jaxrl_rollouts.diffusion import Denoiser, Guidance, SamplerConfig, check_finite, sample
+from jaxrl_rollouts.diffusion import (
+    Denoiser,
+    DenoiserTrainingConfig,
+    Guidance,
+    SamplerConfig,
+    TemporalUnetConfig,
+    check_finite,
+    make_denoiser,
+    make_temporal_unet,
+    sample,
+    train_denoiser,
+)
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -176,6 +188,41 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
     scaler = Scaler(scaler.mean.at[-1].set(0.0), scaler.std.at[-1].set(1.0))
     sizes = windows.observations.shape[-1], windows.actions.shape[-1]
     return WindowLayout(scaler, *sizes, flat.shape[1], bool(windows.terminations.any()))
+
+
+class WindowModel(NamedTuple):
+    """A diffusion model of windows; `params`, its averaged weights, have a leading seed axis."""
+
+    denoiser: Denoiser
+    layout: WindowLayout
+    params: PyTree
+
+
+def fit_windows(
+    windows: EpisodeWindows,
+    network: TemporalUnetConfig,
+    training: DenoiserTrainingConfig,
+    keys: jax.Array,
+    *,
+    stage: str = "denoiser",
+    context: RunContext | None = None,
+) -> WindowModel:
+    """Fit diffusion models to the same windows, side by side.
+
+    Args:
+        windows: of `cut_windows`.
+        network, training: of the denoiser.
+        keys: `[seeds]`, consumed, one for each.
+        stage, context: as for `loop.train`.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    layout = fit_window_layout(windows)
+    denoiser = make_denoiser(make_temporal_unet(network, layout.length, layout.channels))
+    run = {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, training, layout.pack(windows), keys, **run)
+    return WindowModel(denoiser, layout, trained.state.average)
 
 
 def generate_windows(

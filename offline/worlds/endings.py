@@ -28,7 +28,15 @@ from ..data import Transitions
 
 @dataclass(frozen=True)
 class TerminationConfig:
-    """A small classifier of `[observation, action, next_observation]`."""
+    """A small classifier of `[observation, action, next_observation]`.
+
+    Attributes:
+        hidden: widths of its layers.
+        learning_rate: of Adam.
+        batch_size: rows in a gradient step.
+        updates: gradient steps in all.
+        updates_per_iteration: gradient steps between two records in the log.
+    """
 
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 1e-3

@@ -151,7 +151,7 @@ BAD = {
     "seed": (["--out", "a.hdf5", "--seed", "-1"], "--seed: found -1"),
     "environment": (["--out", "a.hdf5", "--env", "pendulm"], "did you mean pendulum"),
     "policy": (["--out", "a.hdf5", "--env", "plane", "--policy", "mixed"], "--policy: found"),
-    "elsewhere": (["--out", "a.hdf5", "--policy", "broad"], "try --env acrobot"),
+    "elsewhere": (["--out", "a.hdf5", "--policy", "broad"], "try --environment acrobot"),
     "choice": (["--out", "a.hdf5", "--policy", "best"], "mixed, or the folder of a run"),
 }
 

@@ -35,7 +35,7 @@ def example() -> Report:
     report.number("return", [1.0, 2.0, 6.0], unit="points")
     report.number("exploded", [1.0, np.inf, np.nan])
     rows = [
-        {"method": "ravl", "score": summarize([1.0, 2.0, 3.0]), "steps": 5, "ok": True},
+        {"method": "ravl", "score": np.array([1.0, 2.0, 3.0]), "steps": 5, "ok": True},
         {"method": "base|x", "score": summarize([np.nan]), "note": None},
     ]
     report.table("scores", rows)

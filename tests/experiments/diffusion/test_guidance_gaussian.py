@@ -7,17 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_cells import (
-    BEHAVIOUR,
-    POLICY,
+from jaxrl_rollouts.experiments.diffusion.guidance_gaussian import (
+    EXPERIMENT,
+    NORMALS,
     Config,
-    closed_form,
-    closed_form_given_state,
+    errors,
     measure,
+    product,
 )
-from jaxrl_rollouts.experiments.diffusion.guidance_gaussian_page import errors
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
@@ -33,11 +32,11 @@ def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
         return mean, np.sqrt((weight * (a - mean) ** 2).sum() / weight.sum())
 
     found = moments(-0.5 * a**2 - 0.5 * coefficient * (a - 1) ** 2)
-    np.testing.assert_allclose(closed_form(coefficient), found, rtol=1e-6)
-    (k, s), (m, p), state = BEHAVIOUR, POLICY, 1.3
+    np.testing.assert_allclose(product("alone", coefficient), found, rtol=1e-6)
+    ((k, s), (m, p)), state = NORMALS["given state"], 1.3
     density = -0.5 * ((a - k * state) / s) ** 2
     found = moments(density - 0.5 * coefficient * ((a - m * state) / p) ** 2)
-    slope, spread = closed_form_given_state(coefficient)
+    slope, spread = product("given state", coefficient)
     np.testing.assert_allclose((slope * state, spread), found, rtol=1e-6)
 
 
@@ -66,9 +65,9 @@ def test_the_report_says_which_rule_is_the_product(tmp_path: Path) -> None:
         for r in report.tables["alone"]
         if (r["rule"], r["steps"], r["coefficient"]) == ("calibrated", 64, 1.0)
     )
-    again = np.asarray(measure("alone", "calibrated", config, 64))[:, 1]
+    again = np.asarray(measure("alone", "calibrated", 64, config))[:, 1]
     np.testing.assert_allclose(row["mean"].values, again[:, 0], rtol=1e-5)
-    np.testing.assert_allclose(again, [closed_form(1.0)] * 2, atol=0.05)
+    np.testing.assert_allclose(again, [product("alone", 1.0)] * 2, atol=0.05)
     assert (again[0] != again[1]).all()
 
 
@@ -85,5 +84,5 @@ def test_the_report_says_which_rule_is_the_product(tmp_path: Path) -> None:
 )
 def test_guidance_settings_of_the_experiment_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Config(**change).validate()
+        check(Config(**change))
     assert caught.value.setting == setting

@@ -10,23 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, make_denoiser
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.sampler_steps import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.sampler_steps_cells import (
+from jaxrl_rollouts.experiments.diffusion.sampler_steps import (
+    EXPERIMENT,
     Config,
     Subject,
+    enough_steps,
     floor,
     learn,
     measure,
     real_samples,
     subjects,
 )
-from jaxrl_rollouts.experiments.diffusion.sampler_steps_page import enough_steps
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.collect import collect, random_policy
-from jaxrl_rollouts.offline.data import take_rows
+from jaxrl_rollouts.offline.data import Dataset, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -34,6 +36,7 @@ from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 DATA = collect(PENDULUM, random_policy(1), None, jax.random.key(0), steps=400)
+SETTING = Setting(Dataset("toy", DATA, "pendulum", Path("x"), ""), PENDULUM)
 
 
 def knowing(wrong: float) -> Subject:
@@ -52,7 +55,7 @@ def knowing(wrong: float) -> Subject:
 def test_true_transitions_make_no_error_and_moved_ones_do() -> None:
     sampler, key = SamplerConfig(4), jax.random.key(0)
     params = jnp.array([0.0, 0.3])  # of two seeds; the second is wrong by that
-    found, samples = measure(knowing(0.0), params, sampler, PENDULUM, DATA, key)
+    found, samples = measure(knowing(0.0), params, sampler, SETTING, key)
     assert found["seconds"] > 0 and len(samples) == 2
     np.testing.assert_allclose(samples[0].actions, DATA.actions, atol=1e-4)
     assert found["next_observation"][0] < 1e-6 and found["reward"][0] < 1e-6
@@ -83,14 +86,14 @@ def test_agents_learn_from_their_own_rows_only() -> None:
     rows = real_samples(knowing(0.0), jax.random.key(2), 3)
     assert len(rows) == 3 and not np.array_equal(rows[0].actions, rows[1].actions)
     key = jax.random.key(1)
-    one, two = (learn([rows[0], other], PENDULUM, SMOKE, key, "x", None) for other in rows[1:])
+    one, two = (learn([rows[0], other], SETTING, SMOKE, key) for other in rows[1:])
     assert one.shape == (2,) and np.isfinite(one).all()
     np.testing.assert_allclose(one[0], two[0], rtol=1e-5)
     assert one[1] != two[1]
     # A seed with more rows than the others gives up its last.
     few = take_rows(rows[1], np.arange(100))
-    cut = learn([rows[0], few], PENDULUM, SMOKE, key, "x", None)
-    same = learn([take_rows(rows[0], np.arange(100)), few], PENDULUM, SMOKE, key, "x", None)
+    cut = learn([rows[0], few], SETTING, SMOKE, key)
+    same = learn([take_rows(rows[0], np.arange(100)), few], SETTING, SMOKE, key)
     np.testing.assert_array_equal(cut, same)
 
 
@@ -125,5 +128,5 @@ def test_the_smoke_run_looks_at_every_sampler(tmp_path: Path) -> None:
 )
 def test_settings_are_checked(change: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Config(**change).validate()
+        check(Config(**change))
     assert caught.value.setting == setting

@@ -11,11 +11,10 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
+from jaxrl_rollouts.experiments.diffusion.synther_small_data import (
+    EXPERIMENT,
     Config,
     own_rows,
-    upsample,
     with_noise,
 )
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
@@ -46,23 +45,6 @@ def test_every_seed_has_rows_of_its_own(data: Transitions) -> None:
     assert len(np.intersect1d(one.rewards, two.rewards)) < 50
     (whole,) = own_rows(numbered, 1.0, KEY, 1)
     np.testing.assert_array_equal(whole.rewards, numbered.rewards)
-
-
-def test_samples_come_from_the_seeds_own_rows(data: Transitions) -> None:
-    """Two seeds whose rows lie far apart: so do their samples."""
-    apart = [
-        take_rows(data, np.flatnonzero(np.sign(data.observations[:, 1]) == sign)[:400])
-        for sign in (1.0, -1.0)
-    ]
-    apart = [rows._replace(rewards=rows.rewards + 1000 * i) for i, rows in enumerate(apart)]
-    config = replace(SMOKE, samples=70)
-    made = upsample(apart, "x", config, KEY, None)
-    for own, rows in zip(made, apart, strict=True):
-        assert own.observations.shape == (70, 3) and np.abs(own.actions).max() <= 1.0
-        assert abs(own.rewards.mean() - rows.rewards.mean()) < 200
-    mixed = [apart[0], apart[1]._replace(terminations=np.arange(len(apart[1].rewards)) == 3)]
-    with pytest.raises(ConfigError, match="terminations for every seed"):
-        upsample(mixed, "x", config, KEY, None)
 
 
 def test_real_rows_have_no_error_and_noisy_ones_do(data: Transitions) -> None:

@@ -67,7 +67,7 @@ def test_an_own_file_of_an_own_environment_gives_a_policy_with_a_return(tmp_path
     with h5py.File(tmp_path / "own.hdf5", "w") as file:
         for key, values in played().items():
             file[key] = values
-        file.attrs |= {"env_id": "test/Own-v0", "action_low": LOW, "action_high": HIGH}
+        file.attrs.update({"env_id": "test/Own-v0", "action_low": LOW, "action_high": HIGH})
     folder = RunFolder.create(tmp_path, "own", "test", BUDGET, "nothing")
     context = RunContext(folder, progress=False)
     outcome = train(tmp_path / "own.hdf5", "td3_bc", BUDGET, context=context)

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoiser
+from jaxrl_rollouts.diffusion import (
+    GuidanceConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    make_denoiser,
+    small_training,
+)
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.networks import Network
@@ -20,10 +26,18 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, episodes, to_device
-from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd, policy_target
+from jaxrl_rollouts.offline.synthetic.pgd import (
+    PgdConfig,
+    PgdData,
+    guided_windows,
+    make_pgd,
+    policy_target,
+)
 from jaxrl_rollouts.offline.synthetic.windows import (
+    WindowModel,
     cut_windows,
     fit_window_layout,
+    fit_windows,
     generate_windows,
     window_starts,
 )
@@ -249,6 +263,36 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
             )
         )
     assert gaps[1] < 0.5 * gaps[0], gaps
+
+
+def test_each_seeds_windows_follow_its_own_policy_from_the_same_noise() -> None:
+    denoiser, layout, _, traces = setting()
+    model, actors = WindowModel(denoiser, layout, jnp.zeros(2)), jnp.array([0.6, -0.6])
+
+    def gaussian(actor: jax.Array, states: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.broadcast_to(actor, (*states.shape[:-1], A)), jnp.float32(0.5)
+
+    rule = {"guidance": GuidanceConfig(rule="calibrated"), "sampler": SamplerConfig(16, churn=0.0)}
+    keys = jnp.stack([KEY, KEY])
+    plain, pulled = guided_windows(model, gaussian, actors, keys, 64, (0.0, 4.0), **rule)
+    assert pulled.shape == (2, 64, layout.length, layout.channels)
+    np.testing.assert_allclose(plain[0], plain[1], atol=1e-5)
+    means = np.array(
+        [[layout.unpack(w)[0].actions.mean() for w in seeds] for seeds in (plain, pulled)]
+    )
+    assert means[1, 0] > means[0, 0] + 0.2 and means[1, 1] < means[0, 1] - 0.2
+    before = len(traces)
+    assert len(list(guided_windows(model, gaussian, actors, keys, 64, (1.0, 2.0), **rule))) == 2
+    assert len(traces) <= 2 * before  # one program for all coefficients of a call
+
+
+def test_window_models_of_several_seeds_are_fitted_side_by_side() -> None:
+    windows = cut_windows(logged(20, 12), 4)
+    unet, keys = TemporalUnetConfig(features=8, blocks=1), jax.random.split(KEY)
+    model = fit_windows(windows, unet, small_training(2, 4), keys)
+    leaves = jax.tree.leaves(model.params)
+    assert model.layout.length == 4 and all(len(leaf) == 2 for leaf in leaves)
+    assert any(not np.array_equal(*leaf) for leaf in leaves)
 
 
 def test_refreshes_follow_the_policy_in_one_program() -> None:

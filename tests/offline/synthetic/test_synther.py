@@ -39,6 +39,7 @@ from jaxrl_rollouts.offline.synthetic.synther import (
     generate,
     make_synther,
     mixing,
+    upsample,
 )
 
 S, A, KEY = 3, 2, jax.random.key(0)
@@ -205,3 +206,20 @@ def test_novelty_is_the_distance_to_the_nearest_row() -> None:
     want = np.sqrt((apart**2).sum(2)).min(1)
     np.testing.assert_allclose(novelty(real, others), want, rtol=1e-4)
     np.testing.assert_allclose(novelty(real, real), 0.0, atol=1e-6)
+
+
+def test_samples_come_from_the_seeds_own_rows() -> None:
+    """Two seeds whose rewards lie far apart: so do those of their samples."""
+    config = SyntherConfig(
+        ResidualMlpConfig(width=16, blocks=2, embedding=8),
+        DenoiserTrainingConfig(updates=20, batch=16, per_iteration=10),
+        SamplerConfig(4),
+    )
+    apart = [rows(i, ending=0.0) for i in range(2)]
+    apart = [own._replace(rewards=own.rewards + 1000 * i) for i, own in enumerate(apart)]
+    made = upsample(apart, config, KEY, 70, batch=50)
+    for samples, own in zip(made, apart, strict=True):
+        assert samples.observations.shape == (70, S) and np.abs(samples.actions).max() <= 1.0
+        assert abs(samples.rewards.mean() - own.rewards.mean()) < 200
+    with pytest.raises(ConfigError, match="terminations for every seed"):
+        upsample([apart[0], rows(1, ending=0.1)], config, KEY, 70)

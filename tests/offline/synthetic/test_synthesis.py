@@ -22,7 +22,7 @@ from jaxrl_rollouts.offline.synthetic.synthesis import (
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
-CONFIG = small_synthetic(width=8, features=8, updates=8, steps=2, rows=50, length=4)
+CONFIG = small_synthetic(width=8, features=8, blocks=1, updates=8, steps=2, rows=50, length=4)
 KEY = jax.random.key(0)
 
 
@@ -42,9 +42,6 @@ def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
     again = synthesise(dataset(), config=CONFIG, context=context)
     for a, b in zip(made.transitions, again.transitions, strict=True):
         np.testing.assert_array_equal(a, b)
-    other = synthesise(dataset(), rows=7, config=CONFIG, seed=1)
-    assert len(other) == 7
-    assert (other.transitions.rewards != made.transitions.rewards[:7]).any()
 
 
 def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
