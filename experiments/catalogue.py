@@ -20,6 +20,8 @@ METHODS = (
     *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
 )
 
+# The objectives of `pde train` besides `refiner`.
+ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -133,6 +135,18 @@ _LISTED = (
         GOALS,
         minutes={"smoke": 2, "cpu": 8},
         caches=False,
+    ),
+    Listing(
+        "pde_train",
+        "a file of fields: train an emulator, roll it over trajectories it has not seen",
+        "",
+        minutes={"smoke": 1, "cpu": None},
+        choices={
+            "objective": ("refiner", *ONE_STEP),
+            "network": ("resnet", "unet", "fno"),
+        },
+        prepare="jaxrl_rollouts.pde.train_command:prepare",
+        unread="jaxrl_rollouts.pde.train_command:unread",
     ),
     Listing(
         "pgd_agents",
