@@ -21,7 +21,8 @@ METHODS = (
 )
 
 DATA = ("real", "synther", "pgd")  # and `--data`
-
+# The objectives of `pde train` besides `refiner`.
+ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -135,6 +136,18 @@ _LISTED = (
         GOALS,
         minutes={"smoke": 2, "cpu": 8},
         caches=False,
+    ),
+    Listing(
+        "pde_train",
+        "a file of fields: train an emulator, roll it over trajectories it has not seen",
+        "",
+        minutes={"smoke": 1, "cpu": None},
+        choices={
+            "objective": ("refiner", *ONE_STEP),
+            "network": ("resnet", "unet", "fno"),
+        },
+        prepare="jaxrl_rollouts.pde.train_command:prepare",
+        unread="jaxrl_rollouts.pde.train_command:unread",
     ),
     Listing(
         "pgd_agents",

@@ -36,7 +36,9 @@ def main(arguments: Sequence[str], prog: str) -> None:
     if first == "train":  # an experiment, so that its runs can be resumed
         from jaxrl_rollouts.cli.main import dispatch
 
-        return dispatch(["run", "pde_train", *arguments[1:]])
+        rest = list(arguments[1:])
+        named = ["--file"] if rest and not rest[0].startswith("-") else []
+        return dispatch(["run", "pde_train", *named, *rest])
     if first == "generate":  # help and inspect's own need no jax
         from .generate_command import generate
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import tyro
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -53,7 +52,7 @@ class TrainConfig:
         steps: of the test rollouts; left out, as long as the test trajectories are.
     """
 
-    file: tyro.conf.Positional[str] = ""
+    file: str = ""
     test: str = ""
     test_share: float = 0.2
     objective: Literal["refiner"] | OneStep = "refiner"
@@ -77,6 +76,23 @@ class TrainConfig:
             raise ConfigError("test_share", self.test_share, "above 0 and below 1")
         if self.steps is not None and self.steps < 1:
             raise ConfigError("steps", self.steps, "at least 1")
+
+
+def prepare(config: TrainConfig) -> list[str]:
+    """Look into the files before anything is written; what they hold."""
+    train_set, test_set = split(config)
+    count, frames, channels, points = train_set.shape
+    return [
+        f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
+        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), {points} points"
+    ]
+
+
+def unread(config: TrainConfig) -> list[str]:
+    """Settings of the other networks and of the refiner where there is none; what is measured."""
+    hidden = [name for name in ("resnet", "unet", "fno") if name != config.network]
+    measured = ["refiner.residual_scale", "refiner.applied"]
+    return hidden + (measured if config.objective == "refiner" else ["refiner"])
 
 
 def run(config: TrainConfig, context: RunContext) -> Report:
@@ -170,12 +186,12 @@ EXPERIMENT = Experiment(
     source="",
     config_type=TrainConfig,
     presets={
-        "cpu": TrainConfig(),
         "smoke": TrainConfig(
             updates=20,
             batch=8,
             resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8),
         ),
+        "cpu": TrainConfig(),
     },
     run=run,
 )
