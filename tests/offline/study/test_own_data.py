@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noq
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
-from jaxrl_rollouts.offline.saved_policies import load_policy  # noqa: E402
+from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
@@ -74,7 +74,7 @@ def test_an_own_file_of_an_own_environment_gives_a_policy_with_a_return(tmp_path
     assert outcome.env.name == "gymnasium/test/Own-v0" and outcome.returns.shape == (2,)
     # The reward is minus a distance squared, below 9 in each of 15 steps.
     assert ((outcome.returns < 0) & (outcome.returns > -135)).all()
-    assert load_policy(folder.path).environment == "gymnasium/test/Own-v0"
+    assert read_policy(folder.path).environment == "gymnasium/test/Own-v0"
     np.testing.assert_allclose(outcome.source.dataset.action_high, [HIGH])
 
 
@@ -86,8 +86,8 @@ def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path
     assert outcome.env is None and outcome.returns is None and outcome.true_value is None
     assert outcome.estimated_value.shape == (2,) and np.isfinite(outcome.estimated_value).all()
     assert set(outcome.history.records[-1].metrics) >= {"estimated_value"}
-    saved = load_policy(folder.path)
-    assert saved.environment == "none" and saved.facts["returns"] is None
+    saved = read_policy(folder.path)
+    assert saved.environment == "" and saved.facts["returns"] is None
     with pytest.raises(ConfigError, match="a simulator to play in"):
         outcome.source.env.reset(None, 1)
 
