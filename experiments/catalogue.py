@@ -20,7 +20,6 @@ METHODS = (
     *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
 )
 
-DATA = ("real", "synther", "pgd")  # and `--data`
 # The objectives of `pde train` besides `refiner`.
 ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
@@ -125,7 +124,7 @@ _LISTED = (
         "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
         "",
         minutes={"smoke": 2, "cpu": 3, "paper": None},
-        choices={"method": METHODS, "data": DATA},
+        choices={"method": METHODS},
         main=True,
         prepare="jaxrl_rollouts.experiments.offline:prepare",
         unread="jaxrl_rollouts.experiments.offline:unread",

@@ -9,7 +9,6 @@ jaxrl-rollouts run offline --method iql --data synther      # on rows out of a d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -122,19 +121,11 @@ def prepare(config: Config) -> list[str]:
 # What only model-based methods read of a study, and what NEUBAY reads of it besides.
 _OF_WORLDS = ("ensemble", "targets", "shared_world", "agent", "rollouts", "methods", "epochs")
 _OF_ENDINGS = ("termination", "ending")
-# What only the other of two diffusion models reads.
-_UNDRAWN: Mapping[str, tuple[str, ...]] = {
-    "real": (),
-    "synther": ("length", "stride", "unet", "training", "pgd"),
-    "pgd": ("synther", "rows", "real_share", "pgd.batch_size"),
-}
 
 
 def unread(config: Config) -> list[str]:
-    """Settings of the other methods, and of diffusion models that nothing is drawn from."""
-    method, hidden = config.method, [f"synthetic.{name}" for name in _UNDRAWN[config.data]]
-    if config.data == "real":
-        hidden.append("synthetic")
+    """Settings of the other methods."""
+    method, hidden = config.method, []
     if method not in MODEL_BASED:
         hidden += [f"study.{name}" for name in (*_OF_WORLDS, "error_horizon")]
     if method in MODEL_FREE:
