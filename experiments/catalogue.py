@@ -122,7 +122,7 @@ _LISTED = (
         "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
         "",
         minutes={"smoke": 2, "cpu": 3, "paper": None},
-        choices={"method": METHODS},
+        choices={"method": METHODS, "data": ("real", "synther", "pgd")},
         main=True,
         prepare="jaxrl_rollouts.experiments.offline:prepare",
         unread="jaxrl_rollouts.experiments.offline:unread",

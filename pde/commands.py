@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jaxrl_rollouts.cli.parsing import call
-from jaxrl_rollouts.plugins import Command
+from jaxrl_rollouts.plugins import Command, Listing
 
 from .inspection import inspect
 
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
+# What `pde train` runs; known without importing it.
+TRAIN = Listing(
+    "pde_train",
+    "a file of fields: train an emulator, roll it over trajectories it has not seen",
+    "",
+    minutes={"cpu": None, "smoke": None},
+    prepare="jaxrl_rollouts.pde.train_command:prepare",
+)
+LISTINGS = {TRAIN.name: TRAIN}
 
 
 def _generate() -> None:
@@ -45,7 +54,7 @@ def main(arguments: Sequence[str], prog: str) -> None:
         from .roll_command import roll
 
         commands["roll"] = roll
-    call(commands, arguments, prog, COMMAND.summary)
+    call(commands, arguments, prog, SUMMARY)
 
 
 COMMAND = Command("pde", SUMMARY, main)

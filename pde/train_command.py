@@ -13,10 +13,10 @@ import tyro
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from .commands import TRAIN
 from .emulator import persistence
 from .fieldset import FieldSet, check_trainable, take_trajectories
 from .files import read_fields
@@ -51,6 +51,10 @@ class TrainConfig:
         conditions: what emulators are told: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
         steps: of the test rollouts; left out, as long as the test trajectories are.
+        resnet: its sizes.
+        unet: its sizes.
+        fno: its sizes.
+        refiner: PDE-Refiner's settings.
     """
 
     file: tyro.conf.Positional[str] = ""
@@ -77,6 +81,14 @@ class TrainConfig:
             raise ConfigError("test_share", self.test_share, "above 0 and below 1")
         if self.steps is not None and self.steps < 1:
             raise ConfigError("steps", self.steps, "at least 1")
+
+
+def prepare(config: TrainConfig) -> list[str]:
+    """Look at the files; what they hold. Raises as `split`."""
+    train_set, test_set = split(config)
+    steps = f"{train_set.shape[1]} frames of {list(train_set.shape[2:])}"
+    counts = f"{train_set.shape[0]:,} trajectories to train on, {test_set.shape[0]:,} to test on"
+    return [f"{config.file}: {counts}, {steps}"]
 
 
 def run(config: TrainConfig, context: RunContext) -> Report:
@@ -164,10 +176,7 @@ def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyCo
     return study, StudyData(fields, fields, own.dt or 1.0, np.zeros(len(u)))
 
 
-EXPERIMENT = Experiment(
-    name="pde_train",
-    summary="a file of fields: train an emulator, roll it over trajectories it has not seen",
-    source="",
+EXPERIMENT = TRAIN.experiment(
     config_type=TrainConfig,
     presets={
         "cpu": TrainConfig(),
