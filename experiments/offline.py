@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.behaviours.made import MADE, PENDULUM, load_dataset
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.methods.registry import NAMES as MODEL_BASED
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
@@ -22,16 +24,15 @@ from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, Stu
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.neubay import NAMES as NEUBAY
 from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, rings_of, small_neubay
-from jaxrl_rollouts.offline.study.setting import facts_of
+from jaxrl_rollouts.offline.study.setting import check_rewards, environment_of, facts_of
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .catalogue import LISTINGS
 from .kit import neubay_pages, offline_pages
 from .kit.grid import Cell
-from .kit.needs import open_dataset
+from .kit.needs import line_of
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,7 @@ class Config(Budget):
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
-    given = {"action_low": config.action_low, "action_high": config.action_high}
-    bounds = {name: values for name, values in given.items() if values}
-    dataset = load_dataset(config.dataset, config.study.seed, **bounds)
+    dataset = opened(config)
     outcome = train(
         dataset,
         config.method,
@@ -111,11 +110,26 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
+def opened(config: Config) -> Dataset:
+    """The rows, with what the configuration declares of their actions."""
+    given = {"action_low": config.action_low, "action_high": config.action_high}
+    bounds = {name: values for name, values in given.items() if values}
+    return load_dataset(config.dataset, config.study.seed, **bounds)
+
+
 def prepare(config: Config) -> list[str]:
-    """Read the dataset and make its environment; what it is, and what NEUBAY's rings take."""
-    env, fact = open_dataset(config.dataset)
-    memory = [rings_of(env, config.study, config.neubay.agent)] if config.method in NEUBAY else []
-    return [fact, *memory]
+    """Read the dataset and make its environment; what they are, and what NEUBAY's rings take."""
+    if config.dataset in MADE and not (config.environment or config.action_low):
+        env, facts = make(MADE[config.dataset][0]), []
+    else:
+        dataset = opened(config)
+        env = environment_of(dataset, config.environment)
+        check_rewards(dataset, config.method)
+        facts = facts_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
+        facts.insert(0, line_of(dataset, env))
+    if config.method in NEUBAY:
+        facts.append(rings_of(env, config.study, config.neubay.agent))
+    return facts
 
 
 # What only model-based methods read of a study, and what NEUBAY reads of it besides.
@@ -132,6 +146,8 @@ def unread(config: Config) -> list[str]:
         hidden += [f"study.{name}" for name in _OF_ENDINGS]
     else:
         hidden.append("model_free")
+    if method not in MODEL_FREE or config.data == "real":
+        hidden.append("synthetic")
     if method not in NEUBAY:
         hidden.append("neubay")
     hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]
@@ -140,10 +156,7 @@ def unread(config: Config) -> list[str]:
 
 _CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
-EXPERIMENT = Experiment(
-    name="offline",
-    summary=LISTINGS["offline"].summary,
-    source="",
+EXPERIMENT = LISTINGS["offline"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(

@@ -11,7 +11,7 @@ goes into the groups of agents, methods and environments is said in `offline.age
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from importlib import metadata
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,11 @@ class Listing:
     unread: str = field(default="", kw_only=True)
     main: bool = field(default=False, kw_only=True)
     caches: bool = field(default=True, kw_only=True)
+
+    def experiment(self, config_type: type, presets: Mapping[str, Any], run: Run) -> Experiment:
+        """The `Experiment` that is listed here."""
+        listed = {f.name: getattr(self, f.name) for f in fields(Listing)}
+        return Experiment(config_type=config_type, presets=presets, run=run, **listed)
 
 
 @dataclass(frozen=True)
@@ -127,14 +132,8 @@ def names(group: str) -> list[str]:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Import the experiment called `name`; `ConfigError` when nothing announces it.
-
-    Where it is listed, the listing is what is true of it.
-    """
-    experiment, listing = _load(EXPERIMENTS, "experiment", name), listings().get(name)
-    if listing is None:
-        return experiment
-    return replace(experiment, **{f.name: getattr(listing, f.name) for f in fields(Listing)})
+    """Import the experiment called `name`; `ConfigError` when nothing announces it."""
+    return _load(EXPERIMENTS, "experiment", name)
 
 
 def listings() -> dict[str, Listing]:

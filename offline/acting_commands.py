@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
@@ -223,11 +224,11 @@ def export(
 
 
 def _evaluate_main(arguments: Sequence[str], prog: str) -> None:
-    tyro.cli(evaluate, args=list(arguments) or ["--help"], prog=prog)
+    call(evaluate, arguments or ["--help"], prog)
 
 
 def _export_main(arguments: Sequence[str], prog: str) -> None:
-    tyro.cli(export, args=list(arguments) or ["--help"], prog=prog)
+    call(export, arguments or ["--help"], prog)
 
 
 EVALUATE = Command("evaluate", "Play a trained policy and print what it earns.", _evaluate_main)

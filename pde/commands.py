@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jaxrl_rollouts.cli.parsing import call
-from jaxrl_rollouts.plugins import Command
+from jaxrl_rollouts.plugins import Command, Listing
 
 from .inspection import inspect
 
+ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
+# What `pde train` runs; known without importing it.
+TRAIN = Listing(
+    "pde_train",
+    "a file of fields: train an emulator, roll it over trajectories it has not seen",
+    "",
+    minutes={"smoke": 1, "cpu": None},
+    choices={
+        "objective": ("refiner", *ONE_STEP),
+        "network": ("resnet", "unet", "fno"),
+    },
+    prepare="jaxrl_rollouts.pde.train_command:prepare",
+    unread="jaxrl_rollouts.pde.train_command:unread",
+)
+LISTINGS = {TRAIN.name: TRAIN}
 
 
 def _generate() -> None:
@@ -47,7 +62,7 @@ def main(arguments: Sequence[str], prog: str) -> None:
         from .roll_command import roll
 
         commands["roll"] = roll
-    call(commands, arguments, prog, COMMAND.summary)
+    call(commands, arguments, prog, SUMMARY)
 
 
 COMMAND = Command("pde", SUMMARY, main)

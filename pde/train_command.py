@@ -12,10 +12,10 @@ import numpy as np
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from .commands import TRAIN
 from .emulator import persistence
 from .fieldset import FieldSet, check_trainable, take_trajectories
 from .files import read_fields
@@ -50,6 +50,10 @@ class TrainConfig:
         conditions: what emulators are told: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
         steps: of the test rollouts; left out, as long as the test trajectories are.
+        resnet: its sizes.
+        unet: its sizes.
+        fno: its sizes.
+        refiner: PDE-Refiner's settings.
     """
 
     file: str = ""
@@ -180,10 +184,7 @@ def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyCo
     return study, StudyData(fields, fields, own.dt or 1.0, np.zeros(len(u)))
 
 
-EXPERIMENT = Experiment(
-    name="pde_train",
-    summary="a file of fields: train an emulator, roll it over trajectories it has not seen",
-    source="",
+EXPERIMENT = TRAIN.experiment(
     config_type=TrainConfig,
     presets={
         "smoke": TrainConfig(

@@ -26,13 +26,13 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.claims import claims
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture
 from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 
-SUMMARY = "is policy-guided diffusion the tempered product it stands for? normal data, exact"
-SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code"
+from ..catalogue import LISTINGS
+
+SOURCE = LISTINGS["guidance_gaussian"].source
 MOMENTS = (
     "The calibrated rule follows the product at any number of steps; the published one gets "
     "stronger with more steps and collapses onto the policy."
@@ -250,4 +250,4 @@ PRESETS = {
     "smoke": Config(seeds=2, samples=3200, coefficients=(0.1, 1.0), steps=(16, 64)),
     "cpu": Config(),
 }
-EXPERIMENT = Experiment("guidance_gaussian", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["guidance_gaussian"].experiment(Config, PRESETS, run)

@@ -19,12 +19,12 @@ from jaxrl_rollouts.diffusion import SamplerConfig as Sampler
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.diffusion import small_training as small
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from .pgd_agents_cells import Config, make_sources, train_grid
-from .pgd_agents_page import SOURCE, page
+from .pgd_agents_page import page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -71,5 +71,4 @@ PRESETS = {
         evaluations=20, episodes=16,
     ),
 }  # fmt: skip
-SUMMARY = "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept"
-EXPERIMENT = Experiment("pgd_agents", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["pgd_agents"].experiment(Config, PRESETS, run)

@@ -17,9 +17,10 @@ from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import best_by_others
 
+from ..catalogue import LISTINGS
 from .pgd_agents_cells import Config
 
-SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614"
+SOURCE = LISTINGS["pgd_agents"].source
 PILOT = "a pilot of two seeds on the acrobot"
 BY_SOURCE = (
     "Return by source of data, at the agent's default regulariser and at the best one of that "

@@ -15,13 +15,13 @@ import jax
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from .pgd_vs_world_model_cells import ENSEMBLE, CaseConfig, Config, measure_sources, prepare
 from .pgd_vs_world_model_cells import windows_training as training
-from .pgd_vs_world_model_page import SOURCE, page
+from .pgd_vs_world_model_page import page
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -79,5 +79,4 @@ PRESETS = {
         ),
     ),
 }  # fmt: skip
-SUMMARY = "policy likelihood against dynamics error: guided diffusion and an ensemble"
-EXPERIMENT = Experiment("pgd_vs_world_model", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["pgd_vs_world_model"].experiment(Config, PRESETS, run)

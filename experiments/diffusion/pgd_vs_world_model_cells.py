@@ -88,6 +88,8 @@ class Config:
     """Datasets, coefficients and lengths.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
         broad, narrow, mujoco: the cases; None leaves one out.
         horizon: transitions per window of the diffusion model.
         long_horizon: how far the ensemble is rolled, to see where it loses what it had.

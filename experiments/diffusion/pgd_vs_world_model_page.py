@@ -14,9 +14,10 @@ from jaxrl_rollouts.offline.synthetic.paths import PathQuality, log_likelihood
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
 
+from ..catalogue import LISTINGS
 from .pgd_vs_world_model_cells import Case, Config, Source
 
-SOURCE = "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5"
+SOURCE = LISTINGS["pgd_vs_world_model"].source
 OURS = "our own measurement at this size"
 LENGTHS = (4, 8, 16, 32, 64, 128)
 SHADES = {

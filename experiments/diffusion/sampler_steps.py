@@ -34,14 +34,14 @@ from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wass
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
 from jaxrl_rollouts.offline.training import train_on_rows
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import PyTree, stack
 
-SUMMARY = "what sampling costs and gives by the number of steps: errors, distance, agents"
-SOURCE = "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals"
+from ..catalogue import LISTINGS
+
+SOURCE = LISTINGS["sampler_steps"].source
 PILOT = "pilots on the acrobot, where guidance moved returns by 20 and more"
 SLACK = 20.0  # of the return, which that is
 NEAR = 1.25  # times the dynamics error of the most steps that are "enough"
@@ -353,4 +353,4 @@ PRESETS = {
     ),
     "cpu": Config(),
 }  # fmt: skip
-EXPERIMENT = Experiment("sampler_steps", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["sampler_steps"].experiment(Config, PRESETS, run)

@@ -29,13 +29,13 @@ from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, setting
 from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.offline.synthetic.synther import MixedData, SyntherConfig, mixing, upsample
 from jaxrl_rollouts.offline.training import train_on_rows
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import stack
 
-SUMMARY = "SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows"
-SOURCE = "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1"
+from ..catalogue import LISTINGS
+
+SOURCE = LISTINGS["synther_small_data"].source
 KINDS = {"rows": "", "samples": ", up-sampled", "rows with noise": ", with noise"}
 JUDGED = ("samples", "rows with noise")
 SHADES = {"rows": "#777777", "samples": "#0072B2", "rows with noise": "#E69F00"}
@@ -51,6 +51,8 @@ class Config:
     """Shares of one dataset, and the budgets.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
         dataset: a name or file; its environment's observation has to determine its state.
         shares: of its rows, ascending; drawn at random and anew for every seed.
         synther: the diffusion model.
@@ -60,6 +62,7 @@ class Config:
         agent: TD3+BC.
         updates, per_iteration, batch_size: of its training.
         evaluations: spread over the training, of so many `episodes` per seed.
+        episodes: played at each evaluation, per seed.
         judged: samples per seed whose quality is measured.
         noise: of the augmented rows, in standard deviations.
     """
@@ -293,4 +296,4 @@ PRESETS = {
         synther=SyntherConfig(training=DenoiserTrainingConfig(batch=1024)),
     ),
 }  # fmt: skip
-EXPERIMENT = Experiment("synther_small_data", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["synther_small_data"].experiment(Config, PRESETS, run)

@@ -10,7 +10,8 @@ from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.offline.behaviours.made import MADE, load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import Environment, make
-from jaxrl_rollouts.offline.study.model_based import environment_of
+from jaxrl_rollouts.offline.environments.absent import is_simulator
+from jaxrl_rollouts.offline.study.setting import environment_of
 
 
 def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
@@ -25,23 +26,18 @@ def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
         ConfigError: nobody knows its environment.
         MissingExtraError: the simulator is not installed.
     """
-    files = [name for name in dict.fromkeys(names) if name not in MADE]
-    if play:
-        return [open_dataset(name)[1] for name in files]
-    return [_line(load_dataset(name)) for name in files]
+    lines = []
+    for name in dict.fromkeys(names):
+        if name not in MADE:
+            dataset = load_dataset(name)
+            lines.append(line_of(dataset, environment_of(dataset) if play else None))
+    return lines
 
 
-def open_dataset(name: str) -> tuple[Environment, str]:
-    """The environment of a dataset, and a line that says what it is; raises as `check_datasets`."""
-    if name in MADE:
-        return make(MADE[name][0]), f"{name}: made on the spot"
-    dataset = load_dataset(name)
-    env = environment_of(dataset)
-    return env, f"{_line(dataset)}, played in {env.name}"
-
-
-def _line(dataset: Dataset) -> str:
-    return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions"
+def line_of(dataset: Dataset, env: Environment | None) -> str:
+    """What a dataset is, and where it is played, for people."""
+    where = f", played in {env.name}" if env is not None and is_simulator(env) else ""
+    return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
 
 
 def check_environments(names: Iterable[str]) -> list[str]:

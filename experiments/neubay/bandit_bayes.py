@@ -25,17 +25,17 @@ from jaxrl_rollouts.offline.bandit.environment import KNOWN, TEST_ARMS
 from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
 from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, make_recurrent_dqn, ring_bytes
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.draw import curve_with_band, curves, level, picture
 from ..kit.grid import Cell, Grid, run_grid
 
-SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), bandit figure"
+SOURCE = LISTINGS["bandit_bayes"].source
 SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure
 
 
@@ -44,8 +44,12 @@ class Config:
     """Ensemble, agent and evaluations; the same for every penalty.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
         penalties: times the ensemble's spread, taken from what is learned from; 0 is Bayesian,
             the last one the conservative that claims are about.
+        ensemble: the reward models.
+        agent: the recurrent DQN.
         evaluations: of the agents, spread evenly over the training.
         episodes: of 100 pulls, per arm and evaluation.
         last: evaluations at the end whose mean is the result.
@@ -253,10 +257,7 @@ def draw_opinions(report: Report, mean: np.ndarray) -> None:
         ax.set(xlabel="believed mean reward", ylabel="density over members and seeds")
 
 
-EXPERIMENT = Experiment(
-    name="bandit_bayes",
-    summary="data of one arm: Bayesian agents try the other and stay if it pays, penalised do not",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["bandit_bayes"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(

@@ -28,15 +28,15 @@ from jaxrl_rollouts.offline.worlds import judge
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trust, threshold
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.draw import picture
 
-SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models"
+SOURCE = LISTINGS["compounding_error"].source
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
 HIGHEST = 1e6  # what lies above is drawn there
 DOTS = 4000
@@ -52,6 +52,7 @@ class Config:
             other random numbers.
         ensemble: with layer normalisation; the other one differs in that only.
         seeds: independent ensembles.
+        seed: of the random numbers; the same one gives the same numbers.
         length: of the rollouts; a shorter time limit shortens them.
         trajectories: rolled.
         rows: of the first dataset that thresholds are measured on, evenly spaced.
@@ -232,10 +233,7 @@ _CPU = Config(
 )
 _TINY = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1)
 
-EXPERIMENT = Experiment(
-    name="compounding_error",
-    summary="open-loop error of world models over hundreds of steps, with and without layer norm",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["compounding_error"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(((PENDULUM, PENDULUM),), _TINY, length=20, trajectories=8, rows=500),

@@ -20,10 +20,10 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.draw import intervals, level, picture
 from ..kit.grid import Cell, Grid, stacked
@@ -31,7 +31,7 @@ from . import horizon_overestimation_cells as cells
 from .horizon_overestimation_cells import PlaneConfig, RunnerConfig
 
 PAPER = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
-SOURCE = f"{PAPER}, figure 1"
+SOURCE = LISTINGS["horizon_overestimation"].source
 RUNNER_SOURCE = f"{PAPER}, ablations; thresholds from pilot runs"
 TICKS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # in best values, where values explode
 BEST = 283.0  # the most an episode of the runner can bring
@@ -39,7 +39,14 @@ BEST = 283.0  # the most an episode of the runner can bring
 
 @dataclass(frozen=True)
 class Config:
-    """Which tasks, and the settings of each."""
+    """Which tasks, and the settings of each.
+
+    Attributes:
+        seed: of the random numbers; the same one gives the same numbers.
+        tasks: `plane`, `runner`, or both.
+        plane: the first task.
+        runner: the second.
+    """
 
     seed: int = 0
     tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
@@ -222,10 +229,7 @@ _SMOKE = Config(
     ),
 )  # fmt: skip
 
-EXPERIMENT = Experiment(
-    name="horizon_overestimation",
-    summary="promised against earned value over the length of model rollouts, fixed and adaptive",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["horizon_overestimation"].experiment(
     config_type=Config,
     presets={"smoke": _SMOKE, "cpu": Config()},
     run=run,

@@ -53,11 +53,17 @@ class PlaneConfig(PlaneBudget):
     """Arms and what they share.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        ensemble: the world model.
         fixed: horizons that nothing cuts short.
         levels: quantiles at which rollouts of at most `longest` steps stop; the last is the one
             claims are about.
         penalties: of the last level's conservative versions.
+        longest: model rollouts that are compared, in steps.
         steps_per_epoch: imagined at most.
+        updates_per_epoch: gradient steps in each.
+        batch_size: transitions in a gradient step.
+        real_share: of a batch that comes from the dataset.
     """
 
     seeds: int = positive(4)
@@ -156,7 +162,9 @@ class RunnerConfig:
     """Data, posterior, agent and arms.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
         episodes: of clumsy balancing, the data.
+        ensemble: the world models.
         agent: the arms' common settings; `level` 1 is the arm that claims are about.
         fixed: horizons without a threshold.
         levels: quantiles to cut rollouts at, besides 1.

@@ -31,16 +31,16 @@ from jaxrl_rollouts.offline.study.neubay import (
     small_neubay,
 )
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit import neubay_pages, offline_pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
 from ..ravl.ravl_mujoco import check_methods, train_methods
 
-SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
+SOURCE = LISTINGS["neubay_mujoco"].source
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Config:
     """Datasets by arms; seeds and evaluations are the same for all.
 
     Attributes:
+        datasets: names, or files.
         methods: the conservative ones, of `offline.methods`.
         memoryless: whether to train NEUBAY's Markov ablation.
         levels: quantiles to cut rollouts at, besides NEUBAY's own.
@@ -250,10 +251,7 @@ _PAPER = Config(
 )
 # fmt: on
 
-EXPERIMENT = Experiment(
-    name="neubay_mujoco",
-    summary="NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["neubay_mujoco"].experiment(
     config_type=Config,
     presets={"smoke": _SMOKE, "cpu": _CPU, "gpu": _GPU, "paper": _PAPER},
     run=run,

@@ -16,10 +16,10 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import picture, sweep
@@ -209,5 +209,4 @@ PRESETS = {
     "smoke": AblationConfig(replace(SMOKE, steps=10), REFINER, **SMALL),
     "cpu": AblationConfig(replace(STUDY, training=TrainingConfig(updates=5000)), REFINER),
 }
-SUMMARY = "noise floor, refinements, step size, history, data and resolution of PDE-Refiner"
-EXPERIMENT = Experiment("ks_ablation", SUMMARY, SOURCE, AblationConfig, PRESETS, run)
+EXPERIMENT = LISTINGS["ks_ablation"].experiment(AblationConfig, PRESETS, run)

@@ -15,11 +15,11 @@ from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_ti
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Outcome, train_and_roll
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators, prepare
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture
@@ -31,7 +31,13 @@ METHODS = ("mse", "refiner")
 
 @dataclass(frozen=True)
 class ConditionalConfig:
-    """`study.train.parameter` is the range of viscosities; `bins` cut it for the tables."""
+    """`study.train.parameter` is the range of viscosities; `bins` cut it for the tables.
+
+    Attributes:
+        study: data, networks and trainings.
+        refiner: PDE-Refiner's settings.
+        bins: of viscosities, for tables and pictures.
+    """
 
     study: StudyConfig = field(default_factory=StudyConfig)
     refiner: RefinerConfig = field(default_factory=RefinerConfig)
@@ -144,5 +150,4 @@ PRESETS = {
     "gpu": ConditionalConfig(_GPU, REFINER),
     "paper": ConditionalConfig(replace(_PAPER, **_DATA), RefinerConfig(min_noise_variance=4e-7)),
 }
-SUMMARY = "one emulator for viscosities 0.5 to 1.5: horizon by viscosity"
-EXPERIMENT = Experiment("ks_conditional", SUMMARY, SOURCE, ConditionalConfig, PRESETS, run)
+EXPERIMENT = LISTINGS["ks_conditional"].experiment(ConditionalConfig, PRESETS, run)

@@ -16,11 +16,11 @@ import numpy as np
 
 from jaxrl_rollouts.pde.study.train import StudyData, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture, sweep
@@ -165,5 +165,4 @@ PRESETS = {
     "smoke": CrossingConfig(study=SMOKE, refiner=REFINER, **SOME),
     "cpu-long": CrossingConfig(study=LONG, refiner=REFINER),
 }
-SUMMARY = "which way of spending a training budget makes PDE-Refiner's rollouts longer"
-EXPERIMENT = Experiment("ks_crossing", SUMMARY, SOURCE, CrossingConfig, PRESETS, run)
+EXPERIMENT = LISTINGS["ks_crossing"].experiment(CrossingConfig, PRESETS, run)

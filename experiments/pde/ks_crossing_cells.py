@@ -76,6 +76,7 @@ class CrossingConfig:
 
     Attributes:
         arms: names out of `ARMS`; mse must be among them.
+        study: data, networks and trainings.
         refiner: the paper's.
         over_error: finest chosen noise variance, in first models' mean square errors (in units of
             the scaled residual, on training windows).

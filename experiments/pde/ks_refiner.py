@@ -15,10 +15,10 @@ from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import true_spectrum
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
 from . import ks
@@ -39,6 +39,11 @@ class KsConfig:
     """Methods out of mse, pushforward, correction (two calls, no noise) and refiner.
 
     The refiner's residual scale is the study's.
+
+    Attributes:
+        methods: that are trained.
+        study: data, networks and trainings.
+        refiner: PDE-Refiner's settings.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -158,5 +163,4 @@ PRESETS = {
     "gpu": KsConfig(("mse", "refiner"), ks.GPU, GPU),
     "paper": KsConfig(study=ks.PAPER, refiner=RefinerConfig(min_noise_variance=4e-7)),
 }
-SUMMARY = "MSE, pushforward, error correction and PDE-Refiner on Kuramoto-Sivashinsky"
-EXPERIMENT = Experiment("ks_refiner", SUMMARY, ks.SOURCE, KsConfig, PRESETS, run)
+EXPERIMENT = LISTINGS["ks_refiner"].experiment(KsConfig, PRESETS, run)

@@ -31,16 +31,16 @@ from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import edge_of_reach
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import curves, level, picture
 from ..kit.grid import Cell, Grid, run_grid
 
-SOURCE = "Sims et al. 2024 (arXiv 2402.12527), simple environment"
+SOURCE = LISTINGS["edge_of_reach_toy"].source
 COLUMNS = {
     "return, % of optimum": "percent",
     "estimated value": "estimated_value",
@@ -67,7 +67,11 @@ class Config(edge_of_reach.PlaneBudget):
     """Data, nets and cadence; the same for every method.
 
     Attributes:
+        seed: of the random numbers; the same one gives the same numbers.
         learned: also train with learned dynamics.
+        ensemble: the learned world model.
+        rollouts: lengths and numbers of model rollouts, and updates between them.
+        methods: settings of single methods.
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
@@ -310,10 +314,7 @@ def draw_maps(report: Report, data: PlaneData, grid: Grid) -> None:
         bar.set_label("value (orange: more than\nany policy can earn)")
 
 
-EXPERIMENT = Experiment(
-    name="edge_of_reach_toy",
-    summary="why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(

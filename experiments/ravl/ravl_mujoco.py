@@ -18,10 +18,10 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit import offline_pages as pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
@@ -30,12 +30,18 @@ DATASETS = (
     *(f"jr/halfcheetah-{kind}" for kind in ("mixed", "medium", "random")),
     "jr/hopper-mixed",
 )
-SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
+SOURCE = LISTINGS["ravl_mujoco"].source
 
 
 @dataclass(frozen=True)
 class Config:
-    """Datasets by methods; `study` is shared by all."""
+    """Datasets by methods; `study` is shared by all.
+
+    Attributes:
+        datasets: names, or files.
+        methods: that are compared.
+        study: world models, agent and evaluation, shared by all.
+    """
 
     datasets: tuple[str, ...] = DATASETS
     methods: tuple[str, ...] = NAMES
@@ -115,10 +121,7 @@ def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[s
     # fmt: on
 
 
-EXPERIMENT = Experiment(
-    name="ravl_mujoco",
-    summary="base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), model_based.SMOKE_MUJOCO),

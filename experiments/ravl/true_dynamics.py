@@ -17,11 +17,11 @@ from matplotlib.axes import Axes
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import bootstrap_interval, iqm, summarize
 
+from ..catalogue import LISTINGS
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import curves, level, picture
@@ -29,7 +29,7 @@ from ..kit.grid import Cell, Grid
 from .edge_of_reach_toy import CPU_ENSEMBLE, CPU_ROLLOUTS
 from .true_dynamics_cells import Config, DialConfig, Domain, method_of, open_domain, turn_dial
 
-SOURCE = "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics"
+SOURCE = LISTINGS["true_dynamics"].source
 Results = Mapping[str, tuple[Domain, Grid]]
 STYLES = ("-", "--", ":", "-.")
 METRICS = {
@@ -206,10 +206,7 @@ _PENDULUM = replace(
 )
 # fmt: on
 
-EXPERIMENT = Experiment(
-    name="true_dynamics",
-    summary="MOPO and MOBILE get worse as the model gets better, RAVL does not",
-    source=SOURCE,
+EXPERIMENT = LISTINGS["true_dynamics"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(2, 0, (0.0, 1.0), (0.0, 1.0), _TINY, None),

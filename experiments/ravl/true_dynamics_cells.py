@@ -40,8 +40,15 @@ class DialConfig:
         environment: `plane`, `pendulum` or `gymnax/Pendulum-v1`.
         rows: transitions; on the plane of a random policy, on the pendulum of a swing-up policy
             spoilt by `noise` (standard deviation) and by a share `random` of random actions.
+        noise: standard deviation of what spoils the data's actions, on the pendulum.
+        random: share of actions that are random, on the pendulum.
+        ensemble: the world model.
+        agent: the actor-critic.
+        rollouts: lengths and numbers of model rollouts, and updates between them.
         mopo_penalties: lambdas to sweep.
+        mobile_penalty, mobile_samples: MOBILE's beta, and next states per elite and row.
         epochs: iterations of rollouts and updates.
+        evaluations: spread evenly over the training.
         episodes: per evaluation and seed.
     """
 
@@ -86,6 +93,8 @@ class Config:
     """Model qualities and environments.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
         truths: weights of the true step at which every method is trained; must hold 0 and 1.
         ravl_truths: those at which RAVL is (it costs five times as much).
         plane, standard: the two environments; None leaves the second out.

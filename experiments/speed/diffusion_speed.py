@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, TemporalUnetConfig
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.draw import picture
-from ..kit.timing import SOURCE, Timing, claim_times, matmul_peak, note_load, start_report
+from ..kit.timing import Timing, claim_times, matmul_peak, note_load, start_report
 from . import diffusion_speed_cells as cells
 from .diffusion_speed_cells import AgentSpeed, Config, DenoiserSpeed, seeds_of
 
@@ -122,6 +122,5 @@ SMOKE = Config(
     repeats=2,
     torch_compile=False,
 )
-SUMMARY = "benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch"
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
-EXPERIMENT = Experiment("diffusion_speed", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["diffusion_speed"].experiment(Config, PRESETS, run)

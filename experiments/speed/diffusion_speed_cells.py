@@ -37,7 +37,16 @@ NETS: tuple[Net, ...] = ("mlp", "unet")
 
 @dataclass(frozen=True)
 class AgentSpeed:
-    """TD3+BC and IQL: `layers` layers of every width, by numbers of seeds side by side."""
+    """TD3+BC and IQL: `layers` layers of every width, by numbers of seeds side by side.
+
+    Attributes:
+        widths: of hidden layers that are timed.
+        layers: hidden ones of each network.
+        batch: transitions in a gradient step.
+        rows: of the dataset.
+        updates: gradient steps that are timed.
+        seeds: numbers of them that are timed side by side.
+    """
 
     widths: tuple[int, ...] = (64, 256)
     layers: int = 2

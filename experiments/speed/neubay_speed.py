@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from ..catalogue import LISTINGS
 from ..kit.claims import add_claim
 from ..kit.draw import picture
 from ..kit.timing import SOURCE, Rates, Timing, claim_times, draw_growth, note_load, start_report
@@ -110,6 +110,5 @@ def note_meaning(report: Report, config: Config) -> None:
 TINY: dict[str, Any] = {"rollouts": 4, "limit": 6, "row_by_row": 2, "updates": 2, "repeats": 2}
 TINY |= {"width": 8, "layers": 1, "critics": 2, "tape": 16, "episode": 3}
 SMOKE = Config(members=(2,), hidden=((8,),), sizes=(1, 2), **TINY)
-SUMMARY = "benchmark: NEUBAY's imagined transitions and gradient steps, beside loops and torch"
 PRESETS = {"smoke": SMOKE, "cpu": Config(), "gpu": Config(limit=1000, updates=50, repeats=5)}
-EXPERIMENT = Experiment("neubay_speed", SUMMARY, SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["neubay_speed"].experiment(Config, PRESETS, run)

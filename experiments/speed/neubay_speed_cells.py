@@ -51,7 +51,11 @@ class Config:
         row_by_row: episodes the collector gets that takes one after the other.
         sizes: members of the ensemble-size table, with the last `hidden`.
         width, critics, tape: of the agent whose gradient steps are timed.
+        layers: recurrent ones of the agent.
         episode: transitions of an episode on a tape.
+        updates: gradient steps that are timed.
+        repeats: rounds in which everybody is timed once.
+        torch_python: an interpreter with torch; empty leaves it out.
     """
 
     members: tuple[int, ...] = (10, 20, 100)

@@ -31,11 +31,11 @@ from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, field_network
 from jaxrl_rollouts.pde.training import TrainingConfig, make_training
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import PyTree
 
+from ..catalogue import LISTINGS
 from ..kit import timing
 from ..kit.draw import picture
 from ..kit.peer import Outputs, Theirs, Timers, check_interpreter, shaken, time_beside
@@ -65,7 +65,21 @@ class Config:
     Attributes:
         widths: of the networks; the rest of them is `blocks` and `dilation_factor`, the power of
             two of the widest dilation, as APEBench counts.
+        blocks: of the networks.
+        dilation_factor: power of two of the widest dilation, as APEBench counts.
+        points: of the grid.
+        batch: windows in a gradient step.
+        trajectories: of the training data.
+        frames: of each.
+        updates: gradient steps that are timed.
+        fields: rolled side by side.
+        steps: of a rollout.
+        repeats: rounds in which everybody is timed once.
+        seeds: numbers of them that are timed side by side.
+        seeds_width: width of the networks whose seeds are timed.
+        torch_python: an interpreter with torch; empty leaves it out.
         torch_compile: also time what `torch.compile` makes; the faster one is compared.
+        apebench_python: an interpreter with APEBench; empty leaves it out.
     """
 
     widths: tuple[int, ...] = (32, 64)
@@ -284,6 +298,5 @@ def draw_against(report: Report, name: str, timings: Mapping[int, timing.Timing]
 TINY: dict[str, Any] = {"blocks": 1, "dilation_factor": 1, "points": 16, "batch": 4, "frames": 4}
 TINY |= {"trajectories": 8, "updates": 10, "fields": 8, "steps": 5, "repeats": 2}
 SMOKE = Config(widths=(8,), seeds=(1, 2), seeds_width=8, torch_compile=False, **TINY)
-SUMMARY = "benchmark: emulators' gradient steps and rollouts, beside torch's and APEBench's"
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
-EXPERIMENT = Experiment("pde_speed", SUMMARY, timing.SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["pde_speed"].experiment(Config, PRESETS, run)

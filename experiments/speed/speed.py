@@ -26,11 +26,11 @@ from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
-from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollouts import Members, rollout
 
+from ..catalogue import LISTINGS
 from ..kit import timing
 from ..kit.peer import Theirs, Timers, check_interpreter, time_beside
 
@@ -40,7 +40,27 @@ WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/Ha
 
 @dataclass(frozen=True)
 class Config:
-    """What is timed. `peer_python` is an interpreter with d3rlpy; empty leaves the peer out."""
+    """What is timed. `peer_python` is an interpreter with d3rlpy; empty leaves the peer out.
+
+    Attributes:
+        widths: of hidden layers.
+        layers: hidden ones of each network.
+        critics: of the agents.
+        batch: transitions in a gradient step.
+        rows: of the dataset.
+        updates: gradient steps that are timed.
+        repeats: rounds in which everybody is timed once.
+        seeds: numbers of them that are timed side by side.
+        seeds_width: width of the networks whose seeds are timed.
+        horizons: lengths of rollouts.
+        rollout_rows: rolled side by side.
+        environments: names of true environments; those not installed are left out.
+        environment_copies: side by side of those on the device.
+        environment_steps: that are timed.
+        host_copies: side by side of those on the host.
+        ensemble: the world model that is rolled.
+        peer_python: an interpreter with d3rlpy; empty leaves it out.
+    """
 
     widths: tuple[int, ...] = (64, 256)
     layers: int = 2
@@ -225,6 +245,5 @@ def time_environment(config: Config, name: str) -> dict[str, Any]:
 TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
 TINY |= {"critics": (2,), "repeats": 2, "seeds": (1, 2), "seeds_width": 32, "horizons": (1, 5)}
 SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
-SUMMARY = "benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s"
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
-EXPERIMENT = Experiment("speed", SUMMARY, timing.SOURCE, Config, PRESETS, run)
+EXPERIMENT = LISTINGS["speed"].experiment(Config, PRESETS, run)

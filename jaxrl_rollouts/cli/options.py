@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..plugins import Experiment, Listing
 from . import parsing
 from .files import read_settings
-from .shown import hides, merged, option, options, shown
+from .shown import hides, merged, option, options, positional, shown
 
 PROG = "jaxrl-rollouts"
 
@@ -177,7 +177,7 @@ def _describe(experiment: Experiment, preset: str, undecided: Sequence[str]) -> 
     for name in undecided:
         values = ", ".join(experiment.choices[name])
         text += (
-            f"\n\nShown here is what every {name} reads. `{PROG} run {experiment.name} "
+            f"\n\nShown here is what every {option(name)} reads. `{PROG} run {experiment.name} "
             f"{option(name)} NAME --help` shows all options of one: {values}."
         )
     return text
@@ -203,7 +203,7 @@ def as_options(config: Any, start: Any, hidden: Collection[str]) -> list[str]:
     Raises:
         TypeError: they differ in something that no option can say.
     """
-    before, tokens = settings(start), []
+    before, tokens, bare = settings(start), [], positional(type(config))
     for name, value in settings(config).items():
         if (name in before and before[name] == value) or hides(hidden, name):
             continue
@@ -211,7 +211,7 @@ def as_options(config: Any, start: Any, hidden: Collection[str]) -> list[str]:
             group, dot, last = name.rpartition(".")
             tokens.append(option(name if value else f"{group}{dot}no_{last}"))
         else:
-            tokens += [option(name), *_flat(value)]
+            tokens += [*([] if name in bare else [option(name)]), *_flat(value)]
     return tokens
 
 

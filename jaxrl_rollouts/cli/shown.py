@@ -57,7 +57,7 @@ def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
         path: dotted name of `config` itself.
     """
     cls = type(config)
-    hints, texts = typing.get_type_hints(cls), descriptions(cls)
+    hints, texts = typing.get_type_hints(cls, include_extras=True), descriptions(cls)
     specs = []
     for field in dataclasses.fields(config):
         name, value = f"{path}.{field.name}".lstrip("."), getattr(config, field.name)
@@ -79,6 +79,7 @@ def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
 
 def _help(kind: Any, text: str, value: Any) -> dict[str, str]:
     """What tyro should say of an option; a list shows what several values look like."""
+    kind = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
     args = typing.get_args(kind)
     if typing.get_origin(kind) is not tuple or args[-1] is not Ellipsis or args[0] not in EXAMPLES:
         return {"help": text}
@@ -96,6 +97,13 @@ def merged(config: Any, parsed: Any) -> Any:
         nested = dataclasses.is_dataclass(value) and type(value) is not type(before)
         changes[field.name] = merged(before, value) if nested else value
     return dataclasses.replace(config, **changes)
+
+
+def positional(cls: type) -> set[str]:
+    """Settings of a dataclass that are typed without their names."""
+    marker = typing.get_args(tyro.conf.Positional[int])[1]
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {name for name, kind in hints.items() if marker in typing.get_args(kind)[1:]}
 
 
 def option(name: str) -> str:

@@ -37,7 +37,10 @@ class PlaneBudget:
     """Data, agent and evaluations on the plane.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
         rows: transitions of a uniformly random policy; the goal is at (7, 7).
+        agent: the actor-critic.
+        epochs: rounds of model rollouts followed by updates.
         evaluations: of the agents, spread evenly over the `epochs`.
         starts: start states of an evaluation.
     """

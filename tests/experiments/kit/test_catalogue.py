@@ -17,18 +17,18 @@ from jaxrl_rollouts.cli.options import RunOptions
 from jaxrl_rollouts.cli.shown import descriptions, hides, options, shown
 from jaxrl_rollouts.configs import settings
 from jaxrl_rollouts.errors import MissingExtraError
-from jaxrl_rollouts.experiments.catalogue import GYMNAX, LISTINGS, MUJOCO, PDE
+from jaxrl_rollouts.experiments.catalogue import GYMNAX, MUJOCO, PDE
 from jaxrl_rollouts.experiments.kit import needs
 from jaxrl_rollouts.offline.behaviours.made import MADE
 from jaxrl_rollouts.offline.data import CATALOGUE, JR_DATASETS
 from jaxrl_rollouts.offline.study import METHODS
 from jaxrl_rollouts.pde.objectives import OBJECTIVES
 from jaxrl_rollouts.pde.operators import NETWORKS
-from jaxrl_rollouts.plugins import Experiment, load_experiment
+from jaxrl_rollouts.plugins import Experiment, listings, load_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
 ENTRIES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-OWN = "jaxrl_rollouts.experiments."
+LISTINGS = listings()
 NAMES = sorted(ENTRIES["jaxrl_rollouts.experiments"])
 
 
@@ -97,8 +97,6 @@ def undescribed(config: Any, hidden: set[str], path: str = "") -> list[str]:
         dotted, value = f"{path}.{name}".lstrip("."), getattr(config, name)
         if hides(hidden, dotted):
             continue
-        if type(config).__module__.startswith(OWN) and "offline" not in type(config).__module__:
-            texts.setdefault(name, "of one experiment")
         if hasattr(value, "__dataclass_fields__"):
             missing += undescribed(value, hidden, dotted)
         elif not texts.get(name):
@@ -168,5 +166,7 @@ def test_a_missing_extra_stops_a_run_before_it_starts(monkeypatch: pytest.Monkey
 def test_made_datasets_need_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "load_dataset", lambda name: pytest.fail(f"{name} was read"))
     assert needs.check_datasets(MADE) == []
-    env, fact = needs.open_dataset("pendulum-mixed")
-    assert env.name == "pendulum" and "made on the spot" in fact
+    offline = load_experiment("offline")
+    assert offline.facts(offline.preset("cpu")) == []
+    (rings,) = offline.facts(replace(offline.preset("cpu"), method="neubay"))
+    assert re.search("Token rings: .* MB", rings), "memory is known before"
