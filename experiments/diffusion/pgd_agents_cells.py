@@ -103,15 +103,10 @@ class Config:
             expected = f"a divisor of refreshes ({self.refreshes})"
             raise ConfigError("evaluations", self.evaluations, expected)
 
-    @property
-    def pgd(self) -> PgdConfig:
-        sizes = self.windows, self.updates, self.batch_size, self.real_share
-        return PgdConfig(self.guidance, self.coefficient, self.sampler, *sizes)
-
     def regularisers(self, agent: str) -> Mapping[str, AgentConfig]:
         """Settings of one agent by a name for tables; the first is the default."""
-        rates = {"actor_rate": self.rate, "critic_rate": self.rate}
-        net: dict[str, Any] = {"hidden": self.hidden, **rates}
+        net: dict[str, Any] = {"hidden": self.hidden, "actor_rate": self.rate}
+        net["critic_rate"] = self.rate
         if agent == "td3_bc":
             return {f"alpha {alpha:g}": Td3BcConfig(alpha=alpha, **net) for alpha in self.alphas}
         iql = IqlConfig(normalise=True, value_rate=self.rate, **net)
@@ -122,24 +117,18 @@ class Config:
 
 
 class Sources(NamedTuple):
-    """A dataset with its environment, and what was made of it.
-
-    Attributes:
-        setting: dataset and environment.
-        sets: rows on the device by source, of those that are drawn once.
-        model: of windows, for all seeds; None without `unguided` and `guided`.
-    """
+    """A dataset with its environment, and what was made of it."""
 
     setting: Setting
-    sets: dict[str, Transitions]
-    model: windows.WindowModel | None
+    sets: dict[str, Transitions]  # by source, on the device, of those that are drawn once
+    model: windows.WindowModel | None  # for all seeds; None without `unguided` and `guided`
 
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
     setting = setting_of(name, config.seed)
-    rows, sets = setting.dataset.transitions, {}
-    sets["real"], model = to_device(rows), None
+    rows, model = setting.dataset.transitions, None
+    sets = {"real": to_device(rows)}
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
     count = config.pool * (config.length - 1)
     if {"unguided", "guided"} & set(config.sources):
@@ -192,7 +181,9 @@ def train_cell(
     if source == "guided":
         assert sources.model is not None
         denoiser, layout, params = sources.model
-        learner = make_pgd(config.pgd, chosen, denoiser, layout)
+        sizes = config.windows, config.updates, config.batch_size, config.real_share
+        pgd = PgdConfig(config.guidance, config.coefficient, config.sampler, *sizes)
+        learner = make_pgd(pgd, chosen, denoiser, layout)
         data = PgdData(data, params)
     else:
         if source != "real":
