@@ -3,7 +3,8 @@
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
 jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
-jaxrl-rollouts run offline --method td3_bc                  # no world model at all
+jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
+jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from dataclasses import dataclass
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.methods.registry import NAMES as MODEL_BASED
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.study import Budget, small_budget, train
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig
-from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
-from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, small_neubay
+from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.neubay import NAMES as NEUBAY
+from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, rings_of, small_neubay
+from jaxrl_rollouts.offline.study.setting import facts_of
+from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from .catalogue import LISTINGS
 from .kit import neubay_pages, offline_pages
 from .kit.grid import Cell
+from .kit.needs import open_dataset
 
 
 @dataclass(frozen=True)
@@ -35,51 +42,107 @@ class Config(Budget):
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
         method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
-            neubay_markov, the same without a memory; or td3_bc, iql, rebrac or sac, which need no
-            world model.
+            neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql or rebrac,
+            which need no world model.
+        data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
+            models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
+        environment: where the policy is played: a name that `data collect` knows, any id of
+            Gymnasium's or gymnax's, package.module:factory, or none to train without a simulator.
+            Left empty: what the dataset says it is from; where it says nothing, none.
+        action_low: lower bounds of the actions in the file, one number or one for each entry; they
+            are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
+        action_high: upper bounds.
     """
 
     dataset: str = PENDULUM
     method: str = "ravl"
+    data: Data = "real"
+    environment: str = ""
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
 
     def validate(self) -> None:
-        self.check_method(self.method)
+        self.check_method(self.method, self.data)
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Fit, train, evaluate, report."""
-    outcome = train(config.dataset, config.method, config, context=context)
+    given = {"action_low": config.action_low, "action_high": config.action_high}
+    bounds = {name: values for name, values in given.items() if values}
+    dataset = load_dataset(config.dataset, config.study.seed, **bounds)
+    outcome = train(
+        dataset,
+        config.method,
+        config,
+        environment=config.environment,
+        data=config.data,
+        context=context,
+    )
     source, report = outcome.source, Report.of(context, config.study.seeds)
-    if isinstance(source, Posterior):
-        updates = config.neubay.agent.updates_per_iteration
-    elif config.method in MODEL_FREE:
-        updates = config.model_free.per_iteration
-    else:
-        updates = config.study.rollouts.updates_per_epoch
-    cells = {config.method: Cell.of(outcome.trained, updates=updates)}
+    cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates)}
     if isinstance(source, Posterior):
         name = source.dataset.name
         report.table("world model", [neubay_pages.posterior_row(source)])
         report.table("rollouts", neubay_pages.horizon_rows(name, cells))
-        offline_pages.draw_learning(report, source, cells)
         neubay_pages.draw_horizons(report, name, cells)
-        neubay_pages.draw_values(report, {name: cells})
+        if outcome.env is None:
+            offline_pages.draw_training(report, source, cells)
+        else:
+            offline_pages.draw_learning(report, source, cells)
+            neubay_pages.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
-    else:
+    elif outcome.estimated_value is not None:
         offline_pages.draw_training(report, source, cells)
+    elif outcome.env is not None:
+        offline_pages.draw_learning(report, source, cells)
     if isinstance(source, FittedDataset):
         report.table("world model", [offline_pages.world_row(source)])
         offline_pages.draw_world(report, {source.dataset.name: source})
     report.table("result", offline_pages.result_rows(source, cells))
     offline_pages.add_main_job(report, source, cells[config.method])
+    asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""
+    report.note(f"{outcome.steps:,} gradient steps per seed{asked}.")
+    if isinstance(source, Setting) and source.synthetic:
+        report.note(source.synthetic)
+    offline_pages.note_best(report, outcome.best)
+    imagines = config.method not in MODEL_FREE
+    for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
+        report.note(fact)
     return report
+
+
+def prepare(config: Config) -> list[str]:
+    """Read the dataset and make its environment; what it is, and what NEUBAY's rings take."""
+    env, fact = open_dataset(config.dataset)
+    memory = [rings_of(env, config.study, config.neubay.agent)] if config.method in NEUBAY else []
+    return [fact, *memory]
+
+
+# What only model-based methods read of a study, and what NEUBAY reads of it besides.
+_OF_WORLDS = ("ensemble", "targets", "shared_world", "agent", "rollouts", "methods", "epochs")
+_OF_ENDINGS = ("termination", "ending")
+
+
+def unread(config: Config) -> list[str]:
+    """Settings of the other methods."""
+    method, hidden = config.method, []
+    if method not in MODEL_BASED:
+        hidden += [f"study.{name}" for name in (*_OF_WORLDS, "error_horizon")]
+    if method in MODEL_FREE:
+        hidden += [f"study.{name}" for name in _OF_ENDINGS]
+    else:
+        hidden.append("model_free")
+    if method not in NEUBAY:
+        hidden.append("neubay")
+    hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]
+    return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
 
 
 _CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
 EXPERIMENT = Experiment(
     name="offline",
-    summary="the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
+    summary=LISTINGS["offline"].summary,
     source="",
     config_type=Config,
     presets={
@@ -97,8 +160,12 @@ EXPERIMENT = Experiment(
                 members=4, hidden=(32, 32), epochs=2, width=16, steps=20, per_iteration=10,
                 rollouts=16, tape=256, capacity=20_000,
             ),
+            small_synthetic(
+                width=16, features=8, blocks=1, updates=40, steps=4, rows=400, windows=16,
+                refresh=20, length=4,
+            ),
         ),
-        "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay),
+        "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),
         "paper": Config(_PAPER),
     },
     run=run,

@@ -6,13 +6,14 @@ what is wrong with it rather than training something else.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,26 +39,36 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 def from_json(cls: type[Config], data: Any, where: str = "config") -> Config:
-    """Build a `cls` from what `to_json` wrote, and check it.
+    """Build a `cls` from what `to_json` wrote, and check it: `read`, then `check`."""
+    config = read(cls, data, where)
+    check(config)
+    return config
+
+
+def read(cls: type[Config], data: Any, where: str = "config", base: Config | None = None) -> Config:
+    """Build a `cls` from JSON data, without checking its ranges.
 
     Args:
         cls: a dataclass; fields may be nested dataclasses, tuples, lists, mappings, Literals,
             Optionals and unions of those.
         data: the parsed JSON.
         where: where the data come from, for the messages.
+        base: has the values of the settings that `data` leaves out; None takes the defaults.
 
     Raises:
-        ConfigError: a key is unknown, missing or of the wrong type, or `check` refuses the whole.
+        ConfigError: a key is unknown, missing or of the wrong type.
     """
-    config = _dataclass(cls, data, where, "")
-    check(config)
-    return config
+    return _dataclass(cls, data, where, "", base)
 
 
-def check(config: Any) -> None:
+def check(config: Any, path: str = "") -> None:
     """Hold `config` and every dataclass inside it to their ranges, then to their `validate()`.
 
     Ranges are declared with the fields (`positive`); `validate` is for what is between fields.
+
+    Args:
+        config: a dataclass instance.
+        path: what it is called; goes before the names of its settings in messages.
 
     Raises:
         ConfigError: a setting below its range, or whatever the `validate` methods raise.
@@ -65,11 +76,34 @@ def check(config: Any) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            check(value)
-    at_least_one(config, *(f.name for f in dataclasses.fields(config) if _POSITIVE in f.metadata))
-    validate = getattr(config, "validate", None)
-    if callable(validate):
-        validate()
+            check(value, _join(path, field.name))
+    named = (f.name for f in dataclasses.fields(config) if _POSITIVE in f.metadata)
+    with within(path):
+        at_least_one(config, *named)
+        validate = getattr(config, "validate", None)
+        if callable(validate):
+            validate()
+
+
+@contextlib.contextmanager
+def within(path: str) -> Iterator[None]:
+    """Put `path` before the names of settings in a `ConfigError`: where they are nested."""
+    try:
+        yield
+    except ConfigError as error:
+        if not path:
+            raise
+        raise error.named(_join(path, error.setting)) from None
+
+
+def settings(config: Any, path: str = "") -> dict[str, Any]:
+    """All settings by dotted name, `{"study.agent.discount": 0.99}`: the leaves of a `config`."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), _join(path, field.name)
+        nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        leaves |= settings(value, name) if nested else {name: value}
+    return leaves
 
 
 def digest(config: Any) -> str:
@@ -98,7 +132,14 @@ def discount_and_polyak(config: Any) -> None:
         raise ConfigError("polyak", config.polyak, "in (0, 1]")
 
 
-def did_you_mean(name: str, choices: typing.Iterable[str]) -> str:
+def unknown(setting: str, found: Any, choices: Iterable[str]) -> ConfigError:
+    """The error of a name that is none of `choices`."""
+    choices = list(choices)
+    hint = did_you_mean(str(found), choices)
+    return ConfigError(setting, found, "one of " + ", ".join(choices), hint)
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A hint with the closest choice, or an empty string."""
     close = get_close_matches(name, list(choices), n=1)
     return f"did you mean {close[0]}?" if close else ""
@@ -128,25 +169,46 @@ def _error(where: str, path: str, found: Any, expected: str, hint: str = "") -> 
     return ConfigError(f"{where}: {path}" if path else where, found, expected, hint)
 
 
-def _dataclass(cls: type, data: Any, where: str, path: str) -> Any:
+def _dataclass(cls: type, data: Any, where: str, path: str, base: Any = None) -> Any:
     if not isinstance(data, Mapping):
         raise _error(where, path, data, f"an object with the settings of {cls.__name__}")
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for key in data:
         if key not in fields:
-            hint = did_you_mean(str(key), fields)
-            raise _error(where, _join(path, str(key)), "an unknown setting", "a known one", hint)
+            raise _unknown_key(cls, str(key), where, path)
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name in data:
-            values[name] = _read(hints[name], data[name], where, _join(path, name))
+            inner = getattr(base, name, None)
+            values[name] = _read(hints[name], data[name], where, _join(path, name), inner)
+        elif base is not None:
+            values[name] = getattr(base, name)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise _error(where, _join(path, name), "nothing", _name(hints[name]))
     return cls(**values)
 
 
-def _read(kind: Any, data: Any, where: str, path: str) -> Any:
+def _unknown_key(cls: type, key: str, where: str, path: str) -> ConfigError:
+    """With the closest setting beside it, else the one deeper down that has this name."""
+    names = [f.name for f in dataclasses.fields(cls)]
+    deeper = {name.rpartition(".")[2]: name for name in _names(cls)}
+    hint = did_you_mean(key, names) or did_you_mean(key, deeper)
+    if hint:
+        close = hint.removeprefix("did you mean ").removesuffix("?")
+        hint = f"did you mean {_join(path, close if close in names else deeper[close])}?"
+    return _error(where, _join(path, key), "an unknown setting", "a known one", hint)
+
+
+def _names(cls: type, path: str = "") -> Iterator[str]:
+    """Dotted names of all settings of a dataclass."""
+    for name, kind in typing.get_type_hints(cls).items():
+        yield _join(path, name)
+        if dataclasses.is_dataclass(kind):
+            yield from _names(kind, _join(path, name))
+
+
+def _read(kind: Any, data: Any, where: str, path: str, base: Any = None) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return data
@@ -157,9 +219,9 @@ def _read(kind: Any, data: Any, where: str, path: str) -> Any:
         hint = did_you_mean(data, choices) if isinstance(data, str) else ""
         raise _error(where, path, data, "one of " + ", ".join(choices), hint)
     if origin in (typing.Union, types.UnionType):
-        return _union(kind, args, data, where, path)
+        return _union(kind, args, data, where, path, base)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _dataclass(kind, data, where, path)
+        return _dataclass(kind, data, where, path, base if isinstance(base, kind) else None)
     if origin in (tuple, list):
         return _sequence(kind, origin, args, data, where, path)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -169,11 +231,11 @@ def _read(kind: Any, data: Any, where: str, path: str) -> Any:
     return _scalar(kind, data, where, path)
 
 
-def _union(kind: Any, args: tuple[Any, ...], data: Any, where: str, path: str) -> Any:
+def _union(kind: Any, args: tuple[Any, ...], data: Any, where: str, path: str, base: Any) -> Any:
     errors = []
     for choice in args:
         try:
-            return _read(choice, data, where, path)
+            return _read(choice, data, where, path, base)
         except ConfigError as error:
             errors.append((choice, error))
     # `Optional[X]` and one dataclass among scalars: the detailed message of X says more.

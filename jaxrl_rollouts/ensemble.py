@@ -80,7 +80,7 @@ def apply_assigned(
         params: leaves `[M, ...]`.
         rows: `[B, F]`.
         slots: `[B]` int32, position of the row's member in `params`.
-        capacity: most rows one member may get, static. `rollout.draw_members` never exceeds
+        capacity: most rows one member may get, static. `rollouts.draw_members` never exceeds
             `ceil(B / M)`. Rows over the capacity come back as NaN rather than wrong.
 
     Returns:
@@ -127,7 +127,8 @@ def max_pairwise(means: jax.Array, stds: jax.Array) -> jax.Array:
 def spread_of_means(means: jax.Array, stds: jax.Array) -> jax.Array:
     """Root mean over outputs of the variance of means over members (NEUBAY, section 4).
 
-    Meaningful when the outputs share a scale: give it normalised predictions.
+    `[N, B, O]` means and stds to `[B]`. Meaningful when the outputs share a scale: give it
+    normalised predictions.
     """
     del stds
     return jnp.sqrt(jnp.square(means - means.mean(0)).mean((0, -1)))

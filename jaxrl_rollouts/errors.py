@@ -45,9 +45,13 @@ class ConfigError(UserError):
     """
 
     def __init__(self, setting: str, found: object, expected: object, hint: str = "") -> None:
-        self.setting, self.found, self.expected = setting, found, expected
+        self.setting, self.found, self.expected, self.hint = setting, found, expected, hint
         message = f"{setting}: found {found!r}, expected {expected}"
         super().__init__(f"{message}; {hint}" if hint else message)
+
+    def named(self, setting: str) -> ConfigError:
+        """The same of a setting by another name: the whole path to it, or the option as typed."""
+        return ConfigError(setting, self.found, self.expected, self.hint)
 
 
 class CheckpointError(UserError):

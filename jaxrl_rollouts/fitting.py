@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .configs import check, positive
+from .configs import check, positive, unknown
 from .descent import descend
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
@@ -43,16 +43,30 @@ class EnsembleConfig:
     """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture).
 
     Attributes:
+        members: networks.
+        elites: of them, the best on the holdout, which are used.
+        hidden: widths of the layers of a member.
+        activation: swish, relu, leaky_relu or gelu.
+        layer_norm: layer normalisation before each activation.
         initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
             `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
         biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
         learned_bounds: learn where the log-variance is clamped, pulled together with weight
             `bound_weight`; else `log_var_low` and `log_var_high` stay.
+        log_var_low, log_var_high: the log-variance is clamped between them.
+        bound_weight: of the loss that pulls learned bounds together.
+        bootstrap: give each member rows drawn with replacement; else all see the same.
+        learning_rate: of Adam.
         weight_decay: one for all layers, or one each.
+        batch_size: rows in a gradient step.
+        max_epochs: passes over the rows, at most.
+        patience: epochs without an improvement after which a member stops.
         judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
             nats of its likelihood.
+        holdout_share: of the rows that members are judged on.
+        holdout_rows: of those, at most.
     """
 
     members: int = 7
@@ -81,10 +95,9 @@ class EnsembleConfig:
         if not 1 <= self.elites <= self.members:
             raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
         if self.activation not in ACTIVATIONS:
-            raise ConfigError("activation", self.activation, f"one of {sorted(ACTIVATIONS)}")
+            raise unknown("activation", self.activation, ACTIVATIONS)
         if self.initialiser not in INITIALISERS:
-            expected = f"one of {sorted(INITIALISERS)}"
-            raise ConfigError("initialiser", self.initialiser, expected)
+            raise unknown("initialiser", self.initialiser, INITIALISERS)
         if len(self.weight_decay) not in (1, len(self.hidden) + 1):
             raise ConfigError(
                 "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +65,7 @@ def train(
     units_per_iteration: int = 1,
     evaluate: Callable[[PyTree, int], Mapping[str, Any]] | None = None,
     evaluate_every: int | None = None,
+    evaluate_at: Collection[int] = (),
     finished: Callable[[Mapping[str, np.ndarray]], bool] | None = None,
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
@@ -88,6 +89,7 @@ def train(
         evaluate: `(state, iteration) -> {name: [seeds] values}`, called on the host after every
             `evaluate_every` iterations and at the end. Must depend on its arguments only.
         evaluate_every: a multiple of `chunk`; None evaluates at the end only.
+        evaluate_at: iterations after which to evaluate besides (`evenly`), multiples of `chunk`.
         finished: stop early when this is true of the chunk's mean metrics.
         context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
         save_every_seconds: least time between two checkpoints.
@@ -101,11 +103,11 @@ def train(
     Raises:
         DivergenceError: a metric became NaN or infinite; names it, the iteration and the seed.
         Interrupted: the context's stop flag was raised; a checkpoint was written.
-        ConfigError: `chunk`, `iterations` or `evaluate_every` do not fit each other, or a part of
+        ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
-    _check_lengths(iterations, chunk, evaluate_every)
+    _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
     seeds, axes = len(jax.tree.leaves(keys)[0]), _Axes.of(per_seed)
     data = jax.tree.map(jnp.asarray, data)
     _check_rows(data, per_seed, seeds)
@@ -135,7 +137,8 @@ def train(
             iteration += length
             stopped = bool(finished and finished(means))
             last = stopped or iteration == iterations
-            if evaluate and (last or (evaluate_every and not iteration % evaluate_every)):
+            due = iteration in evaluate_at or (evaluate_every and not iteration % evaluate_every)
+            if evaluate and (last or due):
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             told.tell(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
@@ -169,11 +172,23 @@ class _Told:
         self.progress.advance(units, means)
 
 
-def _check_lengths(iterations: int, chunk: int, evaluate_every: int | None) -> None:
+def evenly(iterations: int, times: int) -> frozenset[int]:
+    """Iterations at which to evaluate `times` times, evenly spread and rounded; the last is one.
+
+    Fewer where there are fewer iterations.
+    """
+    return frozenset(max(round(k * iterations / times), 1) for k in range(1, times + 1))
+
+
+def _check_lengths(
+    iterations: int, chunk: int, evaluate_every: int | None, evaluate_at: Collection[int]
+) -> None:
     if iterations < 1 or chunk < 1:
         raise ConfigError("iterations, chunk", (iterations, chunk), "both at least 1")
     if evaluate_every is not None and evaluate_every % chunk:
         raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
+    if any(at % chunk for at in evaluate_at):
+        raise ConfigError("evaluate_at", sorted(evaluate_at), f"multiples of chunk ({chunk})")
 
 
 def _resumed(folder: Path | None, state: PyTree) -> tuple[int, PyTree, bool, _Spent]:

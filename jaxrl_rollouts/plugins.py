@@ -1,48 +1,89 @@
-"""What other packages bring: experiments, subcommands, agents, methods, found by entry points.
+"""What other packages bring, found by entry points: experiments, subcommands, agents and more.
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
-`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. What
-goes into the groups of agents and methods is said in `offline.agents.registry` and
-`offline.methods.registry`.
+`jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. A
+module that imports no jax may announce the `Listing`s of experiments in `jaxrl_rollouts.listings`,
+a mapping by name: then they are listed, and mistyped choices refused, without importing them. What
+goes into the groups of agents, methods and environments is said in `offline.agents.registry`,
+`offline.methods.registry` and `offline.environments.registry`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from .configs import did_you_mean
+from .configs import unknown
 from .errors import ConfigError
 from .record.context import RunContext
 
 if TYPE_CHECKING:
     from .reports.report import Report
 
+    Run = Callable[[Any, RunContext], Report]
+
 EXPERIMENTS = "jaxrl_rollouts.experiments"
 COMMANDS = "jaxrl_rollouts.commands"
+LISTINGS = "jaxrl_rollouts.listings"
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One claim of one paper, or one job, that ends in a report.
+class Listing:
+    """What is known of an experiment without importing it.
 
     Attributes:
         name: as on the command line.
         summary: one line for `jaxrl-rollouts list`.
         source: paper and section, or "" for a job.
-        config_type: frozen dataclass whose fields are the settings.
-        presets: named configurations; `cpu` is the default where it exists, else the first.
-        run: `(config, context) -> Report`; called again with the same folder to resume.
+        minutes: about how long each preset takes on two CPU cores; None where nobody measured it.
+        needs: files and extras that a preset needs, for people: "jr/hopper-mixed",
+            "the extra mujoco". What a run needs in fact is checked by `prepare`.
+        prepare: `module:function` that is called with the configuration before anything is written
+            or trained: it raises `UserError` for a file, an extra or an environment that is
+            missing, and returns lines that the user should know first.
+        unread: `module:function` from a configuration to the dotted names of settings that it does
+            not read; with `choices`, they are no options of its.
+        choices: settings by which others are read or not, and their values: `{"method": (...)}`.
+        main: where to start: listed first.
+        caches: whether compiled programs may be kept between runs; not where compiling is timed.
     """
 
     name: str
     summary: str
     source: str
+    minutes: Mapping[str, float | None] = field(default_factory=dict, kw_only=True)
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    prepare: str = field(default="", kw_only=True)
+    unread: str = field(default="", kw_only=True)
+    main: bool = field(default=False, kw_only=True)
+    caches: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Experiment(Listing):
+    """One claim of one paper, or one job, that ends in a report.
+
+    Attributes:
+        config_type: frozen dataclass whose fields are the settings.
+        presets: named configurations; `cpu` is the default where it exists, else the first.
+        run: `(config, context) -> Report`; called again with the same folder to resume.
+    """
+
     config_type: type
     presets: Mapping[str, Any]
-    run: Callable[[Any, RunContext], Report]
+    run: Run
+
+    def facts(self, config: Any) -> list[str]:
+        """Check what a run with `config` needs; what should be known of it before it starts."""
+        return list(resolve_name(self.prepare)(config)) if self.prepare else []
+
+    def hidden(self, config: Any) -> set[str]:
+        """Dotted names of the settings that `config` does not read."""
+        return set(resolve_name(self.unread)(config)) if self.unread else set()
 
     def __post_init__(self) -> None:
         if not self.presets:
@@ -61,8 +102,7 @@ class Experiment:
     def preset(self, name: str) -> Any:
         """The configuration called `name`; `ConfigError` when there is none."""
         if name not in self.presets:
-            choices = "one of " + ", ".join(self.presets)
-            raise ConfigError("preset", name, choices, did_you_mean(name, self.presets))
+            raise unknown("preset", name, self.presets)
         return self.presets[name]
 
 
@@ -87,8 +127,22 @@ def names(group: str) -> list[str]:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Import the experiment called `name`; `ConfigError` when nothing announces it."""
-    return _load(EXPERIMENTS, "experiment", name)
+    """Import the experiment called `name`; `ConfigError` when nothing announces it.
+
+    Where it is listed, the listing is what is true of it.
+    """
+    experiment, listing = _load(EXPERIMENTS, "experiment", name), listings().get(name)
+    if listing is None:
+        return experiment
+    return replace(experiment, **{f.name: getattr(listing, f.name) for f in fields(Listing)})
+
+
+def listings() -> dict[str, Listing]:
+    """What is known of experiments without importing them, by name."""
+    known: dict[str, Listing] = {}
+    for entry in _entries(LISTINGS).values():
+        known |= entry.load()
+    return known
 
 
 def load_command(name: str) -> Command:
@@ -126,6 +180,5 @@ def _entries(group: str) -> dict[str, metadata.EntryPoint]:
 def _load(group: str, kind: str, name: str) -> Any:
     entries = _entries(group)
     if name not in entries:
-        choices = "one of " + ", ".join(sorted(entries))
-        raise ConfigError(kind, name, choices, did_you_mean(name, entries))
+        raise unknown(kind, name, sorted(entries))
     return entries[name].load()

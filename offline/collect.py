@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Step, rollout
+from jaxrl_rollouts.rollouts import Step, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .data.d4rl import write_d4rl
@@ -183,7 +183,7 @@ def collect_to_file(
     """`collect` into an HDF5 file in D4RL's layout, which `load_d4rl` reads.
 
     The file says which environment and versions it came from, the time limit and the mean return;
-    `attributes` adds to that.
+    `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
 
     Raises:
         ConfigError: as `collect`.
@@ -204,4 +204,10 @@ def write_rows(
         "max_episode_steps": env.max_episode_steps,
         "mean_return": float(episode_returns(rows).mean()),
     }
-    write_d4rl(path, rows, {**facts, **(attributes or {})})
+    write_d4rl(
+        path,
+        rows,
+        {**facts, **(attributes or {})},
+        action_low=env.action_low,
+        action_high=env.action_high,
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command
 
@@ -27,6 +28,8 @@ def inspect(
     file: tyro.conf.Positional[str],
     out: Path | None = None,
     action_limit: float = 1.0,
+    action_low: tuple[float, ...] = (),
+    action_high: tuple[float, ...] = (),
 ) -> None:
     """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
     endings, suspicious rows.
@@ -38,11 +41,15 @@ def inspect(
         file: an HDF5, npz or Minari dataset, or a name such as hopper-medium-v2.
         out: also draw returns and lengths into this PNG file.
         action_limit: actions beyond it are reported.
+        action_low: lower bounds of the file's actions, one number or one for each entry; they are
+            shown rescaled to [-1, 1]. Left out: what the file itself declares.
+        action_high: upper bounds.
     """
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
-    inspection = inspect_file(file, action_limit=action_limit)
+    bounds = {"action_low": action_low or None, "action_high": action_high or None}
+    inspection = inspect_file(file, action_limit=action_limit, **bounds)
     print_inspection(inspection)
     if out is not None:
         draw_inspection(inspection, out)
@@ -53,7 +60,7 @@ def inspect(
 
 def collect(
     out: Path,
-    env: str = "",
+    environment: Annotated[str, tyro.conf.arg(aliases=["--env"])] = "",
     policy: str = "random",
     steps: int = 20_000,
     seed: Annotated[int, tyro.conf.arg(metavar="INT>=0")] = 0,
@@ -64,8 +71,9 @@ def collect(
 
     Args:
         out: the HDF5 file to write; replaced only once the new one is complete.
-        env: pendulum, plane, acrobot, gymnax/<name>, brax/<name> or mujoco/<Gymnasium id>. Left
-            empty: what a trained policy was meant for, and else pendulum.
+        environment: pendulum, plane, acrobot, runner; any id of Gymnasium's or gymnax's;
+            brax/<name>; or package.module:factory. Left empty: what a trained policy was meant
+            for, and else pendulum.
         policy: random (uniform actions); scripted (a swing-up; pendulum and acrobot); mixed
             (episodes of mixed quality, pendulum only); broad or narrow (acrobot only); or the
             folder of a run, or of one of the policies that it trained.
@@ -85,22 +93,22 @@ def collect(
     _check(out, steps, seed)
     key, start = jax.random.key(seed), None
     if policy in SCRIPTED:
-        environment, acting, params = _scripted(policy, env)
+        env, acting, params = _scripted(policy, environment)
         facts = {"policy": policy, "seed": seed}
     else:
-        environment, acting, params, facts, start = _trained(policy, env, training_seed, sample)
+        env, acting, params, facts, start = _trained(policy, environment, training_seed, sample)
         facts |= {"seed": seed}
     ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
     if policy in ready:
         rows = ready[policy](key, steps)
-        write_rows(out, environment, rows, facts)
+        write_rows(out, env, rows, facts)
     elif start is not None:
-        rows = _with_memory(environment, acting, params, start, key, steps)
-        write_rows(out, environment, rows, facts)
+        rows = _with_memory(env, acting, params, start, key, steps)
+        write_rows(out, env, rows, facts)
     else:
-        rows = collect_to_file(out, environment, acting, params, key, steps=steps, attributes=facts)
+        rows = collect_to_file(out, env, acting, params, key, steps=steps, attributes=facts)
     ends = int(np.logical_or(rows.terminations, rows.truncations).sum())
-    print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {environment.name}")
+    print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {env.name}")
     print(f"look at it with: jaxrl-rollouts data inspect {out}")
 
 
@@ -115,7 +123,7 @@ def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
     if policy not in known:
         places = [name for name, policies in OF_ENVIRONMENT.items() if policy in policies]
         expected = f"{', '.join(known)} in {environment.name}"
-        raise ConfigError("--policy", policy, expected, f"try --env {' or '.join(places)}")
+        raise ConfigError("--policy", policy, expected, f"try --environment {' or '.join(places)}")
     if policy == "random":
         return environment, random_policy(environment.action_size), None
     if environment.name == "acrobot":
@@ -128,17 +136,17 @@ def _trained(
 ) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
     """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
     from .environments import make
-    from .saved_policies import load_policy
+    from .saved_policies import read_policy
 
     if not Path(policy).exists():
         raise ConfigError("--policy", policy, f"{', '.join(SCRIPTED)}, or the folder of a run")
-    trained = load_policy(policy)
+    trained = read_policy(policy)
+    if not (env or trained.environment):
+        raise ConfigError(
+            "--environment", env, "a name: the policy was trained without an environment"
+        )
     environment = make(env or trained.environment)
-    for name in ("observation_size", "action_size"):
-        found, expected = getattr(trained.sees(environment), name), trained.facts[name]
-        if found != expected:
-            where = f"an environment with {name} {expected}"
-            raise ConfigError("--env", f"{environment.name} ({name} {found})", where)
+    trained.sees(environment)
     acting = trained.agent.policy if sample else trained.agent.greedy
     facts = {
         "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
@@ -177,12 +185,8 @@ def _check(out: Path, steps: int, seed: int) -> None:
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `data ...`; raises `UserError` for bad input."""
-    tyro.extras.subcommand_cli_from_dict(
-        {"inspect": inspect, "collect": collect},
-        prog=prog,
-        description="Look at offline datasets, and make them.",
-        args=list(arguments) or ["--help"],
-    )
+    commands = {"inspect": inspect, "collect": collect}
+    call(commands, arguments, prog, COMMAND.summary)
 
 
 COMMAND = Command("data", "Look at offline datasets, and make them.", main)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .environments.base import Environment, EnvironmentState, as_model

@@ -1,146 +1,184 @@
 """Trained policies on disk: what is needed to act, without the run that made them.
 
-A policy folder holds `policy.json` (the agent's settings, sizes, environment) and one checkpoint
-of the actors of all seeds.
+A policy folder holds `policy.json` (the agent's settings, sizes, environment, bounds of actions)
+and one checkpoint of the actors of all seeds. `policy` makes of it something that acts on numpy
+arrays; here is what the library itself plays it with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from jaxrl_rollouts.configs import from_json, to_json
-from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.record import checkpoint
-from jaxrl_rollouts.record.folder import read_json, write_json_atomically
+from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.record.saved import (
+    find_folder,
+    load_params,
+    one_seed,
+    read_facts,
+    save_trained,
+)
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.agent import Agent
 from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
 from .environments import Environment
+from .environments.absent import is_simulator
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 
-FORMAT = 1
+FORMAT = 2  # 1 did not say the bounds of actions
 FILE = "policy.json"
+LAST, BEST = "policy", "policy-best"  # folders of a run: after training, and of its best evaluation
 RECURRENT = "recurrent_sac"
-_SIZES = ("observation_size", "action_size", "seeds")
+_SIZES = ("observation_size", "action_size")
+
+Bounds = tuple[Sequence[float] | None, Sequence[float] | None]
 
 
 class SavedPolicy(NamedTuple):
-    """A policy that was trained.
+    """A policy that was trained, all seeds of it.
 
     Attributes:
-        agent: its functions; `agent.greedy` and `agent.policy` act.
+        agent: its functions; `agent.greedy` and `agent.policy` act, in [-1, 1].
         actors: their parameters, leading axis = seeds.
-        environment: name of the one it was meant for.
         facts: everything in `policy.json`.
         remembers: it is shown its last action and reward, and has a memory; see `sees`.
     """
 
     agent: Agent
     actors: PyTree
-    environment: str
     facts: Mapping[str, Any]
     remembers: bool = False
 
+    @property
+    def environment(self) -> str:
+        """Name of the one it was meant for; empty where it was trained without."""
+        return self.facts.get("environment") or ""
+
     def sees(self, env: Environment) -> Environment:
-        """The environment as the policy has to be shown it."""
-        return remembering(env) if self.remembers else env
+        """The environment as the policy has to be shown it.
+
+        Raises:
+            ConfigError: its observations or actions are of other sizes.
+        """
+        shown = remembering(env) if self.remembers else env
+        for name in _SIZES:
+            if getattr(shown, name) != self.facts[name]:
+                found = f"{env.name} ({name} {getattr(shown, name)})"
+                raise ConfigError(
+                    "environment", found, f"one with {name} {self.facts[name]}, as the policy has"
+                )
+        return shown
 
     def start(self, episodes: int) -> PyTree:
         """The policy's memory at the beginning of so many episodes."""
         return self.agent.memory(episodes)
 
     def actor(self, seed: int) -> PyTree:
-        """Parameters of one training seed.
-
-        Raises:
-            CheckpointError: there is no such seed.
-        """
-        if not 0 <= seed < self.facts["seeds"]:
-            raise CheckpointError(
-                f"training seed: found {seed}, expected 0 to {self.facts['seeds'] - 1}"
-            )
-        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
+        """Parameters of one training seed; `CheckpointError` where there is no such seed."""
+        return one_seed(self.actors, seed)
 
 
-def save_policy(
-    folder: Path,
+def policy_of(
     config: AgentConfig | RecurrentSacConfig,
     actors: PyTree,
-    env: Environment,
+    env: Environment | None = None,
+    *,
+    sizes: tuple[int, int] | None = None,
+    bounds: Bounds | None = None,
     **facts: Any,
-) -> Path:
-    """Write actors (leading axis = seeds) of an agent with `config`, meant for `env`.
+) -> SavedPolicy:
+    """A policy in memory, as `read_policy` gives one from a folder.
 
-    `env` is the environment as the agent sees it (`remembering`, for one with a memory). `facts`
-    (data, method, returns) are kept beside what loading needs.
+    Args:
+        config: of the agent.
+        actors: parameters, leading axis = seeds.
+        env: as the agent sees it (`remembering`, for one with a memory); None for none.
+        sizes: of the agent's observation and action, where there is no `env`.
+        bounds: of the environment's actions, lowest and highest; left out, those of `env`, else
+            [-1, 1].
+        facts: (data, method, returns) that are kept beside what acting needs.
+
+    Raises:
+        ConfigError: neither `env` nor `sizes`.
     """
-    kind = RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config)
-    checkpoint.save(folder, 0, actors)
+    if env is not None:
+        sizes = env.observation_size, env.action_size
+        bounds = bounds or (env.action_low, env.action_high)
+    if sizes is None:
+        raise ConfigError("sizes", None, "those of observation and action, as there is no env")
+    low, high = bounds or (None, None)
     record = {
         **facts,
         "format": FORMAT,
-        "kind": kind,
+        "kind": RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config),
         "agent": to_json(config),
-        "environment": env.name,
-        "observation_size": env.observation_size,
-        "action_size": env.action_size,
+        "environment": env.name if env is not None and is_simulator(env) else None,
+        "observation_size": sizes[0],
+        "action_size": sizes[1],
+        "action_low": None if low is None else [float(x) for x in low],
+        "action_high": None if high is None else [float(x) for x in high],
         "seeds": jax.tree.leaves(actors)[0].shape[0],
     }
-    write_json_atomically(folder / FILE, record)
-    return folder
+    return SavedPolicy(_agent(config, *sizes), actors, record, _remembers(config))
 
 
-def load_policy(path: str | Path) -> SavedPolicy:
-    """Read a policy folder, or the only one inside a run folder.
+def save_policy(
+    folder: str | Path,
+    config: AgentConfig | RecurrentSacConfig,
+    actors: PyTree,
+    env: Environment | None = None,
+    **given: Any,
+) -> Path:
+    """Write the policy that `policy_of` makes of these arguments; the folder is made if need be."""
+    policy = policy_of(config, actors, env, **given)
+    return save_trained(folder, FILE, policy.facts, actors)
+
+
+def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
+    """Read a policy folder, or the only policy inside a run folder.
+
+    Args:
+        path: the folder.
+        best: in a run folder, that of the best evaluation and not the last one.
 
     Raises:
         CheckpointError: there is none or several, or it cannot be read.
+        ConfigError: the settings of its agent are not this library's.
     """
-    folder = _find(Path(path))
-    facts = read_json(folder / FILE, "a policy folder")
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
-    for name in _SIZES:
-        size = facts.get(name)
-        if not isinstance(size, int) or size < 1:
-            raise CheckpointError(
-                f"{folder / FILE}: {name}: found {size!r}, expected a whole number of at least 1"
-            )
-    kind = facts.get("kind", "sac")  # folders of before there were others do not say
+    name = BEST if best else LAST
+    folder = find_folder(path, FILE, "policy", lambda found: best == (found.name == BEST))
+    file = folder / FILE
+    facts = read_facts(file, f"a {name} folder", FORMAT, _SIZES)
     known = {name: spec.config for name, spec in AGENTS.items()} | {RECURRENT: RecurrentSacConfig}
+    kind = facts.get("kind")
     if kind not in known:
-        raise CheckpointError(
-            f"{folder / FILE}: kind: found {kind!r}, expected one of {', '.join(known)}"
-        )
-    config = from_json(known[kind], facts.get("agent"), str(folder / FILE))
-    remembers = isinstance(config, RecurrentSacConfig) and config.memory.kind != "none"
-    make: Callable[..., Any] = make_recurrent_sac if kind == RECURRENT else make_agent
-    agent = make(config, facts["observation_size"], facts["action_size"])
-    keys = jax.random.split(jax.random.key(0), facts["seeds"])
-    like = jax.jit(jax.vmap(lambda key: agent.init(key).actor))(keys)
-    loaded = checkpoint.load_newest(folder, like)
-    if loaded is None:
-        raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
-    return SavedPolicy(agent, loaded[1], str(facts.get("environment")), facts, remembers)
+        raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {', '.join(known)}")
+    for name in ("action_low", "action_high"):
+        check_bound(file, name, facts.get(name), facts["action_size"])
+    config = from_json(known[kind], facts.get("agent"), str(file))
+    agent = _agent(config, *(facts[name] for name in _SIZES))
+    actors = load_params(folder, lambda key: agent.init(key).actor, facts["seeds"])
+    return SavedPolicy(agent, actors, facts, _remembers(config))
 
 
-def _find(path: Path) -> Path:
-    if not path.is_dir():
-        raise CheckpointError(f"{path}: found no folder, expected a run folder or a policy in one")
-    inside = [path] if (path / FILE).is_file() else sorted(p.parent for p in path.rglob(FILE))
-    if len(inside) == 1:
-        return inside[0]
-    if not inside:
-        raise CheckpointError(
-            f"{path}: found no trained policy, expected a {FILE}; a run writes it once a method "
-            "is trained"
-        )
-    names = ", ".join(str(p.relative_to(path)) for p in inside)
-    raise CheckpointError(f"{path}: found {len(inside)} policies, expected one; name one: {names}")
+def check_bound(file: Path, name: str, bound: Any, size: int) -> None:
+    """`CheckpointError` unless a bound is None or `size` numbers."""
+    numbers = isinstance(bound, list) and all(isinstance(x, int | float) for x in bound)
+    if bound is not None and not (numbers and len(bound) == size):
+        raise CheckpointError(f"{file}: {name}: found {bound!r}, expected {size} numbers or null")
+
+
+def _remembers(config: AgentConfig | RecurrentSacConfig) -> bool:
+    return isinstance(config, RecurrentSacConfig) and config.memory.kind != "none"
+
+
+def _agent(config: Any, observation_size: int, action_size: int) -> Agent:
+    recurrent = isinstance(config, RecurrentSacConfig)
+    make: Callable[..., Agent] = make_recurrent_sac if recurrent else make_agent
+    return make(config, observation_size, action_size)

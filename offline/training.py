@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.agent import Learner
@@ -34,6 +36,7 @@ def train_learner(
     per_seed: PyTree = False,
     evaluate: Evaluate | None = None,
     evaluate_every: int | None = None,
+    evaluate_at: Collection[int] = (),
     stage: str = "agent",
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
@@ -48,7 +51,7 @@ def train_learner(
         iterations: of the loop, each of `learner.updates` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
-        evaluate_every, stage, context, save_every_seconds: as for `loop.train`.
+        evaluate_every, evaluate_at, stage, context, save_every_seconds: as for `loop.train`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
@@ -64,6 +67,7 @@ def train_learner(
         units_per_iteration=learner.updates,
         evaluate=evaluate,
         evaluate_every=evaluate_every,
+        evaluate_at=evaluate_at,
         context=context,
         save_every_seconds=save_every_seconds,
     )
@@ -81,7 +85,8 @@ def evaluator(
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
     Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
-    critics promise from the start states (mean over critics), so that the two can be compared.
+    critics promise from the start states (mean over critics), so that the two can be compared. An
+    agent without critics promises nothing, and nothing is recorded of it.
 
     Args:
         learner: whose agent's greedy policy to play.
@@ -113,10 +118,88 @@ def evaluator(
             "return": played.returns.mean(1),
             "discounted_return": played.discounted.mean(1),
             "length": played.lengths.mean(1, dtype=jnp.float32),
-            "estimated_value": start_values(agent, state.agent, starts),
         }
+        if agent.q is not None:
+            metrics["estimated_value"] = start_values(agent, state.agent, starts)
         metrics |= extra(state) if extra else {}
         return {name: np.asarray(value) for name, value in metrics.items()}
+
+    return evaluate
+
+
+class Best(NamedTuple):
+    """Of every seed, the policy of its best evaluation. Chosen by returns in the true environment,
+    so `returns` are optimistic, and no offline method could have made that choice.
+
+    Attributes:
+        actors: parameters, leading axis = seeds.
+        returns: `[seeds]` mean return of that evaluation.
+        iterations: `[seeds]` of the training it was at.
+    """
+
+    actors: PyTree
+    returns: np.ndarray
+    iterations: np.ndarray
+
+
+class KeepBest:
+    """An `evaluate` for `train_learner` that keeps the best policies; the first of equal ones.
+
+    They are in the stage's folder after each evaluation, so a resumed run knows them. What it
+    evaluates a second time changes nothing, since it comes out the same.
+
+    Args:
+        evaluate: that records `return`; nothing is kept where there is none.
+        stage, context: of the training; without a context they are kept in memory.
+    """
+
+    def __init__(self, evaluate: Evaluate, stage: str, context: RunContext | None) -> None:
+        self.evaluate = evaluate
+        self.folder = context.folder.stage(stage) / "best" if context else None
+        self._best: Best | None = None
+
+    def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]:
+        metrics = self.evaluate(state, iteration)
+        if "return" not in metrics:  # there is no simulator to be good in
+            return metrics
+        returns, before = np.asarray(metrics["return"]), self.best(state)
+        now = Best(state.agent.actor, returns, np.full(len(returns), iteration, np.int32))
+        if before is None:
+            kept = now
+        elif not (better := returns > before.returns).any():
+            return metrics
+        else:
+            kept = where_rows(jnp.asarray(better), now, before)
+        self._best = Best(kept.actors, np.asarray(kept.returns), np.asarray(kept.iterations))
+        if self.folder:
+            checkpoint.save(self.folder, iteration, self._best)
+        return metrics
+
+    def best(self, state: PyTree) -> Best | None:
+        """What was kept so far, also by an earlier session; None before any evaluation."""
+        if self._best is None and self.folder:
+            seeds = len(jax.tree.leaves(state.agent.actor)[0])
+            like = Best(state.agent.actor, np.zeros(seeds, np.float32), np.zeros(seeds, np.int32))
+            loaded = checkpoint.load_newest(self.folder, like)
+            self._best = loaded[1] if loaded else None
+        return self._best
+
+
+def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
+    """An `evaluate` where there is no simulator: `estimated_value` alone, per seed.
+
+    Nothing at all of an agent without critics.
+
+    Args:
+        learner: whose critics to ask.
+        starts: `[B, D]` start states as the agent sees them.
+    """
+    states = jnp.asarray(starts)
+
+    def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
+        if learner.agent.q is None:
+            return {}
+        return {"estimated_value": np.asarray(start_values(learner.agent, state.agent, states))}
 
     return evaluate
 

@@ -1,37 +1,51 @@
-"""`jaxrl-rollouts pde generate` and `pde inspect`."""
+"""`jaxrl-rollouts pde generate`, `inspect`, `train` and `roll`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-import tyro
-
+from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.plugins import Command
 
 from .inspection import inspect
 
-if TYPE_CHECKING:
-    pass
+SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
 
 
 def _generate() -> None:
     """Solve an equation many times and write the trajectories."""
 
 
+def _train() -> None:
+    """Train an emulator on a file of trajectories and report how long its rollouts last."""
+
+
+def _roll() -> None:
+    """Roll a trained emulator forward from the first frames of a file and write what comes."""
+
+
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `pde ...`; raises `UserError` for bad input."""
-    commands: dict[str, Callable[..., None]] = {"generate": _generate, "inspect": inspect}
-    if arguments and arguments[0] == "generate":  # help and inspect's own need no jax
+    commands: dict[str, Callable[..., None]] = {
+        "generate": _generate,
+        "inspect": inspect,
+        "train": _train,
+        "roll": _roll,
+    }
+    first = arguments[0] if arguments else ""
+    if first == "train":  # an experiment, so that its runs can be resumed
+        from jaxrl_rollouts.cli.main import dispatch
+
+        return dispatch(["run", "pde_train", *arguments[1:]])
+    if first == "generate":  # help and inspect's own need no jax
         from .generate_command import generate
 
         commands["generate"] = generate
-    tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog=prog,
-        description="Make and look at trajectories of partial differential equations.",
-        args=list(arguments) or ["--help"],
-    )
+    elif first == "roll":
+        from .roll_command import roll
+
+        commands["roll"] = roll
+    call(commands, arguments, prog, COMMAND.summary)
 
 
-COMMAND = Command("pde", "Make and look at trajectories of partial differential equations.", main)
+COMMAND = Command("pde", SUMMARY, main)

@@ -86,6 +86,24 @@ def residual(field: jax.Array, after: jax.Array, scale: float) -> jax.Array:
     return (after - field[-len(after) :]) / scale
 
 
+def persistence(history: int = 1) -> Emulator:
+    """The emulator that nothing changes: what every other one has to beat. It has no parameters."""
+
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        del params, key, conditions
+        return pushed(field, jnp.zeros_like(latest(field, history)))
+
+    def loss(
+        params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        field, following = opening(window, history)
+        return squared_error(
+            latest(step(params, key, field, conditions), history), following[0]
+        ), {}
+
+    return Emulator(lambda key: (), step, loss, history + 1, 0, history)
+
+
 def squared_error(prediction: jax.Array, target: jax.Array) -> jax.Array:
     """Mean over space, sum over channels (the reference's reduction) of one sample."""
     return jnp.square(prediction - target).mean(tuple(range(1, target.ndim))).sum()

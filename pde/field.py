@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.rollout import Model, StepOutcome, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, rollout
 from jaxrl_rollouts.trees import PyTree
 
 Stepper = Callable[..., jax.Array]

@@ -53,21 +53,30 @@ class Fields(NamedTuple):
     conditions: jax.Array
 
 
-# How PDE-Refiner scales what it embeds, to about [0, 10].
-CONDITIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "dt": lambda dt: (dt - 0.15) * 100.0,
-    "dx": lambda dx: (dx - 0.2) * 100.0,
-    "viscosity": lambda nu: (nu - 0.5) * 100.0,
+class Scaling(NamedTuple):
+    """A condition as a network is told it: `(value - shift) * factor`, about [0, 10]."""
+
+    shift: float = 0.0
+    factor: float = 1.0
+
+    def __call__(self, value: np.ndarray) -> np.ndarray:
+        return (value - self.shift) * self.factor
+
+
+# As PDE-Refiner has them; other parameters are told as they are.
+CONDITIONS: Mapping[str, Scaling] = {
+    "dt": Scaling(0.15, 100.0),
+    "dx": Scaling(0.2, 100.0),
+    "viscosity": Scaling(0.5, 100.0),
 }
 
 
-def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
-    """What an emulator is told about each trajectory, scaled: `[trajectories, P]`.
+def condition_values(found: FieldSet, name: str) -> np.ndarray:
+    """A condition of every trajectory as the file has it: `[trajectories, columns]`.
 
     Args:
         found: of which set.
-        conditions: of `dt` (per frame of the file), `dx` (one column per axis) and the parameters'
-            names.
+        name: `dt` (per frame of the file), `dx` (a column per axis) or a parameter's name.
 
     Raises:
         DataError: there is no such condition, or the file does not say its value.
@@ -75,15 +84,65 @@ def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
     rows = found.shape[0]
     dx = found.extent.reshape(rows, -1) / np.asarray(found.shape[3:])
     known = {"dt": found.dt, "dx": dx, **found.parameters}
-    columns = [np.zeros((rows, 0))]
+    if name not in known:
+        raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
+    if not np.isfinite(known[name]).all():
+        raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
+    return np.asarray(known[name], np.float64).reshape(rows, -1)
+
+
+def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
+    """What an emulator is told about each trajectory, scaled: `[trajectories, P]`.
+
+    Raises:
+        DataError: as `condition_values`.
+    """
+    columns = [np.zeros((found.shape[0], 0))]
     for name in conditions:
-        if name not in known:
-            raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
-        if not np.isfinite(known[name]).all():
-            raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
-        scaled = CONDITIONS.get(name, lambda value: value)(known[name])
-        columns.append(scaled.reshape(rows, -1))
+        scaled = CONDITIONS.get(name, Scaling())
+        columns.append(scaled(condition_values(found, name)))
     return np.concatenate(columns, 1)
+
+
+def take_trajectories(found: FieldSet, rows: slice) -> FieldSet:
+    """Some of the trajectories, as a set that reads no others."""
+    kept = np.arange(found.shape[0])[rows]
+
+    def read(picked: Any, frames: Any) -> np.ndarray:
+        return found.read(kept[picked], frames)
+
+    return found._replace(
+        shape=(len(kept), *found.shape[1:]),
+        read=read,
+        dt=found.dt[kept],
+        extent=found.extent[kept],
+        parameters={name: values[kept] for name, values in found.parameters.items()},
+    )
+
+
+def check_trainable(found: FieldSet) -> None:
+    """`DataError` unless the operators here can do it: one periodic axis of space, two frames."""
+    axes, walls = len(found.shape[3:]), {kind for kind in found.boundaries if kind}
+    if axes != 1:
+        raise DataError(
+            found.path,
+            "axes",
+            f"{axes} of space ({' x '.join(map(str, found.shape[3:]))} points)",
+            "1",
+            "the networks here are one-dimensional; train slices, or hand `make_training` a "
+            "FieldNetwork of your own",
+        )
+    if walls - {"periodic"}:
+        raise DataError(
+            found.path,
+            "boundaries",
+            ", ".join(sorted(walls)),
+            "periodic",
+            "the networks here join the ends of the axis; mirror the fields to a periodic whole "
+            "(u, then u backwards) and give them with boundaries='periodic'",
+        )
+    if found.shape[1] < 2:
+        raise DataError(found.path, "frames", found.shape[1], "at least 2")
 
 
 def to_fields(
@@ -95,7 +154,7 @@ def to_fields(
         found: what to read.
         every: keep one frame in so many.
         points: stride down to this many points per axis; None keeps all.
-        conditions: as in `condition_table`.
+        conditions: as in `condition_values`.
 
     Raises:
         DataError: no such condition, or `points` does not divide the grid.
@@ -123,8 +182,8 @@ def sample_windows(
         batch: windows.
         frames: frames in each.
         every: frames of the data from one frame of a window to the next.
-        shift: move each around the circle by a random number of points (1-D); an equation
-            without a preferred place looks the same there.
+        shift: move each around the circle by a random number of points, along every axis; an
+            equation without a preferred place looks the same there. Periodic fields only.
 
     Returns:
         `[batch, frames, C, *space]` and their conditions `[batch, P]`.
@@ -141,8 +200,10 @@ def sample_windows(
     begin = jax.random.randint(time_key, (batch,), 0, length - span + 1)
     windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
     if shift:
-        by = jax.random.randint(shift_key, (batch,), 0, data.fields.shape[-1])
-        windows = jax.vmap(lambda w, n: jnp.roll(w, n, -1))(windows, by)
+        for axis in range(-1, 2 - data.fields.ndim, -1):
+            key = shift_key if axis == -1 else jax.random.fold_in(shift_key, -axis)
+            by = jax.random.randint(key, (batch,), 0, data.fields.shape[axis])
+            windows = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))(windows, by)
     return windows, data.conditions[row]
 
 

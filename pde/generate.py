@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 
 from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
@@ -16,6 +17,25 @@ from jaxrl_rollouts.record.loggers import Progress
 
 from .equations import equation, join_solver, sines, split_solver
 from .field import advance_field, roll_field
+
+
+def _read_range(texts: list[str]) -> tuple[float, float]:
+    if len(texts) not in (1, 2):
+        raise ValueError(f"expected a number, or a lowest and a highest, not {len(texts)}")
+    return float(texts[0]), float(texts[-1])
+
+
+# On the command line one number is a range of one value: `--extent 22`.
+Range = Annotated[
+    tuple[float, float],
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="LOW [HIGH]",
+        instance_from_str=_read_range,
+        is_instance=lambda value: isinstance(value, tuple) and len(value) == 2,
+        str_from_instance=lambda value: [str(end) for end in value],
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -40,9 +60,9 @@ class GenerateConfig:
     equation: str = "ks"
     trajectories: int = positive(2048)
     points: int = 256
-    extent: tuple[float, float] = (57.6, 70.4)
-    dt: tuple[float, float] = (0.18, 0.22)
-    parameter: tuple[float, float] = (1.0, 1.0)
+    extent: Range = (57.6, 70.4)
+    dt: Range = (0.18, 0.22)
+    parameter: Range = (1.0, 1.0)
     frames: int = positive(140)
     burn_in: int = 360
     substeps: int = positive(4)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import tyro
 
-from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.cli.options import check_options
 from jaxrl_rollouts.errors import ConfigError
 
 from .equations import equation
@@ -35,7 +35,7 @@ def generate(
         config: what to solve.
         progress: show progress.
     """
-    check(config)
+    check_options(config)
     endings = (".npy",) if layout == "apebench" else (".h5", ".hdf5")
     if out.suffix not in endings:
         raise ConfigError("--out", str(out), f"a file name that ends in {' or '.join(endings)}")

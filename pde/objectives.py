@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ from .emulator import (
 )
 
 Error = Callable[[jax.Array, jax.Array], jax.Array]
+OneStep = Literal["mse", "pushforward", "unrolled", "sobolev", "correction", "prediction"]
+OBJECTIVES: tuple[str, ...] = get_args(OneStep)
 SECOND_CALL = 0.0  # the index a correcting call sees
 
 
@@ -46,9 +48,7 @@ class OneStepConfig:
         sobolev_order: highest derivative in the Sobolev norm.
     """
 
-    objective: Literal["mse", "pushforward", "unrolled", "sobolev", "correction", "prediction"] = (
-        "mse"
-    )
+    objective: OneStep = "mse"
     residual_scale: float = 0.3
     unroll: int = 2
     sobolev_order: int = 1

@@ -24,7 +24,19 @@ class TrainingConfig:
 
     Defaults suit small networks; the paper's are batch 128, 1e-4 to 1e-6, no warm-up, no
     clipping and an average with decay 0.995. The average's decay rises to `average` as
-    `(1 + n) / (10 + n)`. `every` frames of the data are one step.
+    `(1 + n) / (10 + n)`.
+
+    Attributes:
+        updates: gradient steps in all.
+        batch: windows in a gradient step.
+        rate: learning rate after the warm-up.
+        final_rate: to which it falls along a cosine.
+        warmup: gradient steps in which it rises from zero.
+        clip: largest global norm of the gradient; None for no limit.
+        average: decay of the weights' moving average.
+        shift: roll each window by a random number of points: for circles only.
+        every: frames of the data per step of the emulator.
+        per_iteration: gradient steps between two records in the log.
     """
 
     updates: int = 20_000

@@ -16,6 +16,7 @@ if DATASETS.is_dir():
     os.environ.setdefault("JAXRL_ROLLOUTS_DATA", str(DATASETS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("WANDB_MODE", "disabled")
+os.environ.setdefault("JAXRL_ROLLOUTS_CACHE", "off")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

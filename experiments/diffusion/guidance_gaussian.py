@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make_guidance, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
-from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.claims import claims
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture

@@ -82,6 +82,11 @@ class Cell:
             raise KeyError(f"{metric}: not measured; measured are {sorted(self.extra)}")
         return self.history.last(metric)[tuple(index)]
 
+    def __contains__(self, metric: str) -> bool:
+        """Whether a metric was recorded or measured; one that diverged has every metric."""
+        recorded = self.history.records if self.history else []
+        return self.diverged or metric in self.extra or any(metric in r.metrics for r in recorded)
+
     def curve(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Gradient steps `[points]` and values `[seeds, points]` of a recorded metric."""
         if self.diverged:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.offline.environments.absent import is_simulator
 from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
+from jaxrl_rollouts.offline.training import Best
 from jaxrl_rollouts.reports.report import Report
 
 from .claims import add_claim
@@ -26,6 +28,12 @@ COLUMNS = {
     "estimated value": "estimated_value",
     "true value": "discounted_return",
 }
+NOT_EVALUATED = "not evaluated"
+
+
+def measured(cell: Cell) -> Mapping[str, str]:
+    """`COLUMNS` without the promise of an agent that makes none (behaviour cloning)."""
+    return {column: metric for column, metric in COLUMNS.items() if metric in cell}
 
 
 def overestimation(cell: Cell) -> np.ndarray:
@@ -47,9 +55,17 @@ def world_row(world: FittedDataset) -> dict[str, Any]:
 def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
     """Behaviour and methods of one dataset, as table rows."""
     name, played = setting.dataset.name, behaviour(setting)
-    rows = [{"dataset": name, "method": "behaviour", "return": float(played.mean())}]
+    rows: list[dict[str, Any]] = [
+        {"dataset": name, "method": "behaviour", "return": float(played.mean())}
+    ]
+    if not is_simulator(setting.env):
+        for method, cell in cells.items():
+            shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
+            promised = {column: cell[metric] for column, metric in shown.items()}
+            rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **promised})
+        return rows
     for method, cell in cells.items():
-        columns = {column: cell[metric] for column, metric in COLUMNS.items()}
+        columns = {column: cell[metric] for column, metric in measured(cell).items()}
         rows.append({"dataset": name, "method": method, **columns})
     for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
         score = normalised_score(name, returns)
@@ -60,7 +76,11 @@ def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, An
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
-    for column, metric in COLUMNS.items():
+    if not is_simulator(setting.env):
+        if "estimated_value" in cell:
+            report.number("estimated value", cell["estimated_value"])
+        return
+    for column, metric in measured(cell).items():
         report.number(column, cell[metric])
     add_claim(
         report,
@@ -71,6 +91,19 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         source="the purpose of offline RL",
     )
     note_environments(report, [setting])
+
+
+def note_best(report: Report, best: Best | None) -> None:
+    """What the policies of the best evaluations are, and what their returns are not."""
+    if best is not None:
+        returns = ", ".join(f"{value:.4g}" for value in best.returns)
+        iterations = ", ".join(map(str, best.iterations))
+        report.note(
+            "Kept besides the last policies (policy-best): of every seed that of the best "
+            f"evaluation, with returns {returns} after iterations {iterations}. They were chosen "
+            "by these returns in the true environment: the numbers are optimistic, and no offline "
+            "method could have chosen so."
+        )
 
 
 def note_environments(report: Report, settings: Iterable[Source]) -> None:
@@ -112,6 +145,12 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
 def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
     """Return, and promised against true value, while training on one dataset."""
     name = setting.dataset.name
+    if not is_simulator(setting.env):
+        caption = "What the critics promise from where the dataset's episodes start."
+        with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
+            curves(ax, cells, "estimated_value")
+            ax.set_ylabel("discounted value from the start")
+        return
     caption = (
         "Left: return of the mean action. Right: what the critics promise from the start states "
         "(solid) and what the policy earns (dotted)."

@@ -3,8 +3,8 @@
 A peer is a script in `speed/peers/` that imports nothing of ours. It reads one JSON object per line
 from its standard input and answers each with one line `RESULT {...}`; anything else it prints is
 passed over. It stays alive between questions, so that what it compiled stays compiled while ours
-and theirs take turns. Networks that are compared get our weights first (`write_weights`), shaken so
-that zeros and ones hide no difference, and must answer as ours do (`check_outputs`).
+and theirs take turns. Networks that are compared get our weights first, shaken so that zeros and
+ones hide no difference, and must answer as ours do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +24,63 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
+
+from .timing import Timing, in_turns
 
 PEERS = Path(__file__).parents[1] / "speed" / "peers"
 ANSWER = "RESULT "
 SAME = 1e-3  # largest difference of two float32 implementations of a network, relative
 Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -> work per second
+Ways = Mapping[str, Mapping[str, Any]]  # who, in the report -> what is asked besides the kind
+Outputs = Sequence[tuple[Mapping[str, Any], Any]]  # inputs by name, and what ours makes of them
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """What is timed beside ours.
+
+    Attributes:
+        python: its interpreter; empty leaves it out.
+        script: file in `speed/peers/`, or any path.
+        needs: what the interpreter must have.
+        settings: what is built there, and how much of everything a question asks for.
+        work: kind of what is timed ("train", say) -> how much of it that is.
+        option: the setting that named the interpreter, for errors.
+        ways: the ways it is asked; None for torch's: eager, on one thread, and compiled.
+        called: torch, in the report, where it takes its ways.
+        compiling: what torch compiles, for the note; empty leaves that out.
+        weights: ours, which it gets; None for none.
+        parameters: how many it must have; None checks nothing.
+        outputs: must be the same there.
+    """
+
+    python: str
+    script: str | Path
+    needs: str
+    settings: Mapping[str, Any]
+    work: Mapping[str, int]
+    option: str = "torch_python"
+    ways: Ways | None = None
+    called: str = "torch"
+    compiling: str = ""
+    weights: PyTree = None
+    parameters: int | None = None
+    outputs: Outputs = ()
 
 
 class Peer:
-    """A running peer: an interpreter on a script in `speed/peers/`; use as a context manager.
-
-    `option` is the setting that named the interpreter and `needs` what it must have, for the error.
+    """A running peer; use as a context manager.
 
     Raises:
         ConfigError: from `ask`, when the peer ends without an answer; with its last line.
     """
 
-    def __init__(self, python: str, script: str | Path, *, option: str, needs: str) -> None:
-        self._python, self._option, self._needs = python, option, needs
+    def __init__(self, theirs: Theirs) -> None:
+        self.theirs, pipe = theirs, subprocess.PIPE
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (a pipe could fill)
-        command = [python, str(PEERS / script)]
-        pipe = subprocess.PIPE
+        command = [theirs.python, str(PEERS / theirs.script)]
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True
         )
@@ -72,57 +108,105 @@ class Peer:
                 return json.loads(line.removeprefix(ANSWER))
         raise self._gone()
 
-    def start(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        parameters: int | None = None,
-        what: str = "parameters",
-    ) -> dict[str, str]:
-        """Have it build what is timed, and check that this is as large as ours.
+    def start(self, folder: Path) -> dict[str, str]:
+        """Have it build what is timed; the versions of its libraries.
 
-        `what` is counted, for the error; no number of `parameters` of ours checks nothing. Returns
-        the versions of its libraries.
+        Args:
+            folder: for our weights, if it gets them.
 
         Raises:
-            DataError: it has another number of parameters.
+            DataError: it has another number of parameters than ours.
         """
-        answer = self.ask({"kind": "start", "threads": os.cpu_count(), **settings})
+        theirs, weights = self.theirs, folder / f"weights_{Path(self.theirs.script).stem}.npz"
+        if theirs.weights is not None:
+            write_weights(weights, theirs.weights)
+        settings = {"threads": os.cpu_count(), "weights": str(weights), **theirs.settings}
+        answer = self.ask({"kind": "start", **settings})
         count = answer.pop("parameters")
-        if parameters not in (None, count):
-            raise DataError(self._needs, what, count, f"{parameters}, as ours")
+        if theirs.parameters not in (None, count):
+            raise DataError(theirs.needs, "parameters", count, f"{theirs.parameters}, as ours")
         return answer
+
+    def check_same(self) -> float:
+        """Largest difference between its network and ours on our weights, relative to ours.
+
+        Raises:
+            DataError: they are not the same network.
+        """
+        differences = []
+        for inputs, ours in self.theirs.outputs:
+            lists = {name: np.asarray(values).tolist() for name, values in inputs.items()}
+            said = np.array(self.ask({"kind": "apply", **lists})["said"])
+            apart = float(np.abs(said - ours).max() / np.abs(ours).max())
+            if not apart < SAME:
+                expected = f"below {SAME} from ours"
+                raise DataError(self.theirs.needs, "network on our weights", apart, expected)
+            differences.append(apart)
+        return max(differences)
+
+    def timers(self, ways: Ways) -> Timers:
+        """A timer for each way to do each kind of work; all are asked once to warm up."""
+        work = self.theirs.work
+        asked = {(kind, who): {"kind": kind, **ways[who]} for who in ways for kind in work}
+        for each in asked.values():
+            self.ask(each)
+        return {
+            (kind, who): lambda each=each, done=work[kind]: done / self.ask(each)["seconds"]
+            for (kind, who), each in asked.items()
+        }
+
+    def torch_ways(self) -> tuple[Ways, list[str]]:
+        """The ways a torch peer is asked, and a note about `torch.compile`."""
+        cores, name = os.cpu_count() or 1, self.theirs.called
+        ways = {name: {"compiled": False, "threads": cores}}
+        if cores > 1:  # where somebody else works too, threads that wait for each other lose
+            ways[f"{name}, 1 thread"] = {"compiled": False, "threads": 1}
+        if not self.theirs.compiling:
+            return ways, []
+        answer = self.ask({"kind": "compile"})
+        if not answer["works"]:
+            return ways, [f"torch.compile does not work here: {answer['why']}"]
+        ways[f"{name} compiled"] = {"compiled": True, "threads": cores}
+        return ways, [f"torch.compile {self.theirs.compiling} took {answer['seconds']:.0f} s."]
 
     def _gone(self) -> ConfigError:
         self._process.wait()
         self._errors.seek(0)
         last = (self._errors.read().strip().splitlines() or ["no output"])[-1]
-        return ConfigError(self._option, self._python, f"{self._needs} to run there ({last})")
+        expected = f"{self.theirs.needs} to run there ({last})"
+        return ConfigError(self.theirs.option, self.theirs.python, expected)
 
 
-def peer_or_none(
-    python: str, script: str, *, option: str, needs: str
-) -> AbstractContextManager[Peer | None]:
-    """The peer, or None where no interpreter is given; use as a context manager."""
-    return Peer(python, script, option=option, needs=needs) if python else nullcontext()
+def time_beside(
+    context: RunContext, label: str, repeats: int, ours: Timers, theirs: Theirs
+) -> Timing:
+    """Ours and theirs, work per second in turns, once their networks are known to be the same.
+
+    Its columns are `networks differ by`, where that was asked.
+
+    Raises:
+        DataError: their network is not ours.
+    """
+    timers, columns, notes, versions = dict(ours), {}, [], {}
+    with Peer(theirs) if theirs.python else nullcontext() as peer:
+        if peer is not None:
+            versions = peer.start(context.folder.path)
+            if theirs.outputs:
+                columns["networks differ by"] = peer.check_same()
+            ways, notes = (theirs.ways, []) if theirs.ways else peer.torch_ways()
+            timers |= peer.timers(ways)
+        rates = in_turns(context, label, repeats, timers)
+    return Timing(rates, columns, notes, versions)
 
 
 def check_interpreter(setting: str, python: str, needs: str) -> None:
-    """`ConfigError` where an interpreter is given that does not exist."""
-    if python and not Path(python).exists():
-        raise ConfigError(setting, python, f"an interpreter that has {needs}")
-
-
-def check_outputs(who: str, theirs: np.ndarray, ours: np.ndarray) -> float:
-    """Largest difference between a peer's network and ours on our weights, relative to ours.
+    """The interpreter exists, where one is given.
 
     Raises:
-        DataError: they are not the same network.
+        ConfigError: it does not.
     """
-    apart = float(np.abs(theirs - ours).max() / np.abs(ours).max())
-    if not apart < SAME:
-        raise DataError(who, "network on our weights", apart, f"below {SAME} from ours")
-    return apart
+    if python and not Path(python).exists():
+        raise ConfigError(setting, python, f"an interpreter that has {needs}")
 
 
 def shake(params: PyTree, key: jax.Array) -> PyTree:
@@ -143,47 +227,3 @@ def write_weights(path: Path, params: PyTree) -> None:
     """All parameters as one `.npz`, named `layer/name`."""
     named: dict[str, Any] = {k: np.asarray(v) for k, v in flatten_dict(params, sep="/").items()}
     np.savez(path, **named)
-
-
-def torch_ways(
-    peer: Peer, compiling: str | None, name: str = "torch"
-) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The ways a started torch peer may be asked: eager, on one thread, and compiled.
-
-    `compiling` says what is compiled, for the note; None leaves that out. Returns who (`name` in
-    the report) -> what is asked besides the rest, and a note about `torch.compile`.
-    """
-    cores = os.cpu_count() or 1
-    ways: dict[str, Mapping[str, Any]] = {name: {"compiled": False, "threads": cores}}
-    if cores > 1:  # where somebody else works too, threads that wait for each other lose
-        ways[f"{name}, 1 thread"] = {"compiled": False, "threads": 1}
-    if compiling is None:
-        return ways, []
-    answer = peer.ask({"kind": "compile"})
-    if not answer["works"]:
-        return ways, [f"torch.compile does not work here: {answer['why']}"]
-    ways[f"{name} compiled"] = {"compiled": True, "threads": cores}
-    return ways, [f"torch.compile {compiling} took {answer['seconds']:.0f} s."]
-
-
-def peer_timers(
-    peer: Peer,
-    question: Mapping[str, Any],
-    work: Mapping[str, int],
-    ways: Mapping[str, Mapping[str, Any]],
-) -> Timers:
-    """A timer for each way to ask a started peer to do each kind of work; asked once to warm up.
-
-    Args:
-        peer: has been started.
-        question: what is asked, besides `kind` and what the way adds.
-        work: kind of what is done ("train", say) -> how much of it a question asks for.
-        ways: who, in the report -> what is added to the question.
-    """
-    asked = {(kind, who): {"kind": kind, **question, **ways[who]} for who in ways for kind in work}
-    for each in asked.values():
-        peer.ask(each)
-    return {
-        (kind, who): lambda each=each, done=work[kind]: done / peer.ask(each)["seconds"]
-        for (kind, who), each in asked.items()
-    }

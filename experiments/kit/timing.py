@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.record.context import RunContext
@@ -100,25 +101,23 @@ def compile_columns(train: Callable[[], loop.Trained]) -> dict[str, float]:
     return {"compile s": first, "second call compiles s": round(second, 3)}
 
 
-def time_seeds(
-    context: RunContext,
-    title: str,
-    train: Callable[[int], loop.Trained],
-    seeds: Sequence[int],
-    repeats: int,
-) -> Rates:
-    """Seconds `[repeats]` to train each number of seeds side by side, once compiled."""
-    for n in seeds:
-        train(n)
-    timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
-    return in_turns(context, f"{title}: seeds side by side", repeats, timers)
+def trainer(learner: Any, data: Any) -> Callable[[int], loop.Trained]:
+    """Number of seeds -> one iteration of a learner (`init`, `update`); each compiles once."""
+
+    def train(seeds: int) -> loop.Trained:
+        keys = jax.random.split(jax.random.key(1), seeds)
+        return loop.train(learner.update, learner.init, keys, data, iterations=1, stage="speed")
+
+    return train
 
 
 def start_report(context: RunContext, config: Any, peers: Mapping[str, str]) -> Report:
     """A benchmark's report with its first notes.
 
-    `peers` are the config's settings that name interpreters -> the libraries to run there; one that
-    is empty leaves them out.
+    Args:
+        context: of the run.
+        config: whose settings name the peers' interpreters; one that is empty leaves them out.
+        peers: such a setting -> the library, or libraries, to run there.
     """
     report = Report.of(context, 1)
     note_load(report, "at the start")
@@ -146,9 +145,16 @@ def claim_times(
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 
-    Both are names in `rates`; no others means all but ours. In `means`, what is compared, `{best}`
-    becomes the name of the fastest. Returns the median of ours over it, round by round, which the
-    claim is about: a column of a table's row.
+    Args:
+        report: where the claim goes.
+        name: of the claim.
+        rates: of ours and the others.
+        ours, others: who in `rates`; None means all but ours.
+        times: the bound of the median over the rounds.
+        means: what is compared; `{best}` becomes the name of the fastest.
+
+    Returns:
+        The median of ours over the fastest, round by round: a column of the row.
     """
     best = max(others or (who for who in rates if who != ours), key=rates.median)
     ratio = rates[ours] / rates[best]
@@ -157,23 +163,49 @@ def claim_times(
     return float(np.median(ratio))
 
 
-def show_seeds(report: Report, title: str, seconds: Rates) -> None:
-    """Table, claim and picture of the time to train several seeds against that of the first."""
-    seeds = list(seconds)
-    relative = [float(np.median(seconds[n] / seconds[seeds[0]])) for n in seeds]
+def show_seeds(
+    report: Report,
+    context: RunContext,
+    title: str,
+    train: Callable[[int], loop.Trained],
+    config: Any,
+) -> None:
+    """Table, claim and picture of the time to train `config.seeds` against that of the first."""
+    seeds = config.seeds
+    for n in seeds:
+        train(n)  # compiles
+    timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
+    seconds = in_turns(context, f"{title}: seeds side by side", config.repeats, timers)
+    relative = {n: seconds[n] / seconds[seeds[0]] for n in seeds}
+    times = [float(np.median(relative[n])) for n in seeds]
     rows = [
-        {"seeds": n, "seconds": seconds.median(n), "x one seed": times}
-        for n, times in zip(seeds, relative, strict=True)
+        {"seeds": n, "seconds": seconds.median(n), "x one seed": x}
+        for n, x in zip(seeds, times, strict=True)
     ]
     report.table("seeds side by side", rows)
     name = f"{max(seeds)} seeds in 4 times the time of one"
-    ratio = seconds[seeds[-1]] / seconds[seeds[0]]
-    means = "seeds as a vmapped axis, spread over the cores"
-    add_claim(report, name, ratio, at_most=4.0, means=means, source=SOURCE, statistic="median")
+    how = {"means": "seeds as a vmapped axis, spread over the cores", "statistic": "median"}
+    add_claim(report, name, relative[seeds[-1]], at_most=4.0, source=SOURCE, **how)
     caption = "Time to train several seeds in one program."
     with picture(report, "seeds", caption, width=4.2, title=title, legend=False) as (ax,):
-        ax.plot(seeds, relative, "o-", label="measured")
-        ax.plot(seeds, seeds, ":", color="black", label="one after the other")
-        ax.set_xlabel("seeds")
-        ax.set_ylabel("time, in times of one seed")
-        ax.legend()
+        draw_growth(
+            ax, seeds, times, "one after the other", ("seeds", "time, in times of one seed")
+        )
+
+
+def draw_growth(
+    ax: Axes, at: Sequence[int], times: Sequence[float], proportional: str, labels: tuple[str, str]
+) -> None:
+    """Times over how many there are, and what they would be if each took as long as the first.
+
+    Args:
+        ax: where.
+        at, times: how many, and the time they take.
+        proportional: name of the dotted line.
+        labels: of the axes.
+    """
+    ax.plot(at, times, "o-", label="measured")
+    ax.plot(at, times[0] / at[0] * np.array(at), ":", color="black", label=proportional)
+    ax.set_xlabel(labels[0])
+    ax.set_ylabel(labels[1])
+    ax.legend()

@@ -10,54 +10,42 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.agents.agent import Agent
+from jaxrl_rollouts.offline.agents.critic_view import promised_and_earned
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.environments.runner import RUNNER
 from jaxrl_rollouts.offline.methods.registry import base
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, imagination, make_model_based
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
-from jaxrl_rollouts.offline.neubay.neubay import NeubayState
 from jaxrl_rollouts.offline.neubay.prepare import prepare
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.study.edge_of_reach import PlaneBudget, train_on_plane
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts, threshold
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollout import rollout
 
 from ..kit.grid import Cell, Grid, run_grid
-from ..ravl.plane import PlaneBudget, measure_reach, train_on_plane
+
+SMALL = replace(NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64))
 
 
-class Arm(NamedTuple):
-    """One way to roll: a fixed horizon, or a quantile of the data's spread to stop at.
-
-    Attributes:
-        horizon: most steps.
-        level: quantile over the dataset; None never stops.
-        penalty: of the spread, in units of its mean over the dataset (NEUBAY).
-    """
+class Rollouts(NamedTuple):
+    """How to roll: at most `horizon` steps, until the spread exceeds a quantile of the data's
+    (`level`; None goes on), with a `penalty` of the spread in units of its mean over the data."""
 
     horizon: int
     level: float | None = None
     penalty: float = 0.0
-
-    @property
-    def name(self) -> str:
-        how = f"H {self.horizon}" if self.level is None else f"adaptive {self.level:g}"
-        return how + (f", penalty {self.penalty:g}" if self.penalty else "")
 
 
 @dataclass(frozen=True)
@@ -73,11 +61,7 @@ class PlaneConfig(PlaneBudget):
     """
 
     seeds: int = positive(4)
-    ensemble: EnsembleConfig = field(
-        default_factory=lambda: replace(
-            NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=30
-        )
-    )
+    ensemble: EnsembleConfig = field(default_factory=lambda: replace(SMALL, max_epochs=30))
     fixed: tuple[int, ...] = (1, 2, 5, 10, 30)
     levels: tuple[float, ...] = (0.9, 0.99, 1.0)
     penalties: tuple[float, ...] = (0.2, 1.0)
@@ -98,17 +82,24 @@ class PlaneConfig(PlaneBudget):
             expected = f"at least the longest rollout ({longest})"
             raise ConfigError("steps_per_epoch", self.steps_per_epoch, expected)
 
-    def arms(self) -> list[Arm]:
-        """Every arm, in the order of the tables."""
-        adaptive = [Arm(self.longest, level) for level in self.levels]
-        penalised = [Arm(self.longest, self.levels[-1], penalty) for penalty in self.penalties]
-        return [*(Arm(h) for h in self.fixed), *adaptive, *penalised]
+    def arms(self) -> dict[str, Rollouts]:
+        """Every arm by name, in the order of the tables."""
+        last = Rollouts(self.longest, self.levels[-1])
+        return {
+            **{f"H {h}": Rollouts(h) for h in self.fixed},
+            **{f"adaptive {x:g}": last._replace(level=x) for x in self.levels},
+            **{
+                f"adaptive {last.level:g}, penalty {x:g}": last._replace(penalty=x)
+                for x in self.penalties
+            },
+        }
 
 
 def train_plane(config: PlaneConfig, seed: int, context: RunContext) -> tuple[Grid, float]:
     """Every arm by name, and the most that any policy can earn from the start states.
 
-    Seeds have an ensemble each; the arms share data, ensembles and random numbers.
+    Seeds have an ensemble each; the arms share data, ensembles and random numbers. Cells hold what
+    was `promised` and `earned`, besides the history.
     """
     data_key, fit_key = jax.random.split(jax.random.key(seed))
     data = plane_random(data_key, config.rows)
@@ -117,32 +108,32 @@ def train_plane(config: PlaneConfig, seed: int, context: RunContext) -> tuple[Gr
     )
     levels = tuple(sorted({*config.levels, 1.0}))
     trust = measure_trusts(fitted.model.fitter, fitted.worlds, to_device(data), levels)
+    # One number for all seeds: the mean spread hardly differs between them.
+    spread = float(np.mean(trust.mean))
     keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
-    arms = {arm.name: arm for arm in config.arms()}
+    arms = config.arms()
 
     def train(name: str, stage: str) -> Cell:
         horizon, level, penalty = arms[name]
-        measured = level is not None or penalty > 0
-        dynamics = fitted.dynamics(PLANE, spread_of_means if measured else None, normalised=True)
+        adaptive, worlds = level is not None, fitted.worlds
+        if level is not None:
+            worlds = worlds._replace(limit=threshold(trust, level))
         cadence = ModelBasedConfig(
             horizon, config.steps_per_epoch // horizon, batch_size=config.batch_size,
             updates_per_epoch=config.updates_per_epoch, real_share=config.real_share,
-            member="trajectory", adaptive=level is not None,
+            member="trajectory", adaptive=adaptive,
         )  # fmt: skip
-        # One number for all seeds: the mean spread hardly differs between them.
-        coefficient = penalty / float(np.mean(trust.mean))
         method = base(config.agent)._replace(
-            coefficient=coefficient, penalise_rewards=coefficient > 0
+            coefficient=penalty / spread, penalise_rewards=penalty > 0
         )
-        worlds = fitted.worlds
-        if level is not None:
-            worlds = worlds._replace(limit=threshold(trust, level))
-        reach = measure_reach(np.asarray(data.observations), horizon)
-        _, trained = train_on_plane(
-            config, cadence, method, dynamics, worlds, data, reach, keys,
-            stage=stage.replace(",", ""), context=context,
-        )  # fmt: skip
-        return Cell.of(trained, updates=config.updates_per_epoch)
+        measure = spread_of_means if adaptive else None
+        dynamics = fitted.dynamics(PLANE, measure, normalised=True)
+        learner = make_model_based(cadence, method, dynamics, 2, 2)
+        imagined, stage = imagination(method, data, worlds), stage.replace(",", "")
+        trained = train_on_plane(config, learner, imagined, keys, stage=stage, context=context)
+        last = trained.history.last
+        values = {"promised": last("estimated_value"), "earned": last("true_value")}
+        return Cell.of(trained, values, updates=config.updates_per_epoch)
 
     grid = run_grid({"rollouts": list(arms)}, train, context, seeds=config.seeds)
     begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
@@ -177,9 +168,7 @@ class RunnerConfig:
     seeds: int = positive(3)
     episodes: int = positive(12)
     ensemble: EnsembleConfig = field(
-        default_factory=lambda: replace(
-            NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=100, patience=100
-        )
+        default_factory=lambda: replace(SMALL, max_epochs=100, patience=100)
     )
     agent: NeubayConfig = field(default_factory=lambda: AGENT)
     fixed: tuple[int, ...] = (1, 5, 20)
@@ -239,7 +228,9 @@ def train_runner(
         )  # fmt: skip
 
         def measure() -> dict[str, np.ndarray]:
-            promised, earned = promised_and_earned(learner.agent, discount, trained.state, rows)
+            promised, earned = promised_and_earned(
+                learner.agent, RUNNER, trained.state.agent, rows, discount=discount
+            )
             score = trained.history.curve("return")[1][-config.last :].mean(0)
             return {"score": score, "promised": promised, "earned": earned}
 
@@ -248,34 +239,3 @@ def train_runner(
     axes = {"rollouts": list(arms)}
     grid = run_grid(axes, train, context, seeds=config.seeds, stage="runner", clear=False)
     return grid, data
-
-
-def promised_and_earned(
-    agent: Agent, discount: float, states: NeubayState, rows: Transitions, horizon: int = 400
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean critics' value of the data's actions, and what the greedy policy then earns.
-
-    Args:
-        agent: a Markov one.
-        discount: per step.
-        states: of all seeds.
-        rows: of the dataset, on the device.
-        horizon: steps to play; `0.98^400` is 0.03 %.
-
-    Returns:
-        Means over the rows, `[seeds]` each.
-    """
-    model, key = true_model(RUNNER), jax.random.key(0)
-
-    def one(state: NeubayState, rows: Transitions) -> tuple[jax.Array, jax.Array]:
-        promised = agent.q(state.agent.critic, rows.observations, rows.actions).mean()
-        following, out = model.step(None, key, rows.observations, rows.actions, None)
-        played = rollout(
-            model, None, following, key, horizon=horizon, policy=agent.greedy,
-            policy_params=state.agent.actor, record=lambda step: step.rewards,
-        )  # fmt: skip
-        later = (discount ** jnp.arange(1, horizon + 1)) @ played.steps
-        return promised, (out.reward + jnp.where(out.terminated, 0.0, later)).mean()
-
-    promised, earned = jax.jit(jax.vmap(one, (0, None)))(states, rows)
-    return np.asarray(promised), np.asarray(earned)

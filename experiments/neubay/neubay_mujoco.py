@@ -8,34 +8,205 @@ of their papers for the others. The datasets are `jr/*`, not D4RL's files.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mobile
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.offline.methods.registry import MethodConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
+from jaxrl_rollouts.offline.neubay.tuned import PAPER, Tuned, tuned_to
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.study.model_based import SMOKE_MUJOCO, StudyConfig
-from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
+from jaxrl_rollouts.offline.study import model_based, neubay
+from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
+from jaxrl_rollouts.offline.study.neubay import (
+    NeubayStudyConfig,
+    Posterior,
+    ring_note,
+    small_neubay,
+)
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .neubay_mujoco_cells import PAPER, Config, train_all
-from .neubay_mujoco_page import SOURCE, make_report
+from ..kit import neubay_pages, offline_pages
+from ..kit.claims import claims
+from ..kit.grid import Cell, Grid, run_grid
+from ..ravl.ravl_mujoco import check_methods, train_methods
+
+SOURCE = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Datasets by arms; seeds and evaluations are the same for all.
+
+    Attributes:
+        methods: the conservative ones, of `offline.methods`.
+        memoryless: whether to train NEUBAY's Markov ablation.
+        levels: quantiles to cut rollouts at, besides NEUBAY's own.
+        penalties: coefficients of NEUBAY's conservative ablation.
+        study: seeds, evaluation, and all of the conservative methods.
+        neubay: NEUBAY's world models and agent.
+        tuned: settings of single datasets; others keep those of `neubay`.
+    """
+
+    datasets: tuple[str, ...] = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
+    methods: tuple[str, ...] = ("mopo", "mobile", "ravl")
+    memoryless: bool = True
+    levels: tuple[float, ...] = (0.9,)
+    penalties: tuple[float, ...] = (1.0,)
+    study: StudyConfig = field(default_factory=StudyConfig)
+    neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
+    tuned: tuple[Tuned, ...] = PAPER
+
+    def validate(self) -> None:
+        if not self.datasets:
+            raise ConfigError("datasets", self.datasets, "at least one")
+        check_methods(self.methods)
+        if any(level > 1 for level in self.levels):
+            raise ConfigError("levels", self.levels, "each at most 1")
+        if any(penalty <= 0 for penalty in self.penalties):
+            raise ConfigError("penalties", self.penalties, "each above 0; NEUBAY itself has none")
+        self.neubay.check_looks(self.study.evaluations)
+        study, ours = self.study, self.neubay
+        steps, expected = study.epochs * study.rollouts.updates_per_epoch, ours.agent.agent.steps
+        if self.methods and steps != expected:
+            expected = f"NEUBAY's {expected}, as epochs * updates_per_epoch"
+            raise ConfigError("study: gradient steps", steps, expected)
+        epochs, expected = study.ensemble.max_epochs, ours.ensemble.max_epochs
+        if self.methods and epochs != expected:
+            raise ConfigError("study.ensemble.max_epochs", epochs, f"NEUBAY's {expected}")
+
+    def arms(self, dataset: str) -> dict[str, NeubayConfig]:
+        """NEUBAY and its ablations on one dataset, by name."""
+        full = tuned_to(dataset, self.neubay.agent, self.tuned)
+        return {
+            "neubay": full,
+            **({"markov": neubay.markov(full)} if self.memoryless else {}),
+            **{f"quantile {x:g}": replace(full, level=x) for x in self.levels},
+            **{f"penalty {x:g}": replace(full, penalty=x) for x in self.penalties},
+        }
+
+
+def train_all(
+    config: Config, context: RunContext
+) -> tuple[Grid, dict[str, Posterior], dict[str, FittedDataset]]:
+    """All arms and methods on all datasets; each stage resumes by itself.
+
+    Returns:
+        Cells by dataset and by arm or method, NEUBAY's ensembles by dataset, and those of the
+        conservative methods, where there are such methods.
+    """
+    study, posteriors = config.study, {}
+
+    def train(name: str, arm: str, stage: str) -> Cell:
+        if name not in posteriors:
+            dataset = load_dataset(name, study.seed)
+            posteriors[name] = neubay.fit_posterior(
+                dataset, study, config.neubay, context, config.levels
+            )
+        settings = config.arms(name)[arm]
+        outcome = neubay.train_neubay(arm, posteriors[name], study, settings, context)
+        return Cell.of(outcome.trained, updates=settings.updates_per_iteration)
+
+    axes = {"dataset": config.datasets, "arm": list(config.arms(config.datasets[0]))}
+    grid = run_grid(axes, train, context, seeds=study.seeds)
+    datasets = {name: posterior.dataset for name, posterior in posteriors.items()}
+    conservative, worlds = train_methods(datasets, config.methods, study, context)
+    return Grid(grid.axes, {**grid.cells, **conservative.cells}), posteriors, worlds
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All arms on all datasets; each stage resumes by itself."""
-    results = train_all(config, context)
-    return make_report(Report.of(context, config.study.seeds), config, results)
+    report = Report.of(context, config.study.seeds)
+    grid, posteriors, worlds = train_all(config, context)
+    by_dataset = {name: grid.at(dataset=name) for name in posteriors}
+    rows, horizons = [], []
+    for name, cells in by_dataset.items():
+        arms = {arm: cells[arm] for arm in config.arms(name)}
+        rows += offline_pages.result_rows(posteriors[name], cells)
+        horizons += neubay_pages.horizon_rows(name, arms)
+        offline_pages.draw_learning(report, posteriors[name], cells)
+        neubay_pages.draw_horizons(report, name, arms)
+        add_claims(report, config, posteriors[name], cells)
+    report.table("results", rows)
+    report.table("rollouts of the last collection", horizons)
+    report.table("posteriors", [*map(neubay_pages.posterior_row, posteriors.values())])
+    if worlds:
+        fitted = [*map(offline_pages.world_row, worlds.values())]
+        report.table("world models of the conservative methods", fitted)
+        offline_pages.draw_world(report, worlds)
+    offline_pages.draw_comparison(report, posteriors, by_dataset)
+    neubay_pages.draw_values(report, by_dataset)
+    steps, ensemble = config.neubay.agent.agent.steps, config.neubay.ensemble
+    report.note(
+        f"{steps:,} gradient steps for everyone. NEUBAY's arms share a posterior of "
+        f"{ensemble.members} layer-normalised members, of which {ensemble.elites} are rolled; the "
+        f"conservative methods share an ensemble of {config.study.ensemble.members}, as their "
+        f"papers have it. Both were fitted for at most {ensemble.max_epochs} epochs."
+    )
+    report.note(
+        "markov: the same loop without a memory, shown the state only. quantile: where rollouts "
+        "are cut, of the members' spread over the dataset (neubay's own is "
+        f"{config.neubay.agent.level:g}). penalty: taken from imagined rewards, in mean spreads."
+    )
+    offline_pages.note_shared_data(report)
+    offline_pages.note_environments(report, posteriors.values())
+    for name, posterior in posteriors.items():
+        report.note(f"{name}: {ring_note(posterior, config.study, config.neubay.agent)}")
+    return report
+
+
+def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid) -> None:
+    """What the paper says of one dataset, each with its numbers."""
+    claim, name, ours = claims(report, SOURCE), posterior.dataset.name, cells["neubay"]
+    where, full = slug(name), config.neubay.agent.level
+
+    def score(cell: Cell) -> np.ndarray:
+        """D4RL's scale where there is one, else hundredths of the return."""
+        scores = normalised_score(name, cell["return"])
+        return cell["return"] / 100.0 if scores is None else np.asarray(scores)
+
+    # fmt: off
+    claim(f"NEUBAY beats the behaviour on {where}", ours["return"],
+          at_least=behaviour(posterior).mean(),
+          means="return above the mean of the episodes in the dataset")
+    claim(f"NEUBAY does not promise more than it earns on {where}",
+          offline_pages.overestimation(ours), at_most=0,
+          means="critics' value at or below the true discounted return, without conservatism")
+    if config.methods:
+        best = max(config.methods, key=lambda method: float(np.mean(cells[method]["return"])))
+        claim(f"NEUBAY is on par with the best conservative method on {where}",
+              score(ours) - score(cells[best]), at_least=-5,
+              means=f"score minus that of {best}, seed by seed, at equal budget")
+    if config.memoryless:
+        claim(f"a memory helps on {where}", ours["return"] - cells["markov"]["return"],
+              at_least=0, source=f"{SOURCE}, Markov ablation",
+              means="return minus that of the agent without a memory, seed by seed")
+    for level in (x for x in config.levels if 0 <= x < full):
+        longer, shorter = (cell.curve("horizon_median")[1].mean(1)
+                           for cell in (ours, cells[f"quantile {level:g}"]))
+        claim(f"quantile {level:g} ends rollouts sooner on {where}",
+              longer / np.maximum(shorter, 1.0), at_least=2, source=f"{SOURCE}, figure 1",
+              means=f"median imagined steps over training against those at {full:g}")
+    for penalty in config.penalties[-1:]:
+        claim(f"a penalty of {penalty:g} lowers what is promised on {where}",
+              cells[f"penalty {penalty:g}"]["estimated_value"] - ours["estimated_value"],
+              at_most=0, source=f"{SOURCE}, conservative ablation",
+              means="critics' value from the start minus that without a penalty")
+    # fmt: on
 
 
 # fmt: off
 _SMOKE = Config(
-    datasets=("jr/hopper-mixed",), methods=("ravl",), study=SMOKE_MUJOCO,
+    datasets=("jr/hopper-mixed",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
     neubay=small_neubay(
         members=4, hidden=(32, 32), epochs=1, width=16, steps=20, per_iteration=10, rollouts=4,
         tape=1002, capacity=10_000,
@@ -44,15 +215,9 @@ _SMOKE = Config(
 # A five-hundredth of the paper's gradient steps: networks are small and learn ten times as fast,
 # memories faster than that; the weights of real tokens are the paper's.
 _CPU = Config(
-    study=StudyConfig(
-        seeds=4, epochs=8, evaluations=4, episodes=5, shared_world=True,
-        ensemble=EnsembleConfig(max_epochs=12),
-        agent=SacConfig(
-            hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3,
-            initial_alpha=0.1,
-        ),
+    study=replace(
+        model_based.CPU_MUJOCO, seeds=4, epochs=8, evaluations=4,
         rollouts=ModelBasedConfig(rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5),
-        methods=MethodConfig(mobile=Mobile(samples=1)),
     ),
     neubay=small_neubay(
         members=12, hidden=(128,) * 4, epochs=12, width=64, steps=4000, per_iteration=50,

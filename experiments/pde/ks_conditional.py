@@ -23,9 +23,8 @@ from jaxrl_rollouts.reports.statistics import summarize
 from ..kit.claims import claims
 from ..kit.colours import colour
 from ..kit.draw import level, picture
-from ..kit.grid import Cell, Grid, run_grid
-from .ks_cells import CPU, GPU, PAPER, SMOKE, SOURCE, cell_of
-from .ks_page import draw_rollouts
+from ..kit.grid import Cell, run_grid
+from .ks import CPU, GPU, PAPER, REFINER, SMOKE, SOURCE, cell_of, draw_rollouts
 
 METHODS = ("mse", "refiner")
 
@@ -67,8 +66,37 @@ def run(config: ConditionalConfig, context: RunContext) -> Report:
         return cell_of(outcome, data.dt, _by_viscosity(config, data, outcome))
 
     cells = run_grid({"method": METHODS}, train, context, seeds=study.seeds)
-    report = Report.of(context, study.seeds)
-    _make_report(report, config, data, cells)
+    report, rows = Report.of(context, study.seeds), []
+    edges, member = config.edges(), config.bin_of(data.parameter)
+    for at, index in enumerate(np.unique(member)):
+        inside = member == index
+        row = {"viscosity": f"{edges[index]:.2g} to {edges[index + 1]:.2g}"}
+        row |= {"trajectories": int(inside.sum()), **_change(data, inside)}
+        row |= {f"{name} T(0.8)": summarize(c["time_by_bin", :, at]) for name, c in cells.items()}
+        rows.append(row)
+    report.table("horizon by viscosity", rows)
+    claim = claims(report, SOURCE)
+    means = "Pearson correlation of a trajectory's viscosity and horizon"
+    for method, cell in cells.items():
+        name = f"{method}: the horizon grows with viscosity"
+        claim(name, cell["grows"], at_least=0.3, means=means)
+    worst = (cells["refiner"]["time_by_bin", :, :] / cells["mse"]["time_by_bin", :, :]).min(1)
+    means = "T(0.8) over MSE training's, in the worst bin"
+    claim("the refiner lasts longer at every viscosity", worst, at_least=1.05, means=means)
+    caption = "Each point is a test trajectory, mean over seeds; dotted: the end of the rollouts."
+    with picture(report, "horizon", caption, width=5.6, height=3.2) as (ax,):
+        for name, cell in cells.trained.items():
+            style = {"color": colour(name), "markersize": 4, "label": name}
+            ax.plot(data.parameter, cell["horizons"].mean(0), ".", **style)
+        level(ax, study.steps * data.dt, linestyle=":")
+        ax.set_xlabel("viscosity")
+        ax.set_ylabel("time above correlation 0.8")
+    draw_rollouts(report, study, data, cells)
+    report.note(
+        f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
+        f"trajectories, {study.steps} steps of {data.dt:g}. Change: standard deviation from "
+        "one step to the next, median over trajectories; still: less than a twentieth of that."
+    )
     return report
 
 
@@ -76,9 +104,8 @@ def _by_viscosity(
     config: ConditionalConfig, data: StudyData, outcome: Outcome
 ) -> dict[str, np.ndarray]:
     """Horizons `[seeds, B]`, their correlation with viscosity, and T(0.8) `[seeds, bins]`."""
-    correlation = outcome.evaluation.correlation
+    correlation, member = outcome.evaluation.correlation, config.bin_of(data.parameter)
     horizons = np.array([correlation_horizons(c, data.dt) for c in correlation])
-    member = config.bin_of(data.parameter)
     times = [
         [high_correlation_time(c[:, member == index], data.dt) for index in np.unique(member)]
         for c in correlation
@@ -87,97 +114,35 @@ def _by_viscosity(
     return {"horizons": horizons, "grows": np.array(grows), "time_by_bin": np.array(times)}
 
 
-def _make_report(report: Report, config: ConditionalConfig, data: StudyData, cells: Grid) -> None:
-    edges, member = config.edges(), config.bin_of(data.parameter)
-    rows = [
-        {
-            "viscosity": f"{edges[index]:.2g} to {edges[index + 1]:.2g}",
-            "trajectories": int((member == index).sum()),
-        }
-        | _change(data, member == index)
-        | {f"{name} T(0.8)": summarize(c["time_by_bin", :, at]) for name, c in cells.items()}
-        for at, index in enumerate(np.unique(member))
-    ]
-    report.table("horizon by viscosity", rows)
-    claim = claims(report, SOURCE)
-    for name, cell in cells.items():
-        claim(
-            f"{name}: the horizon grows with viscosity",
-            cell["grows"],
-            at_least=0.3,
-            means="Pearson correlation of a trajectory's viscosity and horizon",
-        )
-    times = {name: cell["time_by_bin", :, :] for name, cell in cells.items()}
-    claim(
-        "the refiner lasts longer at every viscosity",
-        (times["refiner"] / times["mse"]).min(1),
-        at_least=1.05,
-        means="T(0.8) over MSE training's, in the worst bin",
-    )
-    caption = "Each point is a test trajectory, mean over seeds; dotted: the end of the rollouts."
-    with picture(report, "horizon", caption, width=5.6, height=3.2) as (ax,):
-        for name, cell in cells.trained.items():
-            style = {"color": colour(name), "markersize": 4, "label": name}
-            ax.plot(data.parameter, cell["horizons"].mean(0), ".", **style)
-        level(ax, config.study.steps * data.dt, linestyle=":")
-        ax.set_xlabel("viscosity")
-        ax.set_ylabel("time above correlation 0.8")
-    draw_rollouts(report, config.study, data, cells)
-    report.note(
-        f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
-        f"trajectories, {config.study.steps} steps of {data.dt:g}. Change: standard deviation from "
-        "one step to the next, median over trajectories; still: less than a twentieth of that."
-    )
-
-
 def _change(data: StudyData, inside: np.ndarray) -> dict[str, float]:
     """How much a step changes the field, and how many trajectories are still."""
-    fields = np.asarray(data.test.fields)[inside]
-    change = np.diff(fields, axis=1).std((1, 2, 3))
+    change = np.diff(np.asarray(data.test.fields)[inside], axis=1).std((1, 2, 3))
     still = 100.0 * float((change < np.median(change) / 20).mean())
     return {"change": float(np.median(change)), "still %": still}
 
 
 def _varied(study: StudyConfig, extent: tuple[float, float], points: int) -> StudyConfig:
     """The study over viscosities 0.5 to 1.5."""
-    changes = {"parameter": (0.5, 1.5), "extent": extent, "points": points}
-    return replace(
-        study, train=replace(study.train, **changes), test=replace(study.test, **changes),
-        conditions=(*study.conditions, "viscosity"),
-    )  # fmt: skip
+    train, test = (
+        replace(solved, parameter=(0.5, 1.5), extent=extent, points=points)
+        for solved in (study.train, study.test)
+    )
+    return replace(study, train=train, test=test, conditions=(*study.conditions, "viscosity"))
 
 
-EXPERIMENT = Experiment(
-    name="ks_conditional",
-    summary="one emulator for viscosities 0.5 to 1.5: horizon by viscosity",
-    source=SOURCE,
-    config_type=ConditionalConfig,
-    presets={
-        "smoke": ConditionalConfig(
-            study=_varied(SMOKE, (44.0, 44.0), 128), bins=2,
-            refiner=RefinerConfig(min_noise_variance=1e-6),
-        ),
-        # Twice the domain: at 22 the most viscous are not chaotic.
-        "cpu": ConditionalConfig(
-            study=replace(
-                _varied(CPU, (44.0, 44.0), 192), points=96, seeds=2, steps=150, sampled_steps=100,
-                residual_scale=0.3,
-            ),
-            refiner=RefinerConfig(min_noise_variance=1e-6),
-        ),
-        "gpu": ConditionalConfig(
-            study=_varied(GPU, (57.6, 70.4), 256), refiner=RefinerConfig(min_noise_variance=1e-6)
-        ),
-        "paper": ConditionalConfig(
-            study=replace(
-                _varied(PAPER, (57.6, 70.4), 256),
-                train=replace(PAPER.train, trajectories=4096, parameter=(0.5, 1.5)),
-                test=replace(
-                    PAPER.test, trajectories=512, frames=1140, parameter=(0.5, 1.5)
-                ),
-            ),
-            refiner=RefinerConfig(min_noise_variance=4e-7),
-        ),
-    },
-    run=run,
-)  # fmt: skip
+# Twice the domain: at 22 the most viscous are not chaotic.
+_CPU = replace(_varied(CPU, (44.0, 44.0), 192), points=96, seeds=2, steps=150, sampled_steps=100)
+_GPU, _PAPER = (_varied(study, (57.6, 70.4), 256) for study in (GPU, PAPER))
+
+_DATA = {
+    "train": replace(_PAPER.train, trajectories=4096),
+    "test": replace(_PAPER.test, trajectories=512, frames=1140),
+}
+PRESETS = {
+    "smoke": ConditionalConfig(_varied(SMOKE, (44.0, 44.0), 128), REFINER, bins=2),
+    "cpu": ConditionalConfig(replace(_CPU, residual_scale=0.3), REFINER),
+    "gpu": ConditionalConfig(_GPU, REFINER),
+    "paper": ConditionalConfig(replace(_PAPER, **_DATA), RefinerConfig(min_noise_variance=4e-7)),
+}
+SUMMARY = "one emulator for viscosities 0.5 to 1.5: horizon by viscosity"
+EXPERIMENT = Experiment("ks_conditional", SUMMARY, SOURCE, ConditionalConfig, PRESETS, run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,25 +18,15 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.refiner import RefinerConfig, refinements
-from jaxrl_rollouts.pde.study.look import (
-    correlation_solved_from,
-    high_correlation_times,
-    train_and_roll,
-)
-from jaxrl_rollouts.pde.study.train import (
-    StudyConfig,
-    StudyData,
-    make_emulators,
-    make_network,
-    train_emulator,
-)
+from jaxrl_rollouts.pde.study import look, train
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_network
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..kit.grid import Cell
-from .ks_cells import cell_of
+from .ks import cell_of, train_cell
 
 
 class Arm(NamedTuple):
@@ -113,16 +104,14 @@ class CrossingConfig:
         at_least_one(self.study.training, "updates")
         for share in self.parts():
             part(self.study.training, share)
-        if self.solved_from and (min(self.solved_from) < 0 or not self._one_domain()):
-            raise ConfigError(
-                "solved_from", self.solved_from, "wavenumbers, and one domain, step and viscosity",
-                "leave it empty where trajectories differ, or emulators see several frames",
-            )  # fmt: skip
-
-    def _one_domain(self) -> bool:
-        t = self.study.test
-        same = all(low == high for low, high in (t.extent, t.dt, t.parameter))
-        return same and self.study.history == 1
+        test = self.study.test
+        one_domain = all(low == high for low, high in (test.extent, test.dt, test.parameter))
+        if self.solved_from and (
+            min(self.solved_from) < 0 or not one_domain or self.study.history > 1
+        ):
+            expected = "wavenumbers, and one domain, step and viscosity"
+            hint = "leave it empty where trajectories differ, or emulators see several frames"
+            raise ConfigError("solved_from", self.solved_from, expected, hint)
 
     def parts(self) -> Iterator[float]:
         """Every share of the budget that some training takes."""
@@ -140,11 +129,8 @@ def part(training: TrainingConfig, share: float) -> TrainingConfig:
     """
     updates = round(training.updates * share)
     if updates < 1 or updates % training.per_iteration:
-        raise ConfigError(
-            "study.training.updates",
-            training.updates,
-            f"{share:g} of it a multiple of {training.per_iteration}",
-        )
+        expected = f"{share:g} of it a multiple of {training.per_iteration}"
+        raise ConfigError("study.training.updates", training.updates, expected)
     return replace(training, updates=updates, warmup=int(training.warmup * share))
 
 
@@ -160,12 +146,10 @@ def first_model(
     share: float, config: CrossingConfig, data: StudyData, context: RunContext
 ) -> First:
     """Train by MSE for a share of the budget; arms that begin with the same one share its stage."""
-    study = config.study
-    (emulator,) = make_emulators("mse", study)
+    study, stage = config.study, f"mse_{share:g}"
+    (emulator,) = train.make_emulators("mse", study)
     training = part(study.training, share)
-    trained = train_emulator(
-        f"mse_{share:g}", emulator, study, data.train, context, training=training
-    )
+    trained = train.train_emulator(stage, emulator, study, data.train, context, training=training)
     # Training's own loss at its end: no test trajectory is looked at to choose a noise.
     losses = trained.history.curve("loss")[1]
     error = float(losses[-max(1, len(losses) // 20) :].mean())
@@ -189,7 +173,7 @@ def train_arm(name: str, config: CrossingConfig, data: StudyData, context: RunCo
     arm, study = ARMS[name], config.study
     training, start, refiner = study.training, None, None
     first = None if arm.levels is None else first_model(arm.before, config, data, context)
-    stages = make_emulators("mse", study)
+    stages = train.make_emulators("mse", study)
     if arm.changes is not None:
         refiner = refiner_of(config, arm, first)
         after = first.emulator if first and arm.first == "own" else None
@@ -197,9 +181,10 @@ def train_arm(name: str, config: CrossingConfig, data: StudyData, context: RunCo
     if first is not None and arm.first != "shared":
         training, start = part(training, 1.0 - arm.before), first.params
     if first is not None and arm.first == "own":
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 7), study.seeds)
-        start = (first.params, jax.vmap(make_network(study).init)(keys))
-    outcome = train_and_roll(name, stages, study, data, context, training=training, start=start)
+        start = (first.params, jax.vmap(make_network(study).init)(train.per_seed_keys(study, 7)))
+    outcome = look.train_and_roll(
+        name, stages, study, data, context, training=training, start=start
+    )
     extra: dict[str, Any] = {"refiner": refiner}
     if name == "mse":
         extra["time_solved"] = _solved(stages[0], outcome.params, config, data, context)
@@ -210,15 +195,15 @@ def _solved(
     emulator: Emulator, params: PyTree, config: CrossingConfig, data: StudyData, context: RunContext
 ) -> dict[int, np.ndarray]:
     """T(0.8) `[seeds]` of rollouts whose wavenumbers from each number on are stepped truly."""
+
+    def measure(lowest: int) -> dict[str, np.ndarray]:
+        rolled = look.correlation_solved_from(emulator, params, config.study, data, lowest)
+        return {"correlation": rolled}
+
     times = {}
     for lowest in config.solved_from:
-
-        def measure(lowest: int = lowest) -> dict[str, np.ndarray]:
-            correlation = correlation_solved_from(emulator, params, config.study, data, lowest)
-            return {"correlation": correlation}
-
-        arrays = remember(context, "mse", f"solved_from_{lowest}", measure)
-        times[lowest] = high_correlation_times(arrays["correlation"], data.dt)[0]
+        kept = remember(context, "mse", f"solved_from_{lowest}", partial(measure, lowest))
+        times[lowest] = look.high_correlation_times(kept["correlation"], data.dt)[0]
     return times
 
 
@@ -226,10 +211,7 @@ def train_at_budget(
     method: str, share: float, config: CrossingConfig, data: StudyData, context: RunContext
 ) -> Cell:
     """MSE training or the paper's refiner with a share of the budget."""
-    study = config.study
-    training = part(study.training, share)
+    study, stage = config.study, f"{method}_{share:g}"  # a first model's, where there is one
     refiner = None if method == "mse" else refiner_of(config, ARMS[method], None)
-    stages = make_emulators(method, study, refiner)
-    stage = f"{method}_{share:g}"  # a first model's, where there is one
-    outcome = train_and_roll(stage, stages, study, data, context, training=training)
-    return cell_of(outcome, data.dt)
+    training = part(study.training, share)
+    return train_cell(method, study, refiner, data, context, stage, training=training)

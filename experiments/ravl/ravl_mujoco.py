@@ -7,25 +7,17 @@ D4RL's own files: scores are normalised with D4RL's reference returns and are no
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.methods.registry import NAMES, MethodConfig, Mobile
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
-from jaxrl_rollouts.offline.study.model_based import (
-    SMOKE_MUJOCO,
-    FittedDataset,
-    StudyConfig,
-    behaviour,
-    fit_dataset,
-    slug,
-    train_model_based,
-)
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.methods.registry import NAMES
+from jaxrl_rollouts.offline.study import model_based
+from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -34,7 +26,10 @@ from ..kit import offline_pages as pages
 from ..kit.claims import claims
 from ..kit.grid import Cell, Grid, run_grid
 
-NAMES_OF_DATA = ("halfcheetah-mixed", "halfcheetah-medium", "halfcheetah-random", "hopper-mixed")
+DATASETS = (
+    *(f"jr/halfcheetah-{kind}" for kind in ("mixed", "medium", "random")),
+    "jr/hopper-mixed",
+)
 SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
 
 
@@ -42,31 +37,44 @@ SOURCE = "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6"
 class Config:
     """Datasets by methods; `study` is shared by all."""
 
-    datasets: tuple[str, ...] = tuple(f"jr/{name}" for name in NAMES_OF_DATA)
+    datasets: tuple[str, ...] = DATASETS
     methods: tuple[str, ...] = NAMES
     study: StudyConfig = field(default_factory=StudyConfig)
 
     def validate(self) -> None:
-        for name in self.methods:
-            if name not in NAMES:
-                raise ConfigError("methods", name, f"names out of {', '.join(NAMES)}")
+        check_methods(self.methods)
         if not self.datasets or not self.methods:
             raise ConfigError("datasets, methods", (self.datasets, self.methods), "at least one")
+
+
+def check_methods(methods: Iterable[str]) -> None:
+    """Raises `ConfigError` for a name that is none of a method."""
+    for name in methods:
+        if name not in NAMES:
+            raise ConfigError("methods", name, f"names out of {', '.join(NAMES)}")
+
+
+def train_methods(
+    datasets: Mapping[str, Dataset], methods: Sequence[str], study: StudyConfig, context: RunContext
+) -> tuple[Grid, dict[str, FittedDataset]]:
+    """Cells by dataset and method, and each dataset's world models, fitted when they are needed."""
+    worlds: dict[str, FittedDataset] = {}
+
+    def train(name: str, method: str, stage: str) -> Cell:
+        if name not in worlds:
+            worlds[name] = model_based.fit_dataset(datasets[name], study, context)
+        outcome = model_based.train_model_based(method, worlds[name], study, context)
+        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
+
+    axes = {"dataset": list(datasets), "method": methods}
+    return run_grid(axes, train, context, seeds=study.seeds), worlds
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All methods on all datasets; each stage resumes by itself."""
     study, report = config.study, Report.of(context, config.study.seeds)
-    worlds: dict[str, FittedDataset] = {}
-
-    def train(dataset: str, method: str, stage: str) -> Cell:
-        if dataset not in worlds:
-            worlds[dataset] = fit_dataset(load_dataset(dataset, study.seed), study, context)
-        outcome = train_model_based(method, worlds[dataset], study, context)
-        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
-
-    axes = {"dataset": config.datasets, "method": config.methods}
-    grid = run_grid(axes, train, context, seeds=study.seeds)
+    datasets = {name: load_dataset(name, study.seed) for name in config.datasets}
+    grid, worlds = train_methods(datasets, config.methods, study, context)
     results = {name: grid.at(dataset=name) for name in config.datasets}
     for name, cells in results.items():
         pages.draw_training(report, worlds[name], cells)
@@ -107,27 +115,14 @@ def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[s
     # fmt: on
 
 
-# Small nets and 10 000 gradient steps of the paper's 3 000 000; half the batch is real (one of the
-# paper's two values), because at this budget the other one leaves every method below the data.
-_CPU = StudyConfig(
-    seeds=3, epochs=10, evaluations=5, episodes=5, shared_world=True,
-    ensemble=EnsembleConfig(max_epochs=12),
-    agent=SacConfig(
-        hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3,
-        initial_alpha=0.1,
-    ),
-    rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mobile=Mobile(samples=1)),
-)  # fmt: skip
-
 EXPERIMENT = Experiment(
     name="ravl_mujoco",
     summary="base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
     source=SOURCE,
     config_type=Config,
     presets={
-        "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), SMOKE_MUJOCO),
-        "cpu": Config(study=_CPU),
+        "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), model_based.SMOKE_MUJOCO),
+        "cpu": Config(study=model_based.CPU_MUJOCO),
         "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
     },
     run=run,

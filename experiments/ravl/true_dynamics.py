@@ -8,65 +8,181 @@ standard environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import jax
+import numpy as np
+from matplotlib.axes import Axes
 
-from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import bootstrap_interval, iqm, summarize
 
-from .true_dynamics_cells import DialConfig, complete, open_domain, turn_dial
-from .true_dynamics_page import SOURCE, make_report
+from ..kit.claims import claims
+from ..kit.colours import colour
+from ..kit.draw import curves, level, picture
+from ..kit.grid import Cell, Grid
+from .edge_of_reach_toy import CPU_ENSEMBLE, CPU_ROLLOUTS
+from .true_dynamics_cells import Config, DialConfig, Domain, method_of, open_domain, turn_dial
 
-
-@dataclass(frozen=True)
-class Config:
-    """Model qualities and environments.
-
-    Attributes:
-        truths: weights of the true step at which every method is trained; must hold 0 and 1.
-        ravl_truths: those at which RAVL is (it costs five times as much).
-        plane, standard: the two environments; None leaves the second out.
-    """
-
-    seeds: int = positive(5)
-    seed: int = 0
-    truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
-    ravl_truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
-    plane: DialConfig = field(default_factory=DialConfig)
-    standard: DialConfig | None = field(
-        default_factory=lambda: DialConfig(environment="gymnax/Pendulum-v1")
-    )
-
-    def validate(self) -> None:
-        for name in ("truths", "ravl_truths"):
-            weights = getattr(self, name)
-            if weights != (0.0, *sorted({*weights} - {0.0, 1.0}), 1.0):
-                raise ConfigError(name, weights, "ascending weights from 0 to 1")
-
-    def of_method(self) -> Mapping[str, tuple[float, ...]]:
-        """Weights at which each method is trained; at 1 a penalty is zero and base stands in."""
-        below = tuple(w for w in self.truths if w < 1.0)
-        return {"base": self.truths, "mopo": below, "mobile": below, "ravl": self.ravl_truths}
+SOURCE = "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics"
+Results = Mapping[str, tuple[Domain, Grid]]
+STYLES = ("-", "--", ":", "-.")
+METRICS = {
+    "score": "Score",
+    "estimated_value": "Value promised at the start",
+    "imagined_uncertainty": "Uncertainty in rollouts",
+}
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Turn the dial on both environments, compare, draw."""
-    results = {}
+    report, results = Report.of(context, config.seeds), {}
     for index, part in enumerate((config.plane, config.standard)):
-        if part is None:
-            continue
-        open_key, key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), index))
-        domain = open_domain(part, open_key)
-        dials = turn_dial(domain, config.of_method(), config.seeds, key, context)
-        results[domain.env.name] = domain, complete(dials, config.truths)
-    return make_report(Report.of(context, config.seeds), results)
+        if part is not None:
+            key = jax.random.fold_in(jax.random.key(config.seed), index)
+            open_key, key = jax.random.split(key)
+            domain = open_domain(part, open_key)
+            results[domain.env.name] = domain, turn_dial(config, domain, key, context)
+    return make_report(report, results)
+
+
+def make_report(report: Report, results: Results) -> Report:
+    """Fill `report` with everything the run has to say."""
+    for name, (domain, grid) in results.items():
+        add_domain(report, name, domain, grid)
+    draw_dial(report, results)
+    draw_training(report, results)
+    report.note(
+        "w is the weight of the true step in every imagined next state; reward and termination are "
+        "the environment's known functions of it; penalties that come from the model shrink by "
+        "1 - w. At w = 1 MOPO (any lambda) and MOBILE are base exactly, and base's runs are shown."
+    )
+    report.note(
+        "The claims on MOPO and MOBILE compare w = 1 with the method's best cell below it, lambda "
+        "included, chosen on the same runs: the best case for the method."
+    )
+    return report
+
+
+def add_domain(report: Report, name: str, domain: Domain, grid: Grid) -> None:
+    """Tables, numbers and claims of one environment."""
+    arms, config = by_arm(grid), domain.config
+    for metric in ("score", "estimated_value"):
+        rows = [
+            {"method": arm, **{f"w = {w:g}": summarize(c[metric]) for w, c in cells.items()}}
+            for arm, cells in arms.items()
+        ]
+        report.table(f"{metric.replace('_', ' ')} on {name}", rows)
+    for arm, cells in arms.items():
+        for w, cell in cells.items():
+            report.number(f"{name}: {arm} at w = {w:g}", cell["score"], domain.scale)
+    add_claims(report, name, domain, grid)
+    report.note(
+        f"Score on {name}: {domain.scale}; {domain.env.version}; data: "
+        f"{len(domain.data.rewards)} rows, rollouts of {config.rollouts.horizon} steps, "
+        f"{config.epochs * config.rollouts.updates_per_epoch} updates."
+    )
+
+
+def by_arm(grid: Grid) -> dict[str, Grid]:
+    """The cells of every method and strength by w."""
+    return {arm: grid.at(method=arm) for arm, _ in grid}
+
+
+def best_below_one(grid: Grid, method: str) -> Cell:
+    """A method's best cell with w below 1."""
+    cells = (cell for (arm, w), cell in grid.items() if method_of(arm) == method and w < 1.0)
+    return max(cells, key=lambda cell: float(np.nan_to_num(iqm(cell["score"]), nan=-np.inf)))
+
+
+def add_claims(report: Report, name: str, domain: Domain, grid: Grid) -> None:
+    """With true dynamics against the best below."""
+    claim, base, ravl = claims(report, SOURCE), grid["base", 1.0], grid["ravl", 1.0]
+    # fmt: off
+    for method in ("mopo", "mobile"):
+        best = best_below_one(grid, method)
+        arm, w = best.point.values()
+        claim(f"{name}: {method.upper()} is worse with true dynamics",
+              grid[arm, 1.0]["score"] - best["score"], at_most=-10,
+              means="at least 10 points below its best with an imperfect model "
+                    f"({arm} at w = {w:g})")
+    best = best_below_one(grid, "ravl")
+    claim(f"{name}: RAVL does not get worse with true dynamics",
+          ravl["score"] - best["score"], at_least=-10,
+          means="at most 10 points below its best with an imperfect model "
+                f"(w = {best.point['w']:g})")
+    claim(f"{name}: RAVL beats the penalties with true dynamics",
+          ravl["score"] - base["score"], at_least=10,
+          means="at least 10 points above base, MOPO and MOBILE (the same there)")
+    claim(f"{name}: base promises the impossible with true dynamics",
+          base["estimated_value"], at_least=domain.value_limit,
+          means="more value at the start than any policy can earn anywhere")
+    # fmt: on
+
+
+def _styled(grid: Grid) -> list[tuple[str, str, Grid]]:
+    """Label, line style and cells: strengths of one method differ in the style."""
+    arms, methods = by_arm(grid), [method_of(arm) for arm in by_arm(grid)]
+    styles = [STYLES[methods[:at].count(m) % len(STYLES)] for at, m in enumerate(methods)]
+    return list(zip(arms, styles, arms.values(), strict=True))
+
+
+def _line(ax: Axes, places: list[float], values: list, label: str, style: str) -> None:
+    """Interquartile means with intervals and seeds; `values` are `[seeds]` each."""
+    shade, ends = colour(label), np.array([bootstrap_interval(v) for v in values]).T
+    ax.plot(places, [iqm(v) for v in values], style + "o", color=shade, label=label, markersize=3.5)
+    ax.vlines(places, *ends, color=shade, linewidth=5, alpha=0.22)
+    ax.plot(places, values, ".", color=shade, markersize=2.5, alpha=0.8)
+
+
+def draw_dial(report: Report, results: Results) -> None:
+    """Score, promised value and paid uncertainty over model quality; one row per environment."""
+    caption = (
+        "Left: score of the final policy (line: interquartile mean, bar: 95 % bootstrap interval, "
+        "dots: seeds). Middle: what the critics promise; above the dashed line it is more than any "
+        "policy can earn. Right: the model's uncertainty that MOPO multiplies by lambda."
+    )
+    titles = [*METRICS.values(), *[""] * 3 * (len(results) - 1)]
+    with picture(report, "model_quality", caption, titles=titles, columns=3, width=3.1) as axes:
+        for row, (name, (domain, grid)) in enumerate(results.items()):
+            panels = axes[3 * row : 3 * row + 3]
+            arms, weights = _styled(grid), list(grid.at(method="base"))
+            shifts = np.linspace(-0.16, 0.16, len(arms))
+            for ax, metric in zip(panels, METRICS, strict=True):
+                for shift, (arm, style, cells) in zip(shifts, arms, strict=True):
+                    if metric != "imagined_uncertainty" or arm.startswith("mopo"):
+                        places = [weights.index(w) + shift for w in cells]
+                        _line(ax, places, [cell[metric] for cell in cells.values()], arm, style)
+                ax.set_xticks(range(len(weights)), [f"{w:g}" for w in weights])
+                ax.set_xlabel("w: learned (0) to true (1) dynamics")
+            level(panels[0], 100)
+            level(panels[1], domain.value_limit)
+            panels[0].set_ylabel(f"{name}\nscore, %")
+            panels[1].set_yscale("symlog", linthresh=100)
+            panels[2].set_ylabel("mean over rollouts")
+
+
+def draw_training(report: Report, results: Results) -> None:
+    """Score while training at both ends of the dial."""
+    caption = (
+        "Score of the mean action in the true environment while training. With true dynamics MOPO "
+        "and MOBILE are base."
+    )
+    panels = [(name, grid, w) for name, (_, grid) in results.items() for w in (0.0, 1.0)]
+    titles = [f"{name}: {'true' if w else 'learned'} dynamics" for name, _, w in panels]
+    with picture(report, "training", caption, titles=titles, columns=2, height=2.3) as axes:
+        for ax, (_, grid, w) in zip(axes, panels, strict=True):
+            for arm, style, cells in _styled(grid):
+                if w == 0.0 or arm in ("base", "ravl"):
+                    curves(ax, {arm: cells[w]}, "score", linestyle=style)
+            level(ax, 100)
+        for ax in axes[::2]:
+            ax.set_ylabel("score, %")
 
 
 # fmt: off
@@ -74,16 +190,11 @@ _TINY = DialConfig(
     rows=400, mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
     ensemble=EnsembleConfig(2, 2, (16,), weight_decay=(2.5e-5,), max_epochs=1),
     agent=SacConfig(hidden=(16,)),
-    rollouts=ModelBasedConfig(
-        horizon=3, rollouts_per_epoch=50, updates_per_epoch=3, batch_size=16
-    ),
+    rollouts=ModelBasedConfig(3, rollouts_per_epoch=50, updates_per_epoch=3, batch_size=16),
 )
 _PLANE = DialConfig(
-    mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120,
-    ensemble=EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20),
-    rollouts=ModelBasedConfig(
-        horizon=7, rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128, real_share=0.0
-    ),
+    mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120, ensemble=CPU_ENSEMBLE,
+    rollouts=CPU_ROLLOUTS,
 )
 _PENDULUM = replace(
     _PLANE, environment="gymnax/Pendulum-v1", rows=10_000, mopo_penalties=(1.0, 5.0), epochs=30,

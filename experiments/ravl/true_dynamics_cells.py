@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import jax
@@ -12,7 +12,6 @@ import numpy as np
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.collect import collect, random_policy
@@ -21,18 +20,16 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.methods import scheme
 from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mobile, Mopo, make_method
-from jaxrl_rollouts.offline.methods.scheme import (
-    OWN_WORLDS,
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, ModelBasedConfig
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.statistics import iqm
+from jaxrl_rollouts.record.history import History
+
+from ..kit.grid import Cell, Grid, run_grid
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class DialConfig:
             raise ConfigError("mopo_penalties", self.mopo_penalties, "at least one, all positive")
 
     def arms(self) -> dict[str, MethodConfig]:
-        """Every method and strength by label; the first word is the method's name."""
+        """Every method and strength by label ("mopo 2.5" is MOPO with that lambda)."""
         mobile = Mobile(self.mobile_penalty, self.mobile_samples)
         return {
             "base": MethodConfig(),
@@ -79,20 +76,40 @@ class DialConfig:
         }
 
 
-class Dial(NamedTuple):
-    """One method over model quality; arrays are `[W, seeds]` or `[points, W, seeds]`.
+def method_of(arm: str) -> str:
+    """The method that a label begins with."""
+    return arm.split()[0]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Model qualities and environments.
 
     Attributes:
-        truths: `[W]` weights of the true step.
-        curves: metric -> `(updates [points], values [points, W, seeds])`.
+        truths: weights of the true step at which every method is trained; must hold 0 and 1.
+        ravl_truths: those at which RAVL is (it costs five times as much).
+        plane, standard: the two environments; None leaves the second out.
     """
 
-    truths: tuple[float, ...]
-    curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    seeds: int = positive(5)
+    seed: int = 0
+    truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    ravl_truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
+    plane: DialConfig = field(default_factory=DialConfig)
+    standard: DialConfig | None = field(
+        default_factory=lambda: DialConfig(environment="gymnax/Pendulum-v1")
+    )
 
-    def last(self, metric: str) -> np.ndarray:
-        """Final values, `[W, seeds]`."""
-        return self.curves[metric][1][-1]
+    def validate(self) -> None:
+        for name in ("truths", "ravl_truths"):
+            weights = getattr(self, name)
+            if weights != (0.0, *sorted({*weights} - {0.0, 1.0}), 1.0):
+                raise ConfigError(name, weights, "ascending weights from 0 to 1")
+
+    def of_method(self) -> Mapping[str, tuple[float, ...]]:
+        """Weights at which each method is trained; at 1 a penalty is zero and base stands in."""
+        below = tuple(w for w in self.truths if w < 1.0)
+        return {"base": self.truths, "mopo": below, "mobile": below, "ravl": self.ravl_truths}
 
 
 class Domain(NamedTuple):
@@ -122,12 +139,10 @@ def open_domain(config: DialConfig, key: jax.Array) -> Domain:
     data_key, zero_key, hundred_key = jax.random.split(key, 3)
     env = make(config.environment)
     if env is PLANE:
-        best = optimal_return(env.observe(env.reset(hundred_key, 20_000)))
-        data = plane_random(data_key, config.rows)
-        return Domain(
-            env, config, data, 0.0, float(best.mean()), "% of the optimal return over "
-            f"{MAX_EPISODE_STEPS} steps", 1.0 / (1.0 - config.agent.discount),
-        )  # fmt: skip
+        best = optimal_return(env.observe(env.reset(hundred_key, 20_000))).mean()
+        data, limit = plane_random(data_key, config.rows), 1.0 / (1.0 - config.agent.discount)
+        scale = f"% of the optimal return over {MAX_EPISODE_STEPS} steps"
+        return Domain(env, config, data, 0.0, float(best), scale, limit)
     spoilt = SwingUp(noise=config.noise, random=config.random)
     data = collect(env, swing_up_policy, spoilt, data_key, steps=config.rows)
     zero = evaluate(env, random_policy(1), None, zero_key, 256).returns.mean()
@@ -136,89 +151,63 @@ def open_domain(config: DialConfig, key: jax.Array) -> Domain:
     return Domain(env, config, data, float(zero), float(hundred), scale, 0.0)
 
 
-def turn_dial(
-    domain: Domain,
-    truths: Mapping[str, tuple[float, ...]],
-    seeds: int,
-    key: jax.Array,
-    context: RunContext | None,
-) -> dict[str, Dial]:
-    """Fit world models, then train every method at its model qualities, all vmapped.
-
-    Args:
-        domain: where.
-        truths: method -> weights of the true step.
-        seeds: world models and agents per weight.
-        key: consumed.
-        context: as for `loop.train`.
+def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext | None) -> Grid:
+    """Fit world models, then train every method at its weights of the true step, all vmapped.
 
     Returns:
-        label -> `Dial` ("mopo 2.5" is MOPO with that lambda).
+        Cells by label and weight w; `score` and all that was recorded are `[seeds]`.
     """
-    config, env = domain.config, domain.env
-    name = env.name.replace("/", "-")
+    config, env, seeds, weights = domain.config, domain.env, whole.seeds, whole.of_method()
+    place = env.name.replace("/", "-")
     fit_key, train_key, evaluation_key = jax.random.split(key, 3)
     fitted = fit_worlds(
-        config.ensemble, domain.data, fit_key, seeds=seeds, targets="change",
-        stage=f"{name}-world", context=context,
-    )  # fmt: skip
-    dials = {}
-    for label, settings in config.arms().items():
-        weights = truths[label.split()[0]]
-        if not weights:
-            continue
-        method = make_method(label.split()[0], config.agent, settings)
+        config.ensemble, domain.data, fit_key, seeds=seeds, stage=f"{place}-world", context=context
+    )
+    arms = {arm: settings for arm, settings in config.arms().items() if weights[method_of(arm)]}
+
+    def train(arm: str, stage: str) -> Cell:
+        name = method_of(arm)
+        method, truths = make_method(name, config.agent, arms[arm]), weights[name]
         dynamics = blended_dynamics(fitted.dynamics(env, method.disagreement), env)
-        learner = make_model_based(
-            config.rollouts, method, dynamics, env.observation_size, env.action_size
-        )
-        data = imagination(method, domain.data, blend_worlds(fitted.worlds, weights))
+        sizes = env.observation_size, env.action_size
         trained = train_and_play(
-            learner, data, env, (train_key, evaluation_key), episodes=config.episodes,
-            discount=config.agent.discount, seeds=len(weights) * seeds, per_seed=OWN_WORLDS,
+            scheme.make_model_based(config.rollouts, method, dynamics, *sizes),
+            scheme.imagination(method, domain.data, blend_worlds(fitted.worlds, truths)),
+            env, (train_key, evaluation_key), episodes=config.episodes,
+            discount=config.agent.discount, seeds=len(truths) * seeds, per_seed=OWN_WORLDS,
             iterations=config.epochs, evaluate_every=config.epochs // config.evaluations,
-            stage=f"{name}-{label.replace(' ', '-')}", context=context,
+            stage=stage, context=context,
         )  # fmt: skip
-        dials[label] = _read(trained, weights, domain)
-    return dials
+        return Cell.of(trained, updates=config.rollouts.updates_per_epoch)
+
+    axes = {"method": list(arms)}
+    trained = run_grid(axes, train, context, seeds=seeds, stage=place, clear=False)
+    cells = {
+        (arm, w): part(domain, cell, slice(at * seeds, (at + 1) * seeds))
+        for arm, cell in trained.items()
+        for at, w in enumerate(weights[method_of(arm)])
+    }
+    return complete(Grid(("method", "w"), cells))
 
 
-def _read(trained: Trained, truths: tuple[float, ...], domain: Domain) -> Dial:
-    curves = {}
-    for metric in ("return", "discounted_return", "estimated_value", "imagined_uncertainty"):
-        iterations, values = trained.history.curve(metric)
-        updates = iterations * domain.config.rollouts.updates_per_epoch
-        curves[metric] = updates, values.reshape(len(values), len(truths), -1)
-    updates, returns = curves["return"]
-    return Dial(truths, {**curves, "score": (updates, domain.score(returns))})
+def part(domain: Domain, cell: Cell, seeds: slice) -> Cell:
+    """Some seeds of a cell, with their `score` in this domain."""
+    if cell.history is None:  # it diverged
+        return cell
+    history = History()
+    for iteration, metrics in cell.history.records:
+        chosen = {name: values[seeds] for name, values in metrics.items()}
+        if "return" in chosen:
+            chosen["score"] = domain.score(chosen["return"])
+        history.append(iteration, chosen)
+    return replace(cell, history=history)
 
 
-def complete(dials: Mapping[str, Dial], truths: tuple[float, ...]) -> dict[str, Dial]:
-    """Give the penalised methods base's runs at truth 1, where their penalty is zero.
+def complete(grid: Grid) -> Grid:
+    """Give the penalised methods base's cell at w = 1, where their penalty is zero.
 
     There they are base: same program, same numbers (tested). Training them again would only
     draw other seeds.
     """
-    base = dials["base"]
-    at_one = base.truths.index(1.0)
-    made = {}
-    for label, dial in dials.items():
-        missing = 1.0 not in dial.truths and label != "ravl"
-        curves = {
-            metric: (x, np.concatenate([y, base.curves[metric][1][:, at_one : at_one + 1]], 1))
-            for metric, (x, y) in dial.curves.items()
-            if missing and base.curves[metric][1].shape[0] == y.shape[0]
-        }
-        made[label] = dial._replace(truths=(*dial.truths, 1.0), curves=curves) if missing else dial
-    return made
-
-
-def best_below_one(dials: Mapping[str, Dial], name: str) -> tuple[str, float, np.ndarray]:
-    """The label, weight and final scores `[seeds]` of a method's best cell with truth below 1."""
-    cells = (
-        (label, truth, scores)
-        for label, dial in dials.items()
-        for truth, scores in zip(dial.truths, dial.last("score"), strict=True)
-        if label.split()[0] == name and truth < 1.0
-    )
-    return max(cells, key=lambda cell: float(iqm(cell[2])))
+    at_one = {(arm, 1.0): grid["base", 1.0] for arm, _ in grid if arm != "ravl"}
+    return Grid(grid.axes, {**grid.cells, **at_one})

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices, diffusion, loop
@@ -19,15 +19,16 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.diffusion.sampler import churn_factors
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Network, parameter_count
+from jaxrl_rollouts.offline.agents.agent import first_state
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.registry import make_agent
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..kit import peer as peers
-from ..kit.peer import Peer
-from ..kit.timing import Timing, in_turns, timed
-from .speed_cells import ACTIONS, OBSERVATIONS, OurAgents, d3rlpy_settings, our_agents
+from ..kit.peer import Outputs, Peer, Theirs, Timers, check_interpreter, shaken, time_beside
+from ..kit.timing import Timing, in_turns, timed, trainer
+from .speed import ACTIONS, OBSERVATIONS, d3rlpy_settings, our_training
 
 AGENTS = {"td3_bc": Td3BcConfig, "iql": IqlConfig}
 Net = Literal["mlp", "unet"]
@@ -95,20 +96,22 @@ class Config:
 
     def validate(self) -> None:
         at_least_one(self, "repeats")
-        peers.check_interpreter("torch_python", self.torch_python, "torch and d3rlpy")
+        check_interpreter("torch_python", self.torch_python, "torch and d3rlpy")
         for name, part in (("agents", self.agents), ("denoisers", self.denoisers)):
             if not part.seeds or list(part.seeds) != sorted({1, *part.seeds}):
                 raise ConfigError(f"{name}.seeds", part.seeds, "ascending, from 1")
 
 
-def make_our_agents(name: str, config: AgentSpeed, width: int) -> OurAgents:
+def agent_settings(name: str, config: AgentSpeed, width: int) -> Td3BcConfig | IqlConfig:
     """TD3+BC or IQL."""
-    return our_agents(AGENTS[name](hidden=(width,) * config.layers), config)
+    return AGENTS[name](hidden=(width,) * config.layers)
 
 
-def learned_parameters(ours: OurAgents) -> int:
+def learned_parameters(name: str, config: AgentSpeed, width: int) -> int:
     """Numbers in the networks that learn, targets left out."""
-    state = ours.init(jax.random.key(0), ours.data).agent
+    agent = make_agent(agent_settings(name, config, width), OBSERVATIONS, ACTIONS)
+    rows = jnp.zeros((1, OBSERVATIONS))
+    state = jax.eval_shape(partial(first_state, agent), jax.random.key(0), rows)
     nets = [state.actor.net, state.critic.net, getattr(state, "value", None)]
     return sum(parameter_count(net) for net in nets if net is not None)
 
@@ -120,14 +123,14 @@ def time_agents(config: Config, context: RunContext, name: str, width: int) -> T
     most a user gets out of it with several seeds; "no draws" is what its networks alone would do.
     """
     sizes, cores = config.agents, os.cpu_count() or 1
-    ours = make_our_agents(name, sizes, width)
-    compiling = {n: ours.train(n).compile_seconds for n in sizes.seeds}
-
-    def train(seeds: int) -> float:
-        return seeds * sizes.updates / ours.train(seeds).run_seconds
-
-    timers: peers.Timers = {("train", n): partial(train, n) for n in sizes.seeds}
-    settings, parameters = d3rlpy_settings(name, sizes, width, 2), learned_parameters(ours)
+    train = our_training(agent_settings(name, sizes, width), sizes)
+    compiling = {n: train(n).compile_seconds for n in sizes.seeds}
+    rate = partial(seeds_rate, train, sizes.updates)
+    timers: Timers = {("train", n): partial(rate, n) for n in sizes.seeds}
+    settings, work = d3rlpy_settings(name, sizes, width, 2), {"train": sizes.updates}
+    parameters = learned_parameters(name, sizes, width)
+    python, script = config.torch_python, "d3rlpy_agents.py"
+    theirs = Theirs(python, script, "d3rlpy", settings, work, parameters=parameters)
     ways = {
         "all cores": {"threads": cores, "drawn": True},
         "1 thread": {"threads": 1, "drawn": True},
@@ -135,24 +138,21 @@ def time_agents(config: Config, context: RunContext, name: str, width: int) -> T
     }
     versions: dict[str, str] = {}
     with ExitStack() as stack:
-        alone = []
-        for _ in range(cores if config.torch_python else 0):
-            script, option = "d3rlpy_agents.py", "torch_python"
-            peer = Peer(config.torch_python, script, option=option, needs="d3rlpy")
-            stack.enter_context(peer)
-            what = f"{name}'s parameters"
-            versions = peer.start(settings, parameters=parameters, what=what)
-            work = {"train": sizes.updates}
-            theirs = peers.peer_timers(peer, {"updates": sizes.updates}, work, ways)
-            alone.append(theirs["train", "1 thread"])
-            if len(alone) == 1:
-                timers |= theirs
-        if alone:
+        if config.torch_python:
+            peers = [stack.enter_context(Peer(theirs)) for _ in range(cores)]
+            versions = [peer.start(context.folder.path) for peer in peers][0]
+            each = [peer.timers(ways) for peer in peers]
+            alone = [timers["train", "1 thread"] for timers in each]
             pool = stack.enter_context(ThreadPoolExecutor(cores))
-            together = ("train", "a process per core")
-            timers[together] = lambda: sum(pool.map(lambda timer: timer(), alone))
+            timers |= each[0]
+            timers["train", "a process per core"] = lambda: sum(pool.map(lambda t: t(), alone))
         rates = in_turns(context, f"{name}, {sizes.layers} x {width}", config.repeats, timers)
     return Timing(rates.of("train"), {"compile s": compiling}, versions=versions)
+
+
+def seeds_rate(train: Callable[[int], loop.Trained], updates: int, seeds: int) -> float:
+    """Gradient steps per second of so many seeds together."""
+    return seeds * updates / train(seeds).run_seconds
 
 
 class OurDenoiser(NamedTuple):
@@ -161,112 +161,86 @@ class OurDenoiser(NamedTuple):
     Attributes:
         net, params: the raw network, with noise on all parameters.
         shape: of a row, `(F,)` or `(L, C)`.
+        batch: of a gradient step.
         train: number of seeds -> a timed training.
         draw: draws `samples` rows, spread over the cores.
         samples: how many.
-        operations: of one row's forward pass, as XLA counts them.
     """
 
     net: Network
     params: PyTree
     shape: tuple[int, ...]
+    batch: int
     train: Callable[[int], loop.Trained]
     draw: Callable[[], jax.Array]
     samples: int
-    operations: float
 
+    def operations(self) -> float:
+        """Of a training step: three times a forward pass, as XLA counts it."""
+        row, noise = ((1, *self.shape), (1,))
+        one = (jax.ShapeDtypeStruct(shape, np.float32) for shape in (row, noise))
+        counted = jax.jit(self.net.apply).lower(self.params, *one).cost_analysis() or {}
+        return 3.0 * self.batch * float(counted.get("flops", 0.0))
 
-def sizes(name: Net, config: DenoiserSpeed) -> tuple[Network, tuple[int, ...], int, int]:
-    """Network, shape of a row, batch and samples."""
-    if name == "mlp":
-        features = 2 * OBSERVATIONS + ACTIONS + 1
-        net = diffusion.make_residual_mlp(config.mlp, features)
-        return net, (features,), config.mlp_batch, config.mlp_samples
-    channels = OBSERVATIONS + ACTIONS + 2
-    net = diffusion.make_temporal_unet(config.unet, config.length, channels)
-    return net, (config.length, channels), config.unet_batch, config.unet_samples
+    def outputs(self) -> Outputs:
+        """What it makes of some rows, channels first, as torch has them."""
+
+        def first(rows: Any) -> np.ndarray:
+            return np.asarray(rows.swapaxes(1, 2) if rows.ndim == 3 else rows)
+
+        rows = jax.random.normal(jax.random.key(5), (3, *self.shape))
+        noise = np.array([-1.5, 0.1, 1.0], np.float32)
+        said = jax.jit(self.net.apply)(self.params, rows, noise)
+        return [({"rows": first(rows), "noise": noise}, first(said))]
 
 
 def make_our_denoiser(name: Net, config: DenoiserSpeed) -> OurDenoiser:
     """The residual MLP on rows or the U-Net on windows, with its training and sampling."""
-    net, shape, batch, samples = sizes(name, config)
-    denoiser = diffusion.make_denoiser(net)
-    budget = {"updates": config.updates, "per_iteration": config.updates, "batch": batch}
-    training = diffusion.make_denoiser_training(
-        denoiser, diffusion.DenoiserTrainingConfig(**budget)
-    )
+    if name == "mlp":
+        shape, batch, samples = (
+            (2 * OBSERVATIONS + ACTIONS + 1,),
+            config.mlp_batch,
+            config.mlp_samples,
+        )
+        net = diffusion.make_residual_mlp(config.mlp, *shape)
+    else:
+        shape = (config.length, OBSERVATIONS + ACTIONS + 2)
+        batch, samples = config.unet_batch, config.unet_samples
+        net = diffusion.make_temporal_unet(config.unet, *shape)
+    denoiser, updates = diffusion.make_denoiser(net), config.updates
+    budget = diffusion.DenoiserTrainingConfig(updates, batch, per_iteration=updates)
     data = jax.random.normal(jax.random.key(0), (config.rows, *shape))
-
-    def train(seeds: int) -> loop.Trained:
-        keys = jax.random.split(jax.random.key(1), seeds)
-        return loop.train(training.update, training.init, keys, data, iterations=1, stage="speed")
-
-    params = jax.jit(lambda key: peers.shaken(net, key))(jax.random.key(2))
+    train = trainer(diffusion.make_denoiser_training(denoiser, budget), data)
+    params = jax.jit(partial(shaken, net))(jax.random.key(2))
     parts = len(jax.devices())
     each = -(-samples // parts)
     keys = jax.random.split(jax.random.key(3), parts)
 
     def part(key: jax.Array, params: PyTree) -> jax.Array:
-        return diffusion.sample(
-            denoiser.denoise, params, key, (each, *shape), config=config.sampler
-        )
+        rows = (each, *shape)
+        return diffusion.sample(denoiser.denoise, params, key, rows, config=config.sampler)
 
     def draw() -> jax.Array:
         return devices.map_seeds(part, keys, params)
 
-    one = jax.ShapeDtypeStruct((1, *shape), np.float32), jax.ShapeDtypeStruct((1,), np.float32)
-    analysis = jax.jit(net.apply).lower(params, *one).cost_analysis() or {}
-    operations = float(analysis.get("flops", 0.0))
-    return OurDenoiser(net, params, shape, train, draw, parts * each, operations)
+    return OurDenoiser(net, params, shape, batch, train, draw, parts * each)
 
 
-def check_same(ours: OurDenoiser, peer: Peer) -> float:
-    """Largest difference between our network and the peer's on the same weights and rows.
-
-    Raises:
-        DataError: they are not the same network.
-    """
-    rows = jax.random.normal(jax.random.key(5), (3, *ours.shape))
-    noise = np.array([-1.5, 0.1, 1.0], np.float32)
-    asked = np.asarray(to_peer(rows))
-    question = {"kind": "apply", "rows": asked.tolist(), "noise": noise.tolist()}
-    theirs = np.array(peer.ask(question)["said"])
-    mine = np.asarray(to_peer(jax.jit(ours.net.apply)(ours.params, rows, noise)))
-    return peers.check_outputs("torch", theirs, mine)
-
-
-def to_peer(rows: Any) -> Any:
-    """Channels first, as torch has them."""
-    return rows.swapaxes(1, 2) if rows.ndim == 3 else rows
-
-
-def denoiser_peer_settings(name: Net, config: DenoiserSpeed, weights: Path) -> dict[str, Any]:
-    """The first question to the peer of denoisers: what to build, and where our weights are."""
-    _, shape, batch, samples = sizes(name, config)
+def denoiser_settings(name: Net, config: DenoiserSpeed, ours: OurDenoiser) -> dict[str, Any]:
+    """What torch builds beside the weights: its data, and the noise levels of the sampler."""
     edm, sampler = diffusion.EdmConfig(), config.sampler
     levels = diffusion.noise_levels(sampler.steps, edm)
     raised = levels[:-1] * (1.0 + churn_factors(levels, sampler))
     added = sampler.churn_noise * np.sqrt(np.maximum(raised**2 - levels[:-1] ** 2, 0.0))
-    common = {
-        "net": name,
-        "weights": str(weights),
-        "batch": batch,
-        "rows": config.rows,
-        "samples": samples,
-        "rate": diffusion.DenoiserTrainingConfig().rate,
-        "levels": levels.tolist(),
-        "raised": raised.tolist(),
-        "added": added.tolist(),
-    }
+    common = {"net": name, "shape": ours.shape[::-1], "batch": ours.batch, "rows": config.rows}
+    common |= {"updates": config.updates, "samples": getattr(config, f"{name}_samples")}
+    common |= {"rate": diffusion.DenoiserTrainingConfig().rate, "levels": levels.tolist()}
+    common |= {"raised": raised.tolist(), "added": added.tolist()}
     if name == "unet":
-        unet = config.unet
-        nets = {"width": unet.features, "blocks": unet.blocks, "time_scale": unet.time_scale}
-        return common | nets | {"shape": shape[::-1], "channels": shape[1]}
-    mlp = config.mlp
-    key = jax.random.key(mlp.frequency_seed, impl="threefry2x32")
-    frequencies = np.asarray(jax.random.normal(key, (mlp.frequencies,))).tolist()
-    nets = {"width": mlp.width, "blocks": mlp.blocks, "embedding": mlp.embedding}
-    return common | nets | {"shape": shape, "features": shape[0], "frequencies": frequencies}
+        return common | {"blocks": config.unet.blocks, "time_scale": config.unet.time_scale}
+    key = jax.random.key(config.mlp.frequency_seed, impl="threefry2x32")
+    frequencies = jax.random.normal(key, (config.mlp.frequencies,))
+    return common | {"frequencies": np.asarray(frequencies).tolist()}
 
 
 def time_denoiser(config: Config, context: RunContext, name: Net) -> Timing:
@@ -276,36 +250,22 @@ def time_denoiser(config: Config, context: RunContext, name: Net) -> Timing:
     """
     speed = config.denoisers
     ours = make_our_denoiser(name, speed)
-    _, _, batch, samples = sizes(name, speed)
-    first: dict[str, Any] = {"net": name, "parameters": parameter_count(ours.params)}
-
-    def train(seeds: int) -> float:
-        return seeds * speed.updates / ours.train(seeds).run_seconds
-
-    timers: peers.Timers = {
-        ("train", f"ours, {seeds_of(n)}"): partial(train, n) for n in speed.seeds
-    }
+    compiling, drawing = {n: ours.train(n).compile_seconds for n in speed.seeds}, timed(ours.draw)
+    rate = partial(seeds_rate, ours.train, speed.updates)
+    timers: Timers = {("train", f"ours, {seeds_of(n)}"): partial(rate, n) for n in speed.seeds}
     timers["sample", "ours"] = lambda: ours.samples / timed(ours.draw)
-    python, script, notes, versions = config.torch_python, "torch_denoisers.py", [], {}
-    with peers.peer_or_none(python, script, option="torch_python", needs="torch") as peer:
-        if peer is not None:
-            weights = context.folder.path / f"weights_{name}.npz"
-            peers.write_weights(weights, ours.params)
-            settings, what = denoiser_peer_settings(name, speed, weights), f"{name}'s parameters"
-            versions = peer.start(settings, parameters=first["parameters"], what=what)
-            first["networks differ by"] = check_same(ours, peer)
-            compiling = f"of the {name}" if config.torch_compile else None
-            ways, notes = peers.torch_ways(peer, compiling)
-            question = {"updates": speed.updates, "samples": samples}
-            work = {"train": speed.updates, "sample": samples}
-            timers |= peers.peer_timers(peer, question, work, ways)
-        compiling = {n: ours.train(n).compile_seconds for n in speed.seeds}
-        drawing = timed(ours.draw)
-        rates = in_turns(context, name, config.repeats, timers)
-    drawing -= ours.samples / rates.median(("sample", "ours"))
+    settings, parameters = denoiser_settings(name, speed, ours), parameter_count(ours.params)
+    work = {"train": speed.updates, "sample": settings["samples"]}
+    same = {"weights": ours.params, "parameters": parameters, "outputs": ours.outputs()}
+    compiled = f"of the {name}" if config.torch_compile else ""
+    python, script = config.torch_python, "torch_denoisers.py"
+    theirs = Theirs(python, script, "torch", settings, work, compiling=compiled, **same)
+    timing = time_beside(context, name, config.repeats, timers, theirs)
+    drawing -= ours.samples / timing.rates.median(("sample", "ours"))
+    first = {"net": name, "parameters": parameters, **timing.columns}
     last = {"training compile s": compiling[1], "sampling compile s": drawing}
-    columns = {"first": first, "last": last, "operations": 3.0 * batch * ours.operations}
-    return Timing(rates, columns, notes, versions)
+    columns = {"first": first, "last": last, "operations": ours.operations()}
+    return replace(timing, columns=columns)
 
 
 def seeds_of(count: int) -> str:

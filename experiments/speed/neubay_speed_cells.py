@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +31,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, make_world_model
 from jaxrl_rollouts.record.context import RunContext
 
-from ..kit import peer as peers
-from ..kit.peer import Peer
+from ..kit.peer import Outputs, Theirs, Timers, check_interpreter, shake, time_beside
 from ..kit.timing import Rates, Timing, in_turns, timed
 
 STATES, ACTIONS = 11, 3  # hopper's sizes
@@ -72,14 +70,14 @@ class Config:
     torch_python: str = ""
 
     def validate(self) -> None:
-        counts = "rollouts limit row_by_row width critics updates repeats"
-        at_least_one(self, *counts.split())
+        at_least_one(self, "rollouts", "limit", "row_by_row", "width", "critics")
+        at_least_one(self, "updates", "repeats")
         if len(self.members) != len(self.hidden) or not self.members or not self.sizes:
             found = (self.members, self.hidden)
             raise ConfigError("members, hidden", found, "equally many, and some")
         if self.tape % (self.episode + 1):
             raise ConfigError("tape", self.tape, f"a multiple of episode + 1 ({self.episode + 1})")
-        peers.check_interpreter("torch_python", self.torch_python, "torch")
+        check_interpreter("torch_python", self.torch_python, "torch")
 
 
 class Bench(NamedTuple):
@@ -119,29 +117,25 @@ def make_bench(config: Config, members: int, hidden: tuple[int, ...]) -> Bench:
     world = jax.jit(lambda key: model.world(model.fitter.init(key)))(jax.random.key(0))
     world = world._replace(limit=jnp.float32(jnp.inf))
     dynamics = trusted_dynamics(model.fitter, members, never)
-    settings = NeubayConfig(
-        agent=agent_config(config, "lru"),
-        rollouts=config.rollouts,
-        tape=config.tape,
-        updates_per_iteration=config.updates,
-        horizon=config.limit,
-        capacity=max(config.rollouts * (config.limit + 1), config.tape),
-    )
+    capacity = max(config.rollouts * (config.limit + 1), config.tape)
+    sizes = {"rollouts": config.rollouts, "tape": config.tape, "capacity": capacity}
+    sizes |= {"horizon": config.limit, "updates_per_iteration": config.updates}
+    settings = NeubayConfig(agent_config(config, "lru"), **sizes)
     neubay = make_neubay(settings, dynamics, Sizes(STATES, ACTIONS, config.limit, config.limit))
     data = NeubayData(log_histories(rows, config.limit), world, jnp.float32(0.0))
     state = jax.jit(neubay.init)(jax.random.key(1), data)
     return Bench(neubay, settings, dynamics, data, state)
 
 
-def compiled_collector(bench: Bench) -> Callable[[jax.Array], Any]:
-    """`key -> Collected`, one compiled program."""
+def compiled_collector(bench: Bench) -> Callable[[jax.Array], int]:
+    """`key -> imagined transitions`, one compiled program."""
     program = jax.jit(bench.neubay.imagine)
-    return lambda key: program(bench.state, key, bench.data)
 
+    def collect(key: jax.Array) -> int:
+        looks = program(bench.state, key, bench.data).looks
+        return round(float(looks.tokens * looks.imagined_share))
 
-def imagined(collected: Any) -> int:
-    """Imagined transitions of a collection, once they are there."""
-    return round(float(collected.looks.tokens * collected.looks.imagined_share))
+    return collect
 
 
 def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]:
@@ -194,15 +188,14 @@ def time_collections(
 ) -> Timing:
     """Imagined transitions per second of an ensemble: one program and the loops in Python."""
     bench = make_bench(config, members, hidden)
-    ours = compiled_collector(bench)
     single = looping_collector(bench, 1)
     collectors: dict[str, Callable[[jax.Array], int]] = {
-        "compiled": lambda key: imagined(ours(key)),
+        "compiled": compiled_collector(bench),
         LOOPS[0]: looping_collector(bench, config.rollouts),
         LOOPS[1]: lambda key: sum(map(single, jax.random.split(key, config.row_by_row))),
     }
     keys = jax.random.split(jax.random.key(0), config.repeats + 1)
-    first = timed(lambda: ours(keys[0]))
+    first = timed(lambda: collectors["compiled"](keys[0]))
 
     def rate(collect: Callable[[jax.Array], int], turns: Iterator[jax.Array]) -> float:
         begin = time.perf_counter()
@@ -242,15 +235,36 @@ class OurLearning(NamedTuple):
     """Recurrent SAC of ours on random tapes, compiled at the first call.
 
     Attributes:
-        networks, state: nothing is trained beyond what is timed.
+        networks: of the agent.
+        actor, critic: what it begins with.
         learn: takes `config.updates` gradient steps.
-        parameters: how many numbers learn.
     """
 
     networks: ActorCritic
-    state: Any
+    actor: Any
+    critic: Any
     learn: Callable[[], Any]
-    parameters: int
+
+    def parameters(self) -> int:
+        """How many numbers learn."""
+        return parameter_count(self.actor) + parameter_count(self.critic)
+
+    def shaken(self) -> OurLearning:
+        """With noise on all parameters."""
+        actor_key, critic_key = jax.random.split(jax.random.key(3))
+        actor, critic = shake(self.actor, actor_key), shake(self.critic, critic_key)
+        return self._replace(actor=actor, critic=critic)
+
+    def outputs(self) -> Outputs:
+        """What actor and critics make of one episode."""
+        rng, length = np.random.default_rng(1), 7
+        seen = rng.normal(size=(length, SEEN)).astype(np.float32)
+        acted = rng.uniform(-1, 1, size=(length, ACTIONS)).astype(np.float32)
+        starts = np.arange(length) == 0
+        mean, log_std = jax.jit(self.networks.heads)(self.actor, seen, starts)
+        values = jax.jit(self.networks.q)(self.critic, seen, starts, acted)
+        ours = {"mean": mean, "log_std": log_std, "values": values}
+        return [({"seen": seen, "acted": acted, "of": name}, x) for name, x in ours.items()]
 
 
 def our_learning(config: Config, kind: str) -> OurLearning:
@@ -279,8 +293,8 @@ def our_learning(config: Config, kind: str) -> OurLearning:
 
         return jax.lax.scan(step, state, jax.random.split(key, config.updates))
 
-    count = parameter_count(state.actor) + parameter_count(state.critic)
-    return OurLearning(networks, state, lambda: learn(state, ring, jax.random.key(1)), count)
+    steps = partial(learn, state, ring, jax.random.key(1))
+    return OurLearning(networks, state.actor, state.critic, steps)
 
 
 def time_learning(config: Config, context: RunContext) -> Timing:
@@ -290,60 +304,26 @@ def time_learning(config: Config, context: RunContext) -> Timing:
     """
     ours = {f"ours, {kind}": our_learning(config, kind) for kind in MEMORIES}
     first = {who: timed(each.learn) for who, each in ours.items()}
-    numbers = {who: each.parameters for who, each in ours.items()}
-    timers: peers.Timers = {
-        ("train", who): lambda learn=each.learn: config.updates / timed(learn)
-        for who, each in ours.items()
-    }
-    python, script, notes, versions = config.torch_python, "torch_recurrent.py", [], {}
-    with peers.peer_or_none(python, script, option="torch_python", needs="torch") as peer:
-        if peer is not None:
-            weights, work = context.folder.path / "weights_gru.npz", {"train": config.updates}
-            versions, count, note = start_torch(config, peer, ours["ours, gru"], weights)
-            ways, notes = peers.torch_ways(peer, None, name="torch, gru")[0], [note]
-            timers |= peers.peer_timers(peer, {"updates": config.updates}, work, ways)
-            numbers |= dict.fromkeys(ways, count)
-        rates = in_turns(context, "learning", config.repeats, timers).of("train")
-    return Timing(rates, {"parameters": numbers, "first call s": first}, notes, versions)
 
+    def rate(learn: Callable[[], Any]) -> float:
+        return config.updates / timed(learn)
 
-def start_torch(
-    config: Config, peer: Peer, ours: OurLearning, weights: Path
-) -> tuple[dict[str, str], int, str]:
-    """Give torch our weights, shaken; its versions, its parameters, and how far it is from ours.
-
-    Raises:
-        DataError: its agent is not ours: another size, or other outputs on our weights.
-    """
-    actor_key, critic_key = jax.random.split(jax.random.key(3))
-    actor = peers.shake(ours.state.actor, actor_key)
-    critic = peers.shake(ours.state.critic, critic_key)
-    peers.write_weights(weights, {"actor": actor._asdict(), "critic": critic._asdict()})
-    names = ("width", "layers", "critics", "episode")
+    timers: Timers = {("train", who): partial(rate, each.learn) for who, each in ours.items()}
+    gru = ours["ours, gru"].shaken()
+    names = ("layers", "critics", "episode", "updates")
     settings: dict[str, Any] = {name: getattr(config, name) for name in names}
-    settings |= {"observations": SEEN, "actions": ACTIONS, "weights": str(weights)}
+    settings |= {"observations": SEEN, "actions": ACTIONS}
     settings["episodes"] = config.tape // (config.episode + 1)
+    python, script, work = config.torch_python, "torch_recurrent.py", {"train": config.updates}
     # torch's GRU has biases of its own for the state in two gates, where one is enough.
-    count = ours.parameters + 2 * config.layers * 2 * config.width
-    versions = peer.start(settings, parameters=count)
-    apart = compared(peer, ours.networks, actor, critic)
-    note = f"On the same weights torch's actor and critics differ from ours by {apart:.1e}."
-    return versions, count, note
-
-
-def compared(peer: Peer, nets: ActorCritic, actor: Any, critic: Any) -> float:
-    """Largest difference of what both make of one episode.
-
-    Raises:
-        DataError: they are not the same networks.
-    """
-    rng, length = np.random.default_rng(1), 7
-    seen = rng.normal(size=(length, SEEN)).astype(np.float32)
-    acted = rng.uniform(-1, 1, size=(length, ACTIONS)).astype(np.float32)
-    question = {"kind": "apply", "seen": seen.tolist(), "acted": acted.tolist()}
-    starts = np.arange(length) == 0
-    mean, log_std = jax.jit(nets.heads)(actor, seen, starts)
-    values = jax.jit(nets.q)(critic, seen, starts, acted)
-    ours = {"mean": mean, "log_std": log_std, "values": values}
-    theirs = {name: np.array(peer.ask(question | {"of": name})["said"]) for name in ours}
-    return max(peers.check_outputs("torch", theirs[name], np.asarray(ours[name])) for name in ours)
+    parameters = gru.parameters() + 2 * config.layers * 2 * config.width
+    weights = {"actor": gru.actor._asdict(), "critic": gru.critic._asdict()}
+    same = {"weights": weights, "parameters": parameters, "outputs": gru.outputs()}
+    theirs = Theirs(python, script, "torch", settings, work, called="torch, gru", **same)
+    timing = time_beside(context, "learning", config.repeats, timers, theirs)
+    rates, notes = timing.rates.of("train"), []
+    numbers = {who: ours[who].parameters() if who in ours else parameters for who in rates}
+    if "networks differ by" in timing.columns:
+        apart = timing.columns["networks differ by"]
+        notes = [f"On the same weights torch's actor and critics differ from ours by {apart:.1e}."]
+    return Timing(rates, {"parameters": numbers, "first call s": first}, notes, timing.versions)

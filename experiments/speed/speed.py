@@ -1,60 +1,230 @@
 """How fast: updates, rollouts, seeds, and d3rlpy's SAC beside ours in the same run.
 
-The peer lives in an environment of its own (its dependencies pin old ones):
-
-    python -m venv peer && peer/bin/pip install torch==2.13.0 d3rlpy
-    jaxrl-rollouts run speed --peer-python peer/bin/python
-
 Compilation is timed apart. Every figure is the median of `repeats`; ours and the peer's take turns.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts import loop
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.registry import AgentConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments.base import as_model
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.rollouts import Members, rollout
 
-from ..kit.timing import SOURCE, matmul_peak, note_load, show_seeds, start_report, time_seeds
-from .speed_cells import Config, our_sac, time_environments, time_rollouts, time_updates
-from .speed_page import show_updates
+from ..kit import timing
+from ..kit.peer import Theirs, Timers, check_interpreter, time_beside
+
+OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
+WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is timed. `peer_python` is an interpreter with d3rlpy; empty leaves the peer out."""
+
+    widths: tuple[int, ...] = (64, 256)
+    layers: int = 2
+    critics: tuple[int, ...] = (2, 10)
+    batch: int = 256
+    rows: int = 50_000
+    updates: int = 200
+    repeats: int = 5
+    seeds: tuple[int, ...] = (1, 2, 4, 8)
+    seeds_width: int = 64
+    horizons: tuple[int, ...] = (1, 5, 50, 500)
+    rollout_rows: int = 5_000
+    environments: tuple[str, ...] = WORLDS
+    environment_copies: int = 4096
+    environment_steps: int = 100
+    host_copies: int = 16
+    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    peer_python: str = ""
+
+    def validate(self) -> None:
+        check_interpreter("peer_python", self.peer_python, "d3rlpy")
+        if min(self.repeats, self.updates, *self.seeds, *self.horizons) < 1:
+            raise ConfigError("repeats, updates, seeds, horizons", "0", "all at least 1")
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All tables."""
-    report = start_report(context, config, {})
-    peak = matmul_peak()
+    report, peak = timing.start_report(context, config, {}), timing.matmul_peak()
     sizes = [(width, critics) for width in config.widths for critics in config.critics]
-    updates = {size: time_updates(config, *size, context) for size in sizes}
-    show_updates(report, config, updates, peak)
+    rows = [update_row(report, config, context, peak, *size) for size in sizes]
+    report.table("gradient steps per second", rows)
+    report.note(
+        f"One large float32 product runs at {peak / 1e9:.0f} GFLOP/s here. The column beside the "
+        "rate is the share of that which one update's matrix products use; 100 % cannot be passed."
+    )
     title = f"SAC, {config.layers} x {config.seeds_width}"
-    train = our_sac(config, config.seeds_width, 2).train
-    show_seeds(report, title, time_seeds(context, title, train, config.seeds, config.repeats))
+    train = our_training(our_sac(config, config.seeds_width, 2), config)
+    timing.show_seeds(report, context, title, train, config)
     report.table("rollout transitions per second", time_rollouts(config))
-    rows, notes = time_environments(config)
+    rows = []
+    for name in config.environments:
+        try:
+            rows.append(time_environment(config, name))
+        except MissingExtraError as error:
+            report.note(f"{name} was left out: {error}")
     report.table("true environments, steps per second with a policy", rows)
-    report.notes.extend(notes)
-    note_load(report, "at the end")
+    timing.note_load(report, "at the end")
     return report
 
 
-SMOKE = Config(
-    widths=(32,),
-    critics=(2,),
-    rows=2000,
-    updates=20,
-    repeats=2,
-    seeds=(1, 2),
-    seeds_width=32,
-    horizons=(1, 5),
-    rollout_rows=200,
-    environments=("pendulum",),
-    environment_copies=64,
-)
-EXPERIMENT = Experiment(
-    name="speed",
-    summary="benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s",
-    source=SOURCE,
-    config_type=Config,
-    presets={"smoke": SMOKE, "cpu": Config()},
-    run=run,
-)
+def random_rows(rows: int) -> Transitions:
+    """Rows of HalfCheetah's shape; speed does not depend on what they say."""
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(rows, OBSERVATIONS)).astype(np.float32)
+    actions = rng.uniform(-1, 1, size=(rows, ACTIONS)).astype(np.float32)
+    following = (0.9 * observations + 0.1 * np.roll(observations, 1, 0)).astype(np.float32)
+    none = np.zeros(rows, bool)
+    return Transitions(observations, actions, actions.sum(1), following, none, none)
+
+
+def our_training(settings: AgentConfig, config: Any) -> Callable[[int], loop.Trained]:
+    """Trains so many seeds of an agent on `rows`, `batch` and `updates` of the configuration."""
+    sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
+    learner = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
+    return timing.trainer(learner, to_device(random_rows(config.rows)))
+
+
+def our_sac(config: Config, width: int, critics: int) -> SacConfig:
+    """SAC-N."""
+    return SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers)
+
+
+def d3rlpy_settings(agent: str, config: Any, width: int, critics: int) -> dict[str, Any]:
+    """What d3rlpy builds: an agent on random rows of the same shape."""
+    shape = {"rows": config.rows, "observations": OBSERVATIONS, "actions": ACTIONS}
+    nets = {"width": width, "layers": config.layers, "critics": critics, "batch": config.batch}
+    return {"agent": agent, "updates": config.updates, **shape, **nets}
+
+
+def update_row(
+    report: Report, config: Config, context: RunContext, peak: float, width: int, critics: int
+) -> dict[str, Any]:
+    """Updates per second of SAC, ours and d3rlpy's with the same nets and batch; the claim."""
+    train = our_training(our_sac(config, width, critics), config)
+    columns, nets = timing.compile_columns(lambda: train(1)), f"{config.layers} x {width}"
+    ours: Timers = {("train", "ours"): lambda: config.updates / train(1).run_seconds}
+    settings, work = d3rlpy_settings("sac", config, width, critics), {"train": config.updates}
+    ways = {"d3rlpy": {"drawn": True, "threads": os.cpu_count()}}
+    how: dict[str, Any] = {"option": "peer_python", "ways": ways}
+    theirs = Theirs(config.peer_python, "d3rlpy_agents.py", "d3rlpy", settings, work, **how)
+    label = f"SAC, {nets}, {critics} critics"
+    timed = time_beside(context, label, config.repeats, ours, theirs)
+    timed.tell(report)
+    rates = timed.rates.of("train")
+    rate = rates.median("ours")
+    used = update_operations(config, width, critics) * rate / peak
+    row: dict[str, Any] = {"nets": nets, "critics": critics, "updates/s": rate, **columns}
+    row["% of matmul peak"] = 100.0 * used
+    if "d3rlpy" in rates:
+        row[f"d3rlpy {timed.versions['d3rlpy']} updates/s"] = rates.median("d3rlpy")
+        name = f"5 times d3rlpy's SAC, {nets}, {critics} critics"
+        means = "updates per second against d3rlpy, same nets and batch"
+        row["ratio"] = timing.claim_times(report, name, rates, "ours", times=5.0, means=means)
+    return row
+
+
+def update_operations(config: Config, width: int, critics: int) -> float:
+    """Operations in the matrix products of one SAC update, counted from its passes.
+
+    A pass over a batch costs 2 per weight and row; gradients of weights and of inputs one pass
+    each. Actor: forward on two batches, backward with both gradients. Critics: forward for the
+    actor, its input gradients, the target's forward, forward and both gradients of the loss. The
+    first layers' input gradients are counted too, though few of them are needed.
+    """
+    hidden = (config.layers - 1) * width**2
+    actor = OBSERVATIONS * width + hidden + width * 2 * ACTIONS
+    critic = (OBSERVATIONS + ACTIONS) * width + hidden + width
+    return 2.0 * config.batch * (4 * actor + 6 * critics * critic)
+
+
+def time_calls(config: Config, work: Callable[[jax.Array], Any]) -> tuple[float, float]:
+    """Median seconds of a compiled function of a key, and those its first call took beyond."""
+    keys = jax.random.split(jax.random.key(0), config.repeats + 1)
+    first, *later = [timing.timed(lambda key=key: work(key)) for key in keys]
+    middle = float(np.median(later))
+    return middle, first - middle
+
+
+def time_rollouts(config: Config) -> list[dict[str, Any]]:
+    """Transitions per second imagined by the ensemble's elites, a row per horizon."""
+    model = make_world_model(config.ensemble, random_rows(2_000))
+    states = jax.jit(jax.vmap(model.fitter.init))(jax.random.split(jax.random.key(0), 1))
+    world = jax.tree.map(lambda x: x[0], jax.vmap(model.world)(states))
+    agent = make_sac(SacConfig(hidden=(config.seeds_width,) * 2), OBSERVATIONS, ACTIONS)
+    actor = jax.jit(agent.init)(jax.random.key(1)).actor
+    dynamics = learned_dynamics(model.fitter, config.ensemble.elites, termination=never)
+    elites = Members(jnp.arange(config.ensemble.elites, dtype=jnp.int32))
+    policy: dict[str, Any] = {"policy": agent.policy, "policy_params": actor, "members": elites}
+
+    def row(horizon: int) -> dict[str, Any]:
+        count = max(config.rollout_rows // horizon, 10)
+        start = jnp.zeros((count, OBSERVATIONS))
+        roll = jax.jit(
+            lambda key: rollout(dynamics.model, world, start, key, horizon=horizon, **policy).steps
+        )
+        seconds, compiling = time_calls(config, roll)
+        row = {"what": "ensemble, 4 x 200", "rows": count, "horizon": horizon}
+        return row | {"transitions/s": count * horizon / seconds, "compile s": compiling}
+
+    return [row(horizon) for horizon in config.horizons]
+
+
+def time_environment(config: Config, name: str) -> dict[str, Any]:
+    """Steps per second of a true environment with a policy.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    env = make(name)
+    agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
+    actor = jax.jit(agent.init)(jax.random.key(2)).actor
+    copies = config.host_copies if env.host else config.environment_copies
+    steps = min(config.environment_steps, env.max_episode_steps)
+    policy: dict[str, Any] = {"policy": agent.policy, "policy_params": actor}
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        start_key, roll_key = jax.random.split(key)
+        start, model, stop = env.reset(start_key, copies), as_model(env), env.host
+        played = rollout(
+            model, None, start, roll_key, horizon=steps, stop_at_termination=stop, **policy
+        )
+        # All of it is returned: what nobody asks for, XLA does not compute.
+        return played.valid.sum(), played.steps
+
+    seconds, compiling = time_calls(config, play)
+    played = float(play(jax.random.split(jax.random.key(0), config.repeats + 1)[0])[0])
+    row = {"environment": name, "copies": copies}
+    return row | {"steps/s": played / seconds, "compile s": compiling}
+
+
+TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
+TINY |= {"critics": (2,), "repeats": 2, "seeds": (1, 2), "seeds_width": 32, "horizons": (1, 5)}
+SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
+SUMMARY = "benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s"
+PRESETS = {"smoke": SMOKE, "cpu": Config()}
+EXPERIMENT = Experiment("speed", SUMMARY, timing.SOURCE, Config, PRESETS, run)

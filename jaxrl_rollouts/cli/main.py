@@ -5,21 +5,27 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from .. import plugins as plugins
-from ..configs import check, did_you_mean
+from ..configs import settings, unknown
 from ..errors import ConfigError, Interrupted, UserError
 from ..plugins import Experiment
 from ..record.context import RunContext
 from ..record.folder import RunFolder, current_versions
 from ..record.interrupts import StopFlag
-from .options import PROG, parse_run, remaking_command
+from . import before, parsing
+from .listing import show_experiments
+from .options import PROG, as_typed, check_choices, check_options, parse_run
 
 if TYPE_CHECKING:
     from ..reports.report import Report
@@ -27,19 +33,22 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "
     f"Start with `{PROG} list`, then `{PROG} run offline --preset smoke`; "
-    f"`{PROG} run offline --help` shows every setting, and "
-    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash."
+    f"`{PROG} run offline --method td3_bc --help` shows every setting of a method, and "
+    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Compiled programs are kept in "
+    f"the user's cache folder; ${before.CACHE} names another one, or is `off`."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 when all is well, else the error's `exit_code`."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _quieten()
     try:
         dispatch(arguments)
     except UserError as error:
         word = "stopped" if isinstance(error, Interrupted) else "error"
-        print(f"{word}: {' '.join(str(error).split())}", file=sys.stderr)
+        text = " ".join(str(error).split()).removeprefix("stopped ")
+        print(f"{word}: {text}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("stopped: interrupted", file=sys.stderr)
@@ -49,17 +58,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
 
 
+def _quieten() -> None:
+    """Warnings become one line without source code, and XLA keeps its own log to itself.
+
+    What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
+    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+
+    warnings.showwarning = show
+
+
 def dispatch(arguments: list[str]) -> None:
     """Find and run the subcommand; raises `UserError` for anything a user can put right."""
     first = arguments[0] if arguments else "--help"
-    own: dict[str, Callable[..., None]] = {"resume": resume, "report": report, "list": list_}
+    own: dict[str, Callable[..., None]] = {
+        "resume": resume, "report": report, "list": show_experiments
+    }  # fmt: skip
     others = plugins.names(plugins.COMMANDS)
     if first == "run":
         _run_command(arguments[1:])
     elif first in others:
         plugins.load_command(first).main(arguments[1:], f"{PROG} {first}")
     elif first in own:
-        tyro.cli(own[first], args=arguments[1:], prog=f"{PROG} {first}")
+        parsing.call(own[first], arguments[1:], f"{PROG} {first}")
     elif first == "--version":
         print(current_versions()["jaxrl-rollouts"])
     elif first.startswith("-"):
@@ -69,10 +94,7 @@ def dispatch(arguments: list[str]) -> None:
             commands, prog=PROG, description=DESCRIPTION, args=arguments or ["--help"]
         )
     else:
-        names = ["run", *own, *others]
-        raise ConfigError(
-            "command", first, "one of " + ", ".join(names), did_you_mean(first, names)
-        )
+        raise unknown("command", first, ["run", *own, *others])
 
 
 def _run_placeholder() -> None:
@@ -91,17 +113,43 @@ def _run_command(arguments: list[str]) -> None:
         print(f"usage: {PROG} run EXPERIMENT [--preset NAME] [options] [settings]\n")
         print("Trains, evaluates and writes a report with pictures into a folder under runs/.")
         print(f"`{PROG} run EXPERIMENT --help` shows all settings of one. Experiments:\n")
-        list_()
+        show_experiments()
         return
     if arguments[0].startswith("-"):
         raise ConfigError("run", arguments[0], "the name of an experiment before any option")
+    if listing := plugins.listings().get(arguments[0]):  # before anything heavy is imported
+        check_choices(listing, arguments[1:])
     experiment = plugins.load_experiment(arguments[0])
-    options, config = parse_run(experiment, arguments[1:])
-    check(config)
+    options, config, command = parse_run(experiment, arguments[1:])
+    check_options(config)
     loggers = _loggers(options.logger)
-    command = remaking_command(experiment.name, arguments[1:])
-    folder = RunFolder.create(options.out, experiment.name, options.preset, config, command)
-    execute(experiment, config, folder, loggers, options.progress, options.publish)
+    before.check_places(options.out, options.publish)
+    _prepare(experiment, options.preset, config)
+    folder = RunFolder.create(
+        options.out, experiment.name, options.preset, config, command, loggers
+    )
+    execute(experiment, config, folder, options.progress, options.publish)
+
+
+def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
+    """Check what the run needs, and say what it should be known before it starts."""
+    _set_up(experiment)
+    try:
+        facts = experiment.facts(config)
+    except ConfigError as error:
+        raise as_typed(error, config) from None
+    changed = settings(config) != settings(experiment.preset(preset))
+    for line in (*facts, before.duration(experiment, preset, changed)):
+        print(f"note: {line}", file=sys.stderr, flush=True)
+
+
+def _set_up(experiment: Experiment) -> None:
+    """What is chosen for jax before its first program is compiled."""
+    from ..devices import use_cores
+
+    use_cores()
+    if experiment.caches:
+        before.keep_compiled()
 
 
 def _loggers(text: str) -> list[str]:
@@ -114,7 +162,6 @@ def execute(
     experiment: Experiment,
     config: Any,
     folder: RunFolder,
-    loggers: Sequence[str] = ("jsonl",),
     progress: bool = True,
     publish_to: Path | None = None,
 ) -> Report:
@@ -122,25 +169,23 @@ def execute(
 
     Called again on the same folder it goes on: each finished stage finds its own checkpoint.
     """
-    from ..devices import use_cores
     from ..record.loggers import make_loggers
     from ..record.provenance import Clock
     from ..reports.report import publish
 
-    use_cores()
-    opened = make_loggers(loggers, folder.path)
+    opened = make_loggers(folder.loggers, folder.path)
     print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
     clock, spent = Clock(), {}
     try:
-        with StopFlag() as stop, clock:
+        with StopFlag() as stop, clock, ExitStack() as closing:
+            for logger in opened:
+                closing.callback(logger.close)
             context = RunContext(folder, progress, opened, folder.command, stop)
             result = experiment.run(config, context)
-    except UserError:
+    except BaseException:
         folder.discard_if_unused()
         raise
     finally:
-        for logger in opened:
-            logger.close()
         if folder.path.is_dir():
             spent = folder.spend(
                 wall_seconds=clock.wall_seconds, compile_seconds=clock.compile_seconds
@@ -157,7 +202,7 @@ def execute(
 def resume(
     run: tyro.conf.Positional[Path],
     publish: Path | None = None,
-    logger: str = "jsonl",
+    logger: str = "",
     progress: bool = True,
 ) -> None:
     """Go on with an interrupted run from its newest checkpoints.
@@ -167,7 +212,7 @@ def resume(
     Args:
         run: the run folder.
         publish: also copy report and pictures to this folder.
-        logger: where metrics go: jsonl, csv, tensorboard, wandb.
+        logger: where metrics go (jsonl, csv, tensorboard, wandb), if no longer to where they went.
         progress: show progress.
     """
     folder = RunFolder.open(run)
@@ -177,7 +222,9 @@ def resume(
     for name, version in changed.items():
         before = folder.versions.get(name)
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
-    execute(experiment, config, folder, _loggers(logger), progress, publish)
+    folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
+    _set_up(experiment)
+    execute(experiment, config, folder, progress, publish)
 
 
 def report(run: tyro.conf.Positional[Path], publish: Path | None = None) -> None:
@@ -200,19 +247,5 @@ def _show(result: Report, folder: Path) -> None:
     print_report(result)
     for picture in result.pictures.values():
         print(f"picture: {folder / picture.file}  {picture.caption}")
-    print(f"report:  {folder / 'report.json'}")
-
-
-def list_() -> None:
-    """List the experiments with their presets."""
-    names = plugins.names(plugins.EXPERIMENTS)
-    width = max(map(len, names), default=0)
-    for name in names:
-        try:
-            experiment = plugins.load_experiment(name)
-        except (ImportError, AttributeError, UserError) as error:
-            print(f"{name:{width}}  cannot be loaded: {' '.join(str(error).split())}")
-            continue
-        print(f"{name:{width}}  {experiment.summary}")
-        source = f"{experiment.source}; " if experiment.source else ""
-        print(f"{'':{width}}  {source}presets: {', '.join(experiment.presets)}")
+    page = folder / "report.html"
+    print(f"report:  {page if page.is_file() else folder / 'report.json'}")

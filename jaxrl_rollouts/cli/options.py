@@ -1,16 +1,22 @@
-"""Reading `jaxrl-rollouts run EXPERIMENT ...`: options, and settings on top of a preset."""
+"""Reading `jaxrl-rollouts run EXPERIMENT ...`: a preset, a file's settings, options on top."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from ..plugins import Experiment
+from ..configs import check, read, settings, unknown
+from ..errors import ConfigError
+from ..plugins import Experiment, Listing
+from . import parsing
+from .files import read_settings
+from .shown import hides, merged, option, options, shown
 
 PROG = "jaxrl-rollouts"
 
@@ -20,7 +26,9 @@ class RunOptions:
     """Options of `run` that are not settings of the experiment."""
 
     preset: str = ""
-    """Named configuration to start from; single settings override it."""
+    """Named configuration to start from; a file's and single settings override it."""
+    config: Path | None = None
+    """Settings from a YAML or JSON file, or those of a run: its folder. Options override them."""
     out: Path = Path("runs")
     """Folder to make the run folder in."""
     publish: Path | None = None
@@ -31,53 +39,188 @@ class RunOptions:
     """Show progress, rate and time left."""
 
 
-def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any]:
-    """Options and configuration; the defaults of the settings are those of the chosen preset.
+def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
+    """What was chosen of a listing's `choices`, by setting.
 
     Raises:
-        ConfigError: no such preset.
-        SystemExit: help was asked for (0), or an option is unknown or malformed (2).
+        ConfigError: something that cannot be chosen, with the closest that can.
     """
-    name = _option(arguments, "--preset") or experiment.default_preset
-    preset = experiment.preset(name)
+    chosen = {}
+    for name, choices in listing.choices.items():
+        value = parsing.value_of(arguments, option(name))
+        if value is not None and value not in choices:
+            raise unknown(option(name), value, choices)
+        if value is not None:
+            chosen[name] = value
+    return chosen
 
-    def settings(
-        options: Annotated[RunOptions, tyro.conf.arg(name="")],
-        config: Annotated[Any, tyro.conf.arg(name="")],
-    ) -> tuple[RunOptions, Any]:
-        return options, config
 
-    settings.__annotations__ = {
-        "options": Annotated[RunOptions, tyro.conf.arg(name="")],
-        "config": Annotated[experiment.config_type, tyro.conf.arg(name="")],
-    }
-    settings.__defaults__ = (RunOptions(preset=name), preset)
-    return tyro.cli(
-        settings,
-        args=list(arguments),
-        prog=f"{PROG} run {experiment.name}",
-        description=_describe(experiment, name),
-        config=(tyro.conf.AvoidSubcommands,),
+def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any, str]:
+    """Options, configuration, and the command line that gives the same numbers.
+
+    Raises:
+        ConfigError: no such preset, file, option or choice, or a malformed value.
+        SystemExit: help was asked for.
+    """
+    prog = f"{PROG} run {experiment.name}"
+    chosen = check_choices(experiment, arguments)
+    file, made_from, data = parsing.value_of(arguments, "--config"), None, None
+    if file is not None:
+        made_from, data = read_settings(Path(file), experiment.name)
+    preset = parsing.value_of(arguments, "--preset") or experiment.default_preset
+    if made_from in experiment.presets and parsing.value_of(arguments, "--preset") is None:
+        preset = str(made_from)
+    start = experiment.preset(preset)
+    base = start if data is None else read(type(start), data, str(file), start)
+    base = replace(base, **chosen)
+    hidden = experiment.hidden(base)
+    asks = any(argument in ("-h", "--help") for argument in arguments)
+    undecided = [name for name in experiment.choices if name not in chosen and data is None]
+    if asks:
+        hidden |= _read_by_some_only(experiment, base, undecided)
+    visible = shown(base, hidden)
+    own = _own(visible, preset)
+    _check_options(experiment, base, own, arguments, hidden, prog)
+    description = _describe(experiment, preset, undecided if asks else [])
+    parsed = parsing.read(
+        lambda: tyro.cli(
+            type(own),
+            default=own,
+            args=list(arguments),
+            prog=prog,
+            description=description,
+            config=(tyro.conf.AvoidSubcommands,),
+        ),
+        arguments,
+        prog,
     )
+    config = merged(base, parsed.settings)
+    given = list(arguments)
+    if data is not None:
+        with contextlib.suppress(TypeError):
+            given = ["--preset", preset, *as_options(config, start, hidden)]
+    return parsed.options, config, remaking_command(experiment.name, given)
 
 
-def _describe(experiment: Experiment, preset: str) -> str:
+def _own(visible: Any, preset: str) -> Any:
+    """Options and settings side by side, none of them in a group of its own."""
+    flat = tyro.conf.arg(name="")
+    made = make_dataclass(
+        "Run",
+        [
+            (
+                "options",
+                Annotated[RunOptions, flat],
+                field(default_factory=lambda: RunOptions(preset)),
+            ),
+            ("settings", Annotated[type(visible), flat], field(default_factory=lambda: visible)),
+        ],
+        frozen=True,
+    )
+    return made()
+
+
+def _read_by_some_only(experiment: Experiment, base: Any, undecided: Sequence[str]) -> set[str]:
+    """Settings that not every choice reads: their help is that of the choice."""
+    hidden: set[str] = set()
+    for name in undecided:
+        for choice in experiment.choices[name]:
+            hidden |= experiment.hidden(replace(base, **{name: choice}))
+    return hidden
+
+
+def _check_options(
+    experiment: Experiment,
+    base: Any,
+    own: Any,
+    arguments: Sequence[str],
+    hidden: Collection[str],
+    prog: str,
+) -> None:
+    """Raise `ConfigError` for an option nobody knows, or that what was chosen does not read."""
+    run_options = options(shown(own.options))
+    known = {**options(own.settings), **run_options}
+    everything = {option(name): name for name in settings(base)}
+    for argument in filter(parsing.is_option, arguments):
+        name = argument.partition("=")[0].replace("_", "-")
+        if name in known or argument in ("-h", "--help"):
+            continue
+        if any(name.startswith(other + ".") for other in known):  # of an item of a list
+            continue
+        setting = everything.get(name.replace(".no-", ".").replace("--no-", "--"))
+        if setting is not None and hides(hidden, setting):
+            raise _not_read(experiment, base, setting, name)
+        raise parsing.no_such_option(name, known, prog)
+
+
+def _not_read(experiment: Experiment, base: Any, setting: str, name: str) -> ConfigError:
+    for choice, values in experiment.choices.items():
+        readers = [
+            value
+            for value in values
+            if not hides(experiment.hidden(replace(base, **{choice: value})), setting)
+        ]
+        if readers and getattr(base, choice) not in readers:
+            found = f"{option(choice)} {getattr(base, choice)}"
+            hint = f"{getattr(base, choice)} does not read this setting"
+            expected = f"{option(choice)} {' or '.join(readers)}"
+            return ConfigError(name, found, expected, hint)
+    return ConfigError(name, "an option that this configuration does not read", "another")
+
+
+def _describe(experiment: Experiment, preset: str, undecided: Sequence[str]) -> str:
     source = f" ({experiment.source})" if experiment.source else ""
-    return (
+    text = (
         f"{experiment.summary}{source}\n\n"
         f"Presets: {', '.join(experiment.presets)}; the defaults below are those of {preset}."
     )
+    for name in undecided:
+        values = ", ".join(experiment.choices[name])
+        text += (
+            f"\n\nShown here is what every {name} reads. `{PROG} run {experiment.name} "
+            f"{option(name)} NAME --help` shows all options of one: {values}."
+        )
+    return text
 
 
-def _option(arguments: Sequence[str], name: str) -> str | None:
-    """The last value given to an option, as `--name value` or `--name=value`."""
-    found = None
-    for index, argument in enumerate(arguments):
-        if argument == name and index + 1 < len(arguments):
-            found = arguments[index + 1]
-        elif argument.startswith(name + "="):
-            found = argument[len(name) + 1 :]
-    return found
+def check_options(config: Any) -> None:
+    """`check`, but errors name settings as their options are typed."""
+    try:
+        check(config)
+    except ConfigError as error:
+        raise as_typed(error, config) from None
+
+
+def as_typed(error: ConfigError, config: Any) -> ConfigError:
+    """The error with the setting named as its option is typed, if it is about one."""
+    known = settings(config)
+    return error.named(option(error.setting)) if error.setting in known else error
+
+
+def as_options(config: Any, start: Any, hidden: Collection[str]) -> list[str]:
+    """The options that make `config` out of the preset `start`.
+
+    Raises:
+        TypeError: they differ in something that no option can say.
+    """
+    before, tokens = settings(start), []
+    for name, value in settings(config).items():
+        if (name in before and before[name] == value) or hides(hidden, name):
+            continue
+        if isinstance(value, bool):
+            group, dot, last = name.rpartition(".")
+            tokens.append(option(name if value else f"{group}{dot}no_{last}"))
+        else:
+            tokens += [option(name), *_flat(value)]
+    return tokens
+
+
+def _flat(value: Any) -> list[str]:
+    if isinstance(value, tuple | list):
+        return [word for item in value for word in _flat(item)]
+    if is_dataclass(value):
+        raise TypeError(f"no option can say {value}")
+    return [str(value)]
 
 
 def remaking_command(name: str, arguments: Sequence[str]) -> str:
@@ -85,10 +228,10 @@ def remaking_command(name: str, arguments: Sequence[str]) -> str:
     kept: list[str] = []
     skip = False
     for argument in arguments:
-        option = argument.partition("=")[0]
-        if skip or option in ("--progress", "--no-progress"):
+        start = argument.partition("=")[0]
+        if skip or start in ("--progress", "--no-progress"):
             skip = False
-        elif option in ("--out", "--publish", "--logger"):
+        elif start in ("--out", "--publish", "--logger"):
             skip = "=" not in argument
         else:
             kept.append(argument)

@@ -1,8 +1,11 @@
 """Diffusion over any array: preconditioning and loss, sampler, guidance, likelihood, networks.
 
 Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for single transitions,
-`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guidance`, `likelihood`,
-`networks`, `unet`, `training`.
+`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guide`, `likelihood`,
+`networks`, `unet`, `training`, `fitted`. The names in `__all__` are stable; see `jaxrl_rollouts`.
+
+    model = diffusion.fit(rows, diffusion.Unet(), updates=5000)      # rows [N, L, C]
+    drawn = model.sample(64)                                         # [64, L, C]
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from .edm import Denoiser as Denoiser
 from .edm import EdmConfig as EdmConfig
 from .edm import make_denoiser as make_denoiser
 from .edm import noise_levels as noise_levels
-from .guidance import GuidanceConfig as GuidanceConfig
-from .guidance import Target as Target
-from .guidance import make_guidance as make_guidance
+from .fitted import fit as fit
+from .guide import GuidanceConfig as GuidanceConfig
+from .guide import Target as Target
+from .guide import make_guidance as guidance
+from .guide import make_guidance as make_guidance
 from .likelihood import log_likelihood as log_likelihood
+from .networks import ResidualMlpConfig as ResidualMlp
 from .networks import ResidualMlpConfig as ResidualMlpConfig
 from .networks import make_residual_mlp as make_residual_mlp
 from .sampler import Guidance as Guidance
@@ -26,4 +32,18 @@ from .training import make_denoiser_training as make_denoiser_training
 from .training import small_training as small_training
 from .training import train_denoiser as train_denoiser
 from .unet import TemporalUnetConfig as TemporalUnetConfig
+from .unet import TemporalUnetConfig as Unet
 from .unet import make_temporal_unet as make_temporal_unet
+
+__all__ = [
+    "EdmConfig",
+    "GuidanceConfig",
+    "ResidualMlp",
+    "SamplerConfig",
+    "Target",
+    "Unet",
+    "fit",
+    "guidance",
+    "log_likelihood",
+    "sample",
+]

@@ -35,6 +35,7 @@ class DenoiserTrainingConfig:
         clip: greatest global norm of a gradient; None for no clipping.
         average: decay of the moving average, applied every `average_every` updates. It ramps up
             as `1 - (1 + k)^(-2/3)`, so that short trainings forget their first weights.
+        average_every: updates between two steps of the average.
         per_iteration: updates in one iteration of the loop.
     """
 

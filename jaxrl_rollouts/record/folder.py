@@ -9,6 +9,7 @@ runs/offline-cpu-20261120-235905/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -16,8 +17,8 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,11 @@ def write_json_atomically(path: Path, data: Any) -> None:
     Raises:
         TypeError: `data` holds something JSON cannot carry; nothing is written.
     """
-    text = json_text(plain(data)) + "\n"
+    write_atomically(path, json_text(plain(data)) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that `path` holds either all of it or what it held before."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -106,6 +111,8 @@ class RunFolder:
         config: the configuration as JSON data (see `config_as`).
         command: the command line that remakes the run.
         versions: `jaxrl-rollouts`, `python`, `jax` versions it was made with.
+        loggers: where its metrics go.
+        made: folders above it that were not there before, innermost first.
     """
 
     path: Path
@@ -114,10 +121,18 @@ class RunFolder:
     config: dict[str, Any]
     command: str
     versions: dict[str, str]
+    loggers: tuple[str, ...] = ("jsonl",)
+    made: tuple[Path, ...] = field(default=(), compare=False)
 
     @classmethod
     def create(
-        cls, root: str | Path, experiment: str, preset: str, config: Any, command: str
+        cls,
+        root: str | Path,
+        experiment: str,
+        preset: str,
+        config: Any,
+        command: str,
+        loggers: Sequence[str] = ("jsonl",),
     ) -> RunFolder:
         """Make `root/<experiment>-<preset>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`.
 
@@ -127,6 +142,9 @@ class RunFolder:
         base = f"{experiment}-{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         record = {"experiment": experiment, "preset": preset, "config": to_json(config)}
         record |= {"command": command, "versions": current_versions()}
+        record |= {"loggers": tuple(loggers)}
+        above = (Path(root), *Path(root).parents)
+        made = tuple(folder for folder in above if not folder.exists())
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             path, n = Path(root) / base, 1
@@ -140,6 +158,25 @@ class RunFolder:
             write_json_atomically(path / "run.json", {"format": FORMAT, **record})
         except OSError as error:
             raise CheckpointError(f"{root}: cannot make a run folder: {error.strerror}") from error
+        return cls(path=path, **record, made=made)
+
+    @classmethod
+    def at(cls, path: str | Path, name: str) -> RunFolder:
+        """Open this folder, or make it for a program that is no experiment of the command line.
+
+        Raises:
+            CheckpointError: it cannot be made, or its `run.json` is of another format.
+        """
+        path = Path(path)
+        if (path / "run.json").exists():
+            return cls.open(path)
+        record = {"experiment": name, "preset": "", "config": {}, "command": ""}
+        record |= {"versions": current_versions()}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_json_atomically(path / "run.json", {"format": FORMAT, **record})
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot make a run folder: {error.strerror}") from error
         return cls(path=path, **record)
 
     @classmethod
@@ -166,7 +203,13 @@ class RunFolder:
                 raise CheckpointError(
                     f"{path / 'run.json'}: {key}: found {found}, expected {expected}"
                 )
-        return cls(path=path, **{key: data[key] for key in _REQUIRED})
+        loggers = data.get("loggers", ["jsonl"])  # runs of earlier versions do not say
+        if not isinstance(loggers, list) or not all(isinstance(name, str) for name in loggers):
+            raise CheckpointError(
+                f"{path / 'run.json'}: loggers: found {loggers!r}, expected a list of names"
+            )
+        known = {key: data[key] for key in _REQUIRED}
+        return cls(path=path, **known, loggers=tuple(loggers))
 
     def config_as(self, cls: type) -> Any:
         """The configuration as an instance of the dataclass `cls`; `ConfigError` if it is none."""
@@ -189,9 +232,16 @@ class RunFolder:
         return {name: sum(session.get(name, 0.0) for session in sessions) for name in seconds}
 
     def discard_if_unused(self) -> None:
-        """Remove the folder if no stage was begun in it: bad input leaves nothing behind."""
-        if not any(child.is_dir() for child in self.path.iterdir()):
+        """Remove the folder if no stage was begun in it, and what was made for it above it.
+
+        A run that fails at once leaves nothing behind.
+        """
+        begun = [child for child in self.path.iterdir() if child.is_dir()]
+        if all(child.name in self.loggers for child in begun):
             shutil.rmtree(self.path)
+            for folder in self.made:
+                with contextlib.suppress(OSError):  # another run is in it
+                    folder.rmdir()
 
 
 def read_json(path: Path, kind: str) -> Any:

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..configs import did_you_mean
-from ..errors import ConfigError, MissingExtraError
+from ..configs import unknown
+from ..errors import MissingExtraError
 from .folder import plain
 from .progress import Progress as Progress
 
@@ -131,7 +131,10 @@ class WandbLogger:
     def __init__(self, folder: Path, name: str) -> None:
         import wandb
 
-        self._run = wandb.init(project="jaxrl-rollouts", name=name, dir=str(folder))
+        # The run's own name is its id: resumed, it goes on where it was.
+        self._run = wandb.init(
+            project="jaxrl-rollouts", name=name, id=name, resume="allow", dir=str(folder)
+        )
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
         # Stages count their own steps, W&B wants one that only grows: leave the axis to a column.
@@ -165,8 +168,7 @@ def check_loggers(names: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         if name not in _LOGGERS:
-            choices = "one of " + ", ".join(_LOGGERS)
-            raise ConfigError("--logger", name, choices, did_you_mean(name, _LOGGERS))
+            raise unknown("--logger", name, _LOGGERS)
         if name in _NEEDS and importlib.util.find_spec(_NEEDS[name]) is None:
             raise MissingExtraError(f"--logger {name}", _NEEDS[name], name)
     return wanted

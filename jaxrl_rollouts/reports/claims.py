@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import DataError
-from .statistics import STATISTICS, aggregate, bootstrap_interval
+from .statistics import STATISTICS, aggregate, spread
 
 _SPECIAL = {None: math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXTREMES = ("all", "min", "max")
@@ -131,7 +131,7 @@ class Claim:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % bootstrap interval; the range of the values for "all", "min" and "max".
+        """The values' `spread`; their range for "all", "min" and "max".
 
         None with a single seed, or with values that are not finite.
         """
@@ -140,7 +140,7 @@ class Claim:
             return None
         if self.statistic in _EXTREMES:
             return float(array.min()), float(array.max())
-        return bootstrap_interval(array, self.statistic)
+        return spread(array, self.statistic)
 
     @property
     def seeds(self) -> int:

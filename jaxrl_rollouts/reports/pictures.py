@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from .statistics import STATISTICS, Summary, bootstrap_interval, iqm
+from .statistics import STATISTICS, Summary, iqm, spread
 
 # Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
 # of colour vision.
@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "image.cmap": "viridis",
 }
-DPI = 110
+DPI = 150
 MAX_BYTES = 200_000
 INSIDE = 4  # entries of a legend that leave room for curves
 ENTRY = 1.1  # inches that one takes
@@ -98,7 +98,7 @@ def curve_with_band(
     colours: Mapping[str, str] | None = None,
     linestyle: str = "-",
 ) -> None:
-    """A curve of interquartile means with its 95 % bootstrap band.
+    """A curve of interquartile means with a band of their `spread`; a marker for a lone point.
 
     Args:
         ax: where.
@@ -116,10 +116,15 @@ def curve_with_band(
         )
     shade = colour_name or colour(label, colours)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
-    ax.plot(points, centre, color=shade, label=label, linestyle=linestyle)
+    lone = np.isfinite(centre).sum() == 1  # a line of one point is not to be seen
+    ax.plot(
+        points, centre, color=shade, label=label, linestyle=linestyle, marker="o" if lone else ""
+    )
     if len(array) > 1:
-        band = np.array([bootstrap_interval(v, resamples=500) for v in array.T])
+        band = np.array([spread(v, resamples=500) for v in array.T])
         ax.fill_between(points, band[:, 0], band[:, 1], color=shade, alpha=0.2, linewidth=0)
+        if lone:
+            ax.vlines(points, band[:, 0], band[:, 1], color=shade, alpha=0.5)
 
 
 def intervals(
@@ -132,8 +137,8 @@ def intervals(
 ) -> None:
     """Horizontal interval bars, one per method, in the manner of rliable.
 
-    The bar is the 95 % interval, the dark line the statistic, the dots are seeds (their mean
-    over tasks). Methods come in the order given, the first at the top; `colours` as for `colour`.
+    The bar is the `spread`, the dark line the statistic, the dots are seeds (their mean over
+    tasks). Methods come in the order given, the first at the top; `colours` as for `colour`.
     """
     ax.use_sticky_edges = False  # else a bar ends at the frame
     for index, (name, row) in enumerate(rows.items()):
@@ -142,7 +147,7 @@ def intervals(
         shade = colour(name, colours)
         finite = np.isfinite(table).all()
         if finite:
-            low, high = bootstrap_interval(table, statistic)
+            low, high = spread(table, statistic)
             middle = float(STATISTICS[statistic](table))
             ax.barh(index, high - low, left=low, height=0.55, color=shade, alpha=0.35)
             ax.vlines(middle, index - 0.275, index + 0.275, color=shade, linewidth=2.2)

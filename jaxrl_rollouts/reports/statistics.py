@@ -16,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
+# Resampling fewer seeds than this gives no more than their lowest and highest.
+FEWEST = 5
+
 
 def iqm(x: ArrayLike, axis: int | None = None) -> Any:
     """Interquartile mean: the mean without the lowest and highest `floor(n / 4)` values.
@@ -104,6 +107,28 @@ def bootstrap_interval(
     estimates = STATISTICS[statistic](x[rows, np.arange(tasks)])
     low, high = np.quantile(estimates, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def spread(values: ArrayLike, statistic: str = "iqm", **settings: Any) -> tuple[float, float]:
+    """What is shown around a number: `bootstrap_interval`, or the range of fewer than five seeds.
+
+    Args:
+        values: `[seeds]` or `[seeds, tasks]`; of the tasks each seed's mean counts for the range.
+        statistic: "iqm", "mean" or "median".
+        settings: of `bootstrap_interval`.
+
+    Returns:
+        Lower and upper end; NaN when any value is NaN. `spread_name` says which it is.
+    """
+    x = _two_axes(values)
+    if len(x) >= FEWEST or not np.isfinite(x).all():
+        return bootstrap_interval(values, statistic, **settings)
+    return float(x.mean(1).min()), float(x.mean(1).max())
+
+
+def spread_name(seeds: int) -> str:
+    """What `spread` is, of so many seeds: `95 % bootstrap interval` or `range of 2 seeds`."""
+    return "95 % bootstrap interval" if seeds >= FEWEST else f"range of {seeds} seeds"
 
 
 def best_by_others(returns: np.ndarray) -> np.ndarray:

@@ -1,30 +1,38 @@
-"""A report as text: rich tables for a terminal, Markdown for a README."""
+"""A report as text: rich tables for a terminal, Markdown for a README or a page of its own."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from .statistics import Summary
+from .statistics import FEWEST, Summary, spread
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .claims import Claim
     from .report import Report
+
+TURNED = 6  # rows of a table that can stand as columns
 
 
 def format_number(value: Any) -> str:
-    """A number in four significant digits, with its interval if it is a `Summary`."""
+    """A number in four significant digits, if it is a `Summary` with its spread.
+
+    That is `[low, high]`, the 95 % interval, or `(lowest to highest)` of fewer than five seeds.
+    """
     if isinstance(value, Summary):
         text = format_number(value.iqm)
-        low, high = value.interval
-        if value.seeds > 1 and math.isfinite(low):
+        low, high = spread(value.values)
+        if value.seeds >= FEWEST and math.isfinite(low):
             text += f" [{format_number(low)}, {format_number(high)}]"
+        elif value.seeds > 1 and math.isfinite(low):
+            text += f" ({format_number(low)} to {format_number(high)})"
         return f"{text} {value.unit}" if value.unit else text
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 100_000 else str(value)
+        return f"{value:,}"
     if isinstance(value, float):
         if math.isfinite(value) and 1e3 <= abs(value) < 1e7:
             return f"{value:,.0f}"
@@ -55,57 +63,80 @@ def report_table_markdown(report: Report, table: str) -> str:
 
 def print_report(report: Report, console: Console | None = None) -> None:
     """Print the report: what ran, numbers, tables, claims with their outcome, notes."""
-    from rich import box
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = console or Console()
-    versions = report.versions
     console.print(
         f"[bold]{escape(report.experiment)}[/] ({escape(report.preset)})", highlight=False
     )
-    console.print(
-        f"{report.seeds} seed(s), {report.wall_seconds:.0f} s wall, {report.compile_seconds:.0f} s "
-        f"compiling, jax {versions.get('jax')} on {versions.get('device_count')} x "
-        f"{versions.get('device')} ({versions.get('cpu')})",
-        highlight=False,
-        markup=False,
-    )
+    console.print(ran(report), highlight=False, markup=False)
     for name in [*(["numbers"] if report.numbers else []), *report.tables]:
-        rows = _rows(report, name)
+        _print_table(console, name, _rows(report, name))
+    if report.claims:
+        rows = [
+            {"": "✓" if claim.holds else "✗", **row}
+            for claim, row in zip(report.claims, _rows(report, "claims"), strict=True)
+        ]
+        title = f"claims: {sum(c.holds for c in report.claims)} of {len(report.claims)} hold"
+        _print_table(console, title, [{k: v for k, v in r.items() if k != "holds"} for r in rows])
+    for note in report.notes:
+        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_table(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    """A table nothing of which is cut: turned if it is too wide, and where no terminal is, wide."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    def drawn(rows: list[dict[str, Any]], header: bool = True) -> Table:
         columns = _columns(rows)
-        grid = Table(title=escape(name), box=box.SIMPLE_HEAD, title_justify="left")
+        grid = Table(
+            title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", show_header=header
+        )
         for column in columns:
             numeric = all(_is_number(row.get(column)) for row in rows)
-            grid.add_column(escape(column), justify="right" if numeric else "left")
+            grid.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             grid.add_row(*(escape(format_number(row.get(column))) for column in columns))
+        return grid
+
+    grid = drawn(rows)
+    width = console.measure(grid, options=console.options.update(width=10_000)).maximum
+    if not console.is_terminal:
+        console.width = max(width, console.width)
         console.print(grid)
-    if report.claims:
-        held = sum(claim.holds for claim in report.claims)
-        title = f"claims: {held} of {len(report.claims)} hold"
-        grid = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-        for column in ("", *_columns(_rows(report, "claims"))[:-1]):
-            grid.add_column(column)
-        for claim, row in zip(report.claims, _rows(report, "claims"), strict=True):
-            mark = "[green]✓[/]" if claim.holds else "[red]✗[/]"
-            grid.add_row(mark, *(escape(str(cell)) for cell in list(row.values())[:-1]))
+    elif width > console.width and len(rows) <= TURNED:
+        turned = [
+            {"": column, **{str(i): format_number(row.get(column)) for i, row in enumerate(rows)}}
+            for column in _columns(rows)
+        ]
+        console.print(drawn(turned, header=False))
+    else:
         console.print(grid)
-    for note in report.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def ran(report: Report) -> str:
+    """One line: seeds, seconds, versions and the machine."""
+    versions, seeds = report.versions, report.seeds
+    return (
+        f"{seeds} seed{'s' * (seeds != 1)}, {report.wall_seconds:.0f} s wall, "
+        f"{report.compile_seconds:.0f} s compiling, jax {versions.get('jax')} on "
+        f"{versions.get('device_count')} x {versions.get('device')} ({versions.get('cpu')})"
+    )
 
 
 def _rows(report: Report, table: str) -> list[dict[str, Any]]:
     if table == "numbers":
-        return [{"number": k, "IQM [95 %]": v} for k, v in report.numbers.items()]
+        return [{"number": k, _heading(v): v} for k, v in report.numbers.items()]
     if table == "claims":
         return [
             {
                 "claim": claim.name,
                 "source": claim.source,
                 "expected": claim.expected,
-                "threshold": f"{claim.rule.replace('_', ' ')} {format_number(claim.threshold)}",
+                "threshold": _threshold(claim),
                 "measured": _measured(claim),
                 "holds": "yes" if claim.holds else "**no**",
             }
@@ -116,10 +147,20 @@ def _rows(report: Report, table: str) -> list[dict[str, Any]]:
     return report.tables[table]
 
 
-def _measured(claim: Any) -> str:
+def _heading(summary: Summary) -> str:
+    return "IQM [95 % interval]" if summary.seeds >= FEWEST else "mean (lowest to highest)"
+
+
+def _threshold(claim: Claim) -> str:
+    ends = claim.threshold if isinstance(claim.threshold, tuple) else (claim.threshold,)
+    return f"{claim.rule.replace('_', ' ')} {' and '.join(map(format_number, ends))}"
+
+
+def _measured(claim: Claim) -> str:
     text = f"{format_number(claim.measured)} ({claim.statistic} of {claim.seeds})"
     if claim.interval is not None:
-        text += " [" + ", ".join(format_number(end) for end in claim.interval) + "]"
+        low, high = map(format_number, claim.interval)
+        text += f" [{low}, {high}]" if claim.seeds >= FEWEST else f" ({low} to {high})"
     return text
 
 

@@ -28,7 +28,7 @@ def no_memory(batch: int) -> PyTree:
 
 
 class Agent(NamedTuple):
-    """Functions of one agent. Its state has at least the fields `actor` and `critic`.
+    """Functions of one agent. Its state has at least the fields `actor` and, with `q`, `critic`.
 
     Attributes:
         init: `(key, scaler=None) -> state`; the scaler is that of the observations.
@@ -38,7 +38,7 @@ class Agent(NamedTuple):
         policy: `(actor, key, observation [B, S], memory) -> (action [B, A], memory)`, as trained.
         greedy: the same signature, its mean.
         q: `(critic, observations [B, S], actions [B, A]) -> [N, B]`, every critic; of agents with a
-            memory, at the beginning of an episode.
+            memory, at the beginning of an episode. None where there is no critic.
         memory: `batch -> memory` of episodes that begin, leaves `[batch, ...]`.
         sample: `(actor, key, observations) -> (actions [B, A], log-densities [B])`; None where the
             policy has no density.
@@ -52,7 +52,7 @@ class Agent(NamedTuple):
     update: Callable[..., tuple[Any, dict[str, jax.Array]]]
     policy: Callable[..., tuple[jax.Array, PyTree]]
     greedy: Callable[..., tuple[jax.Array, PyTree]]
-    q: Callable[[PyTree, jax.Array, jax.Array], jax.Array]
+    q: Any
     memory: Callable[[int], PyTree] = no_memory
     sample: Callable[..., tuple[jax.Array, jax.Array]] | None = None
     gaussian: Callable[..., tuple[jax.Array, jax.Array]] | None = None
@@ -86,11 +86,13 @@ class AgentSpec(NamedTuple):
         config: frozen dataclass of its settings, with defaults and at least `discount`.
         make: `(config, observation size, action size) -> Agent`.
         rows: `(config, transitions) -> rows` it learns from, on the host.
+        alone: `config -> config` for rows of which nobody knows what followed (made-up ones).
     """
 
     config: type
     make: Callable[[Any, int, int], Agent]
     rows: Callable[[Any, Any], Any] = lambda config, transitions: transitions
+    alone: Callable[[Any], Any] = lambda config: config
 
 
 def first_state(agent: Agent, key: jax.Array, observations: jax.Array) -> Any:

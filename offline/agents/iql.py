@@ -26,19 +26,25 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, AgentSpec, Scaled
+from .given import Settings
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class IqlConfig:
+class IqlConfig(Settings):
     """Hyper-parameters; defaults are the paper's for locomotion.
 
     Attributes:
+        critics: how many; their minimum is the value learned from.
+        hidden: widths of all networks.
         expectile: tau (0.9 on AntMaze).
         inverse_temperature: beta: how strongly advantages weigh the imitation (10 on AntMaze).
         weight_clip: greatest weight.
         normalise: observations by their statistics in the dataset.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate, value_rate: learning rates (Adam).
         cosine_steps: the actor's rate falls to zero over so many updates; None keeps it.
     """
 

@@ -8,7 +8,7 @@ one in the data, so batches need it: `with_next_actions`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -124,4 +124,9 @@ def rows_for(config: RebracConfig, transitions: Transitions) -> Any:
     return with_next_actions(transitions) if config.critic_penalty > 0 else transitions
 
 
-AGENT = AgentSpec(RebracConfig, make_rebrac, rows_for)
+def alone(config: RebracConfig) -> RebracConfig:
+    """Without the critic's penalty, which needs the next action."""
+    return replace(config, critic_penalty=0.0)
+
+
+AGENT = AgentSpec(RebracConfig, make_rebrac, rows_for, alone)

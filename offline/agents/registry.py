@@ -12,14 +12,17 @@ from typing import Any
 from jaxrl_rollouts.plugins import announced
 
 from ..data import Transitions
-from . import iql, rebrac, sac, td3_bc
+from . import bc, cql, iql, rebrac, sac, td3_bc
 from .agent import Agent, AgentSpec
 
 AgentConfig = Any  # the configuration of a registered agent
 GROUP = "jaxrl_rollouts.agents"
 
 AGENTS: Mapping[str, AgentSpec] = {
+    "bc": bc.AGENT,
     "sac": sac.AGENT,
+    "edac": sac.EDAC,
+    "cql": cql.AGENT,
     "td3_bc": td3_bc.AGENT,
     "iql": iql.AGENT,
     "rebrac": rebrac.AGENT,
@@ -30,6 +33,7 @@ AGENTS: Mapping[str, AgentSpec] = {
 AgentConfigs: Any = make_dataclass(
     "AgentConfigs",
     [(name, spec.config, field(default_factory=spec.config)) for name, spec in AGENTS.items()],
+    namespace={"__doc__": "Settings of single agents."},
     frozen=True,
 )
 

@@ -1,6 +1,6 @@
 """SAC with N critics: SAC-N for `diversity` 0, EDAC above (An et al. 2021, algorithm 1).
 
-Plain SAC is `critics=2`. The agent is a bundle of pure functions; its state is a pytree.
+Plain SAC has two. The agent is a bundle of pure functions; its state is a pytree.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from .agent import Agent, AgentSpec
+from .given import Settings
 from .tanh_gaussian import mode, sample_and_log_prob
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
@@ -31,11 +32,21 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class SacConfig:
-    """Hyper-parameters of SAC-N/EDAC; defaults are RAVL's (N 10, eta 1)."""
+class SoftConfig(Settings):
+    """Hyper-parameters of every agent with a soft value: SAC, EDAC and CQL.
 
-    critics: int = 10
-    diversity: float = 1.0
+    Attributes:
+        critics: how many; their minimum is bootstrapped from.
+        hidden: widths of all networks.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
+        initial_alpha: the entropy's weight at the start; it is learned.
+        target_entropy: what the policy's entropy is driven to; None is minus the number of action
+            dimensions.
+    """
+
+    critics: int = 2
     hidden: tuple[int, ...] = (256, 256, 256)
     discount: float = 0.99
     polyak: float = 0.005
@@ -43,18 +54,40 @@ class SacConfig:
     critic_rate: float = 3e-4
     temperature_rate: float = 3e-4
     initial_alpha: float = 1.0
-    target_entropy: float | None = None  # None: minus the number of action dimensions
+    target_entropy: float | None = None
 
     def validate(self) -> None:
         if self.critics < 1:
             raise ConfigError("critics", self.critics, "at least 1")
-        if self.diversity < 0 or (self.diversity > 0 and self.critics < 2):
-            raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
         discount_and_polyak(self)
         if self.initial_alpha <= 0:
             raise ConfigError("initial_alpha", self.initial_alpha, "above 0")
         if not self.hidden:
             raise ConfigError("hidden", self.hidden, "at least one layer")
+
+
+@dataclass(frozen=True)
+class SacConfig(SoftConfig):
+    """SAC-N; by default plain SAC with two critics.
+
+    Attributes:
+        diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
+    """
+
+    diversity: float = 0.0
+
+    def validate(self) -> None:
+        super().validate()
+        if self.diversity < 0 or (self.diversity > 0 and self.critics < 2):
+            raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
+
+
+@dataclass(frozen=True)
+class EdacConfig(SacConfig):
+    """EDAC (and RAVL's critics): N 10, eta 1."""
+
+    critics: int = 10
+    diversity: float = 1.0
 
 
 class SacState(NamedTuple):
@@ -72,7 +105,7 @@ class SacState(NamedTuple):
 class SacNets(NamedTuple):
     """Networks and optimisers of one configuration."""
 
-    config: SacConfig
+    config: Any  # a SacConfig, or CQL's
     target_entropy: float
     actor: Network
     critic: Network
@@ -117,7 +150,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
     )
 
 
-def make_nets(config: SacConfig, observation_size: int, action_size: int) -> SacNets:
+def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> SacNets:
     """Networks with EDAC's initial weights (biases 0.1, small heads)."""
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
@@ -254,7 +287,7 @@ def actor_loss(
     return (jnp.exp(log_alpha) * log_prob - value).mean(), log_prob
 
 
-def temperature_step(nets: SacNets, state: SacState, log_prob: jax.Array) -> tuple:
+def temperature_step(nets: SacNets, state: Any, log_prob: jax.Array) -> tuple:
     """Of `log alpha` against `-mean (log pi + target entropy)`: its step, and new moments."""
     gradient = -jax.lax.stop_gradient(log_prob + nets.target_entropy).mean()
     return nets.learn_alpha.update(gradient, state.opt_alpha, state.log_alpha)
@@ -294,3 +327,4 @@ def update(
 
 
 AGENT = AgentSpec(SacConfig, make_sac)
+EDAC = AgentSpec(EdacConfig, make_sac)

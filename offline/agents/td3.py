@@ -21,10 +21,11 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, Scaled
+from .given import Settings
 
 
 @dataclass(frozen=True)
-class Td3Config:
+class Td3Config(Settings):
     """Hyper-parameters of TD3; defaults are those of TD3+BC.
 
     Attributes:
@@ -33,6 +34,9 @@ class Td3Config:
         critic_norm: layer normalisation in the critics, after each activation.
         careful_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
         normalise: observations by their statistics in the dataset.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate: learning rates (Adam).
         noise, noise_clip: of the target action, within [-1, 1].
         delay: critic updates per actor update; target networks move with the actor.
     """

@@ -17,7 +17,11 @@ from .td3 import Td3Config, make_td3
 
 @dataclass(frozen=True)
 class Td3BcConfig(Td3Config):
-    """TD3's, and alpha: how much the value counts against imitation (2.5 in the paper)."""
+    """TD3's, and the weight of the value.
+
+    Attributes:
+        alpha: how much the value counts against imitation (2.5 in the paper).
+    """
 
     alpha: float = 2.5
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..agents.agent import Agent
 from ..recurrent.dqn import DqnConfig, Task
@@ -108,3 +110,24 @@ def play(
         return BanditPlay(rewards.mean((0, 1)), unknown, better)
 
     return jax.vmap(one)(params, keys)
+
+
+def bandit_evaluator(
+    agent: Agent, key: jax.Array, *, seeds: int, episodes: int
+) -> Callable[[Any, int], dict[str, np.ndarray]]:
+    """An `evaluate` for `loop.train`: greedy play of true bandits.
+
+    Records `return A` and `unknown A`, `[seeds]`: reward per pull and share of pulls of arm 1 where
+    that pays A.
+    """
+
+    def evaluate(state: Any, iteration: int) -> dict[str, np.ndarray]:
+        keys = jax.random.split(jax.random.fold_in(key, iteration), seeds)
+        played = play(agent, state.agent.params, keys, episodes)
+        return {
+            f"{name} {arm:g}": np.asarray(values[:, i])
+            for name, values in (("return", played.returns), ("unknown", played.unknown))
+            for i, arm in enumerate(TEST_ARMS)
+        }
+
+    return evaluate

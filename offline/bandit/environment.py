@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 
 PULLS = 100
 ARMS = 2

@@ -25,6 +25,7 @@ from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 
 from .environment import ARMS, PULLS, Arms
+from .optimum import Beliefs
 
 # Wins of arm 0 in the ten episodes of 100 pulls that NEUBAY's authors ship: 494 of 1000.
 WINS = (57, 50, 47, 45, 55, 44, 51, 44, 51, 50)
@@ -65,6 +66,13 @@ class FittedRewards(NamedTuple):
     arms: Arms
     nll: np.ndarray
     trained: Trained
+
+    def beliefs(self, seed: int, penalty: float = 0.0) -> Beliefs:
+        """A seed's opinions, their mean and spread, as the prior of optimal stopping."""
+        mean, std = (np.asarray(x[seed]) for x in (self.arms.mean, self.arms.std))
+        known, unknown = (float(mean[:, arm].mean()) for arm in (0, 1))
+        spread, noise = float(mean[:, 1].std()), float(std[:, 1].mean())
+        return Beliefs(unknown, spread, noise, known, pulls=PULLS, penalty=penalty)
 
 
 def logged_pulls(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
+
+from jaxrl_rollouts.errors import ConfigError
 
 from ..data import (
     Dataset,
@@ -26,10 +29,16 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
 }
 
 
-def load_dataset(name: str, seed: int = 0) -> Dataset:
-    """A dataset by name or path; those in `MADE` are made on the spot, of `seed`."""
-    if name not in MADE:
-        return load(name)
+def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
+    """What `load` takes, or a name in `MADE`: those are made on the spot, of `seed`.
+
+    Raises:
+        ConfigError: `options`, those of `load`, for a dataset that is made on the spot.
+    """
+    if not isinstance(name, str) or name not in MADE:
+        return load(name, **options)
+    if options:
+        raise ConfigError(f"dataset {name}", sorted(options), "none: it is made on the spot")
     environment, make_rows = MADE[name]
     rows = make_rows(jax.random.key(seed))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")

@@ -1,11 +1,14 @@
 """Offline datasets: find, read, check, write, look at and sample them.
 
-dataset = load("hopper-medium-v2")      # or a path, "jr/halfcheetah-medium", a Minari id
+dataset = load("hopper-medium-v2")      # or a path, "jr/halfcheetah-medium", a Minari id, a dict
+dataset = from_arrays(observations, actions, rewards, terminals, timeouts, action_low=-2, ...)
 print_inspection(inspect(dataset))
 transitions = to_device(dataset.transitions)
 batch = sample_batch(transitions, key, 256)
 """
 
+from .arrays import from_arrays
+from .bounds import from_unit, to_unit
 from .catalogue import CATALOGUE, JR_DATASETS
 from .checks import validate
 from .d4rl import load_d4rl, write_d4rl
@@ -18,7 +21,6 @@ from .transitions import (
     Dataset,
     Episodes,
     Transitions,
-    clip_actions,
     episode_returns,
     episodes,
     sample_batch,
@@ -35,11 +37,12 @@ __all__ = [
     "Episodes",
     "Inspection",
     "Transitions",
-    "clip_actions",
     "data_folder",
     "draw_inspection",
     "episode_returns",
     "episodes",
+    "from_arrays",
+    "from_unit",
     "inspect",
     "inspect_file",
     "load",
@@ -54,6 +57,7 @@ __all__ = [
     "sample_batch",
     "take_rows",
     "to_device",
+    "to_unit",
     "validate",
     "write_d4rl",
 ]

@@ -29,8 +29,18 @@ def as_column(source: str | Path, key: str, values: np.ndarray, rank: int) -> np
         values = values[:, 0]
     if values.ndim != rank:
         expected = "[N]" if rank == 1 else "[N, columns]"
-        raise DataError(source, key, f"shape {values.shape}", f"shape {expected}")
+        hint = _scope(values) if rank == 2 else ""
+        raise DataError(source, key, f"shape {values.shape}", f"shape {expected}", hint)
     return values
+
+
+def _scope(values: np.ndarray) -> str:
+    """What is not supported about values that are no `[N, columns]`, and what is."""
+    if values.ndim >= 3:
+        return "images are not supported, only vectors of real numbers: flatten or encode them"
+    if values.ndim == 1 and values.dtype.kind in "iu":
+        return "discrete actions are not supported, only vectors of real numbers"
+    return "one number a row is [N, 1]" if values.ndim == 1 else ""
 
 
 def as_floats(source: str | Path, key: str, values: np.ndarray, rank: int) -> np.ndarray:
@@ -128,5 +138,5 @@ def _check_bounds(
     bad = np.flatnonzero(magnitude > limit + tolerance)
     if len(bad):
         found = f"magnitude {magnitude[bad[0]]:.6g} in row {bad[0]} ({len(bad)} such rows)"
-        hint = "clip them (clip=True) or give the environment's action_limit"
+        hint = "declare the bounds (--action-low, --action-high), which rescales them; or clip them"
         raise DataError(source, key, found, f"actions in [-{limit:g}, {limit:g}]", hint)

@@ -75,6 +75,8 @@ class Inspection:
         normalised_return: D4RL score of `returns.mean`; None without reference returns.
         normalised_std: `returns.std` on that scale.
         episode_returns, episode_lengths, episode_whole: per episode in file order, for plots.
+        action_bounds: the declared ones, "[-2, 2]", one pair for each entry where they differ;
+            empty where none were.
         problems: why `load` refuses the file; empty for a loaded dataset.
     """
 
@@ -98,6 +100,7 @@ class Inspection:
     normalised_std: float | None
     ranges: tuple[Range, ...]
     suspicions: tuple[Suspicion, ...]
+    action_bounds: str = ""
     problems: tuple[str, ...] = ()
     sha256: str = ""
     episode_returns: tuple[float, ...] = ()
@@ -164,6 +167,14 @@ def _suspicions(rows: Transitions, parts: Episodes, limit: float | None) -> list
     return found + _suspicion("not the row that follows", "next_observations", wrong)
 
 
+def bounds_text(dataset: Dataset) -> str:
+    """The declared bounds of the actions for people; empty where none were declared."""
+    if dataset.action_low is None or dataset.action_high is None:
+        return ""
+    pairs = zip(dataset.action_low.tolist(), dataset.action_high.tolist(), strict=True)
+    return ", ".join(dict.fromkeys(f"[{low:g}, {high:g}]" for low, high in pairs))
+
+
 def _time_limit(parts: Episodes) -> int | None:
     cut = parts.lengths[parts.truncated]
     if not len(cut) or cut.max() < parts.lengths.max():
@@ -212,6 +223,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
         normalised_std=normalised_spread(dataset.name, whole.std) if whole else None,
         ranges=tuple(r for key, v in columns.items() for r in _ranges(key, np.asarray(v))),
         suspicions=tuple(suspicions),
+        action_bounds=bounds_text(dataset),
         sha256=dataset.sha256,
         episode_returns=tuple(float(r) for r in returns),
         episode_lengths=tuple(int(n) for n in parts.lengths),

@@ -84,4 +84,4 @@ def read_lenient(path: Path) -> Dataset:
         digest = file_sha256(path)
     except OSError:
         digest = ""
-    return Dataset(label(path, attributes), rows, environment, path, digest, attributes)
+    return Dataset(label(path, digest), rows, environment, path, digest, attributes)

@@ -10,15 +10,27 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line
 
+from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
-from .transitions import Dataset, Transitions, clip_actions, file_sha256
+from .transitions import Dataset, Transitions, file_sha256
 
 
-def _open(name_or_path: str | Path) -> Any:
+def is_minari(candidate: Any) -> bool:
+    """Whether this is a dataset object of the package `minari` (which need not be there)."""
+    return all(hasattr(candidate, name) for name in ("iterate_episodes", "storage", "spec"))
+
+
+def need_minari() -> Any:
+    """The package, or the `MissingExtraError` that says how to get it."""
     try:
         import minari
     except ImportError:
         raise MissingExtraError("loading a Minari dataset", "minari", "minari") from None
+    return minari
+
+
+def _open(name_or_path: str | Path) -> Any:
+    minari = need_minari()
     path = Path(name_or_path)
     data = path / "data" if (path / "data").is_dir() else path
     try:
@@ -75,8 +87,32 @@ def _episodes(source: str, dataset: Any) -> Iterator[Any]:
         raise DataError(source, "episodes", one_line(error), expected) from error
 
 
+def _bounds(source: str, dataset: Any) -> tuple[Any, Any]:
+    """Bounds of the action space; None where it is unbounded, as some recordings are.
+
+    Raises:
+        DataError: actions are not vectors of real numbers, or observations are images.
+    """
+    space, seen = dataset.action_space, dataset.observation_space
+    found = type(space).__name__
+    if not hasattr(space, "low") or space.dtype.kind != "f":
+        hint = "discrete actions are not supported, only vectors of real numbers"
+        raise DataError(source, "action_space", found, "a Box of real numbers", hint)
+    if len(getattr(seen, "shape", None) or ()) > 1:
+        hint = "images are not supported, only vectors of real numbers"
+        raise DataError(source, "observation_space", f"shape {seen.shape}", "[S]", hint)
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return None, None
+    return space.low, space.high
+
+
 def load_minari(
-    name_or_path: str | Path, *, action_limit: float | None = 1.0, clip: bool = False
+    source: str | Path | Any,
+    *,
+    action_low: Any = None,
+    action_high: Any = None,
+    action_limit: float | None = 1.0,
+    clip: bool = False,
 ) -> Dataset:
     """Read a local Minari dataset.
 
@@ -85,7 +121,8 @@ def load_minari(
     An episode recorded without an ending counts as truncated at its last row.
 
     Args:
-        name_or_path: Minari id (`D4RL/door/human-v2`) or the dataset's folder.
+        source: Minari id (`D4RL/door/human-v2`), the dataset's folder, or a `MinariDataset`.
+        action_low, action_high: see `load`; by default those of its action space.
         action_limit: see `validate`.
         clip: clip actions to the limit instead of refusing them.
 
@@ -94,8 +131,10 @@ def load_minari(
         DataError: not on this machine, unreadable, discrete or image spaces, or see `validate`.
     """
     check_limit(action_limit)
-    dataset = _open(name_or_path)
-    source, columns, names = str(name_or_path), [], []
+    dataset = source if is_minari(source) else _open(source)
+    source, columns, names = dataset.id if is_minari(source) else str(source), [], []
+    if action_low is None and action_high is None:
+        action_low, action_high = _bounds(source, dataset)
     unmarked = 0
     for episode in _episodes(source, dataset):
         rows, names = _rows(source, episode)
@@ -111,12 +150,17 @@ def load_minari(
     if len(widths) > 1:
         raise DataError(source, "episodes", f"widths {sorted(widths)}", "equal columns throughout")
     rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    if clip and action_limit is not None:
-        rows = clip_actions(rows, action_limit)
+    actions, low, high = bounded(
+        source, "actions", rows.actions, action_low, action_high, limit=action_limit, clip=clip
+    )
+    rows = rows._replace(actions=actions)
     validate(rows, source, action_limit=action_limit)
     attributes = {"format": "minari", "successors": "stored", "episodes_cut": unmarked}
     attributes |= {"minari_version": dataset.minari_version}
     attributes |= {"observation_keys": names} if names else {}
     environment = dataset.env_spec.id if dataset.env_spec is not None else None
     path = Path(dataset.storage.data_path)
-    return Dataset(dataset.id, rows, environment, path, file_sha256(path), attributes)
+    sha256 = file_sha256(path)
+    return Dataset(
+        dataset.id, rows, environment, path, sha256, attributes, action_low=low, action_high=high
+    )

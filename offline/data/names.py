@@ -7,7 +7,7 @@ a path                      itself
 `hopper-medium-v2`          `hopper-medium-v2.hdf5` or `hopper_medium-v2.hdf5` in the data folder,
                             D4RL's own name in `~/.d4rl/datasets`, else downloaded
 `jr/halfcheetah-medium`     `halfcheetah_medium.hdf5` in the data folder
-`D4RL/door/human-v2`        the folder in Minari's local store, if it is there
+`D4RL/door/human-v2`        the folder in Minari's local store (nothing is downloaded)
 ==========================  =====================================================================
 
 The data folder is `data_dir`, else `$JAXRL_ROLLOUTS_DATA`, else `~/.jaxrl_rollouts/datasets`.
@@ -17,21 +17,27 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.hdf5 import open_hdf5
 
+from .arrays import from_mapping
 from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
-from .minari import load_minari
-from .neorl import load_neorl
+from .minari import is_minari, load_minari, need_minari
+from .neorl import from_neorl, open_npz
+from .ogbench import from_ogbench, is_ogbench
 from .transitions import Dataset
 
 _SUFFIXES = (".hdf5", ".h5", ".npz")
+_MINARI_ID = re.compile(r"(?!jr/)([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL's names
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
@@ -71,6 +77,10 @@ def resolve(
         pass
     if path.suffix in _SUFFIXES or isinstance(name_or_path, Path):
         raise DataError(path, "file", "nothing", "a dataset file")
+    if _MINARI_ID.fullmatch(text):
+        need_minari()
+        hint = f"fetch it with: minari download {text}"
+        raise DataError(text, "dataset", "nothing", "a Minari dataset on this machine", hint)
     raise _unknown(text, "the name of a dataset or a path")
 
 
@@ -93,13 +103,13 @@ def _resolve_d4rl(name: str, folder: Path, download: bool) -> Path:
 
 
 def _resolve_jr(name: str, folder: Path) -> Path:
+    if name not in JR_DATASETS:
+        raise _unknown(name, f"one of {', '.join(JR_DATASETS)}, or a path")
     file = f"{name.removeprefix('jr/').replace('-', '_')}.hdf5"
     if (folder / file).is_file():
         return folder / file
-    if name in JR_DATASETS:
-        hint = f"put it at {folder / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
-        raise DataError(name, "file", "nothing", file, hint)
-    raise _unknown(name, f"the name of a dataset, or a file {folder / file}")
+    hint = f"put it at {folder / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
+    raise DataError(name, "file", "nothing", file, hint)
 
 
 def _unknown(name: str, expected: str) -> DataError:
@@ -115,7 +125,7 @@ def _minari_store() -> Path:
 
 
 def sniff(path: Path) -> str:
-    """What a file or folder holds: `d4rl`, `minari` or `neorl`.
+    """What a file or folder holds: `d4rl`, `minari` or `npz`.
 
     Raises:
         DataError: none of them.
@@ -133,20 +143,24 @@ def sniff(path: Path) -> str:
     except OSError:
         raise DataError(path, "file", "nothing", "a dataset file") from None
     if start[:2] == b"PK":
-        return "neorl"
+        return "npz"
     if not start or (start != b"\x89HDF" and not h5py.is_hdf5(path)):
         found = "neither HDF5 nor npz" if start else "0 bytes"
-        raise DataError(path, "file", found, "an HDF5 file (D4RL, Minari) or npz file (NeoRL)")
+        raise DataError(
+            path, "file", found, "an HDF5 file (D4RL, Minari) or npz file (NeoRL, OGBench)"
+        )
     with open_hdf5(path) as file:
         return "minari" if "episode_0" in file and "observations" not in file else "d4rl"
 
 
 def load(
-    name_or_path: str | Path,
+    data: str | Path | Mapping[str, Any] | Any,
     *,
     data_dir: str | Path | None = None,
     download: bool = True,
     max_episode_steps: int | None = None,
+    action_low: Any = None,
+    action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
     infos: bool = False,
@@ -154,13 +168,18 @@ def load(
     """Find and read a dataset; `attributes["format"]` says as what.
 
     Args:
-        name_or_path: see `resolve`.
+        data: a path or name (see `resolve`); a mapping of arrays under D4RL's, NeoRL's or OGBench's
+            names, such as `np.load` gives; or a `MinariDataset`.
         data_dir: see `resolve`.
         download: see `resolve`.
-        max_episode_steps: time limit for files that do not mark it (D4RL v0, NeoRL); known for
+        max_episode_steps: time limit for data that do not mark it (D4RL v0, NeoRL); known for
             D4RL's names.
-        action_limit: largest magnitude of an action entry, None for no check.
-        clip: clip actions to the limit instead of refusing them.
+        action_low, action_high: bounds of the actions as they are in the data, a number or one for
+            each entry. Actions are rescaled from there to [-1, 1], those outside are refused.
+            Left out: the file's attributes of these names, or Minari's action space; without
+            those nothing is rescaled.
+        action_limit: largest magnitude of an action entry without bounds, None for no check.
+        clip: clip actions to the bounds, or the limit, instead of refusing them.
         infos: also read `qpos` and `qvel` (D4RL layout only).
 
     Raises:
@@ -168,10 +187,20 @@ def load(
         ConfigError: an argument out of range or without meaning for the format.
         MissingExtraError: a Minari dataset without the package `minari`.
     """
-    path = resolve(name_or_path, data_dir, download=download)
-    text = str(name_or_path)
-    label = text if text in CATALOGUE or text.startswith("jr/") else None
-    kind = sniff(path)
+    actions: dict[str, Any] = {
+        "action_low": action_low,
+        "action_high": action_high,
+        "action_limit": action_limit,
+        "clip": clip,
+    }
+    path = Path("(arrays)")
+    if isinstance(data, Mapping):
+        kind = "npz"
+    elif is_minari(data):
+        kind = "minari"
+    else:
+        path = resolve(data, data_dir, download=download)
+        kind = sniff(path)
     if infos and kind != "d4rl":
         raise ConfigError("infos", infos, f"False: {kind} files hold no qpos and qvel")
     if kind == "minari":
@@ -179,15 +208,42 @@ def load(
             raise ConfigError("max_episode_steps", max_episode_steps, "None: Minari marks its ends")
         # Given the data file itself, step up to the folder the package wants.
         folder = path if path.is_dir() else path.parent
-        return load_minari(folder, action_limit=action_limit, clip=clip)
-    if kind == "neorl":
+        return load_minari(data if is_minari(data) else folder, **actions)
+    if kind == "npz":
+        arrays = data if isinstance(data, Mapping) else None
+        return load_npz(path, arrays, max_episode_steps=max_episode_steps, **actions)
+    name = str(data) if str(data) in CATALOGUE else None
+    return load_d4rl(path, name=name, max_episode_steps=max_episode_steps, infos=infos, **actions)
+
+
+def load_npz(
+    path: Path,
+    arrays: Mapping[str, Any] | None = None,
+    *,
+    max_episode_steps: int | None = None,
+    **actions: Any,
+) -> Dataset:
+    """An npz file, or arrays from memory, in the layout that their names tell.
+
+    Args:
+        path: the file, or where the arrays are from.
+        arrays: None reads the file.
+        max_episode_steps: see `load`.
+        **actions: `action_low`, `action_high`, `action_limit` and `clip` of `load`.
+
+    Raises:
+        DataError, ConfigError: see `load`.
+    """
+    memory = arrays is not None
+    arrays = dict(open_npz(path) if arrays is None else arrays)
+    label = "arrays" if memory else path.stem
+    if "obs" in arrays or "next_obs" in arrays or "index" in arrays:
         steps = 1000 if max_episode_steps is None else max_episode_steps
-        return load_neorl(path, max_episode_steps=steps, action_limit=action_limit, clip=clip)
-    return load_d4rl(
-        path,
-        name=label,
-        max_episode_steps=max_episode_steps,
-        action_limit=action_limit,
-        clip=clip,
-        infos=infos,
-    )
+        return from_neorl(arrays, path, max_episode_steps=steps, **actions)
+    if is_ogbench(arrays):
+        if max_episode_steps is not None:
+            raise ConfigError(
+                "max_episode_steps", max_episode_steps, "None: OGBench marks its ends"
+            )
+        return from_ogbench(arrays, path, name=label, **actions)
+    return from_mapping(arrays, path, name=label, max_episode_steps=max_episode_steps, **actions)

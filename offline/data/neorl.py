@@ -9,14 +9,18 @@ with two meanings: NeoRL's package hands out episode *starts* (0, ...), its file
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 
+from .arrays import identity
+from .bounds import bounded
 from .checks import as_column, as_flags, as_floats, check_limit, validate
-from .transitions import Dataset, Transitions, clip_actions, file_sha256
+from .transitions import Dataset, Transitions
 
 _FILE_KEYS = {
     "observations": "obs",
@@ -72,6 +76,8 @@ def load_neorl(
     *,
     name: str | None = None,
     max_episode_steps: int = 1000,
+    action_low: Any = None,
+    action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
 ) -> Dataset:
@@ -82,6 +88,7 @@ def load_neorl(
         name: label, by default `neorl/<file stem>`.
         max_episode_steps: time limit `T`; a `done` after `T` steps is a truncation, an earlier one
             a termination. 1000 for its MuJoCo tasks.
+        action_low, action_high: see `load`.
         action_limit: see `validate`.
         clip: clip actions to the limit instead of refusing them.
 
@@ -90,27 +97,51 @@ def load_neorl(
             episode longer than `T`, or see `validate`.
         ConfigError: an argument out of range.
     """
+    actions = {"action_low": action_low, "action_high": action_high, "action_limit": action_limit}
     path = Path(path)
+    return from_neorl(
+        open_npz(path), path, name=name, max_episode_steps=max_episode_steps, clip=clip, **actions
+    )
+
+
+def from_neorl(
+    arrays: Mapping[str, Any],
+    path: Path,
+    *,
+    name: str | None = None,
+    max_episode_steps: int = 1000,
+    action_low: Any = None,
+    action_high: Any = None,
+    action_limit: float | None = 1.0,
+    clip: bool = False,
+) -> Dataset:
+    """`load_neorl` for arrays that are from `path`, or from memory."""
     check_limit(action_limit)
     if max_episode_steps < 1:
         raise ConfigError("max_episode_steps", max_episode_steps, "at least 1")
-    arrays = open_npz(path)
     for key in (*_FILE_KEYS.values(), "index"):
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
             raise DataError(path, key, found, f"an array {key}")
     observations = as_floats(path, "obs", arrays["obs"], 2)
     done = as_flags(path, "done", arrays["done"])
+    actions, low, high = bounded(
+        path,
+        "action",
+        as_floats(path, "action", arrays["action"], 2),
+        action_low,
+        action_high,
+        limit=action_limit,
+        clip=clip,
+    )
     rows = Transitions(
         observations,
-        as_floats(path, "action", arrays["action"], 2),
+        actions,
         as_floats(path, "reward", arrays["reward"], 1),
         as_floats(path, "next_obs", arrays["next_obs"], 2),
         done,
         np.zeros_like(done),
     )
-    if clip and action_limit is not None:
-        rows = clip_actions(rows, action_limit)
     validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
     ends = episode_ends(path, arrays["index"], len(observations))
     last = np.zeros_like(done)
@@ -130,4 +161,7 @@ def load_neorl(
     environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
     attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
     label = name or f"neorl/{path.stem}"
-    return Dataset(label, rows, environment, path, file_sha256(path), attributes)
+    sha256 = identity(path, rows)
+    return Dataset(
+        label, rows, environment, path, sha256, attributes, action_low=low, action_high=high
+    )

@@ -42,12 +42,16 @@ class Dataset:
         name: label to print and to look reference scores up with, `hopper-medium-v2`.
         transitions: the rows, as numpy arrays.
         environment: id of the environment they were collected in, None where the file is silent.
-        source: the file (Minari: the folder) they were read from.
-        sha256: hex digest of that file's bytes.
+        source: the file (Minari: the folder) they were read from; a word in brackets for rows
+            from memory.
+        sha256: hex digest of that file's bytes, or of the arrays.
         attributes: what the file says of itself, plus what the loader did: `format`,
             `successors` ("stored" or "shifted") and, where rows were dropped because no successor
             is known, `dropped_rows`, `dropped_terminations` and `dropped_truncations`.
         infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
+        action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
+            which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
+            they were in [-1, 1] already.
     """
 
     name: str
@@ -57,6 +61,8 @@ class Dataset:
     sha256: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     infos: Mapping[str, np.ndarray] = field(default_factory=dict)
+    action_low: np.ndarray | None = None
+    action_high: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)
@@ -99,12 +105,6 @@ def episode_returns(transitions: Transitions) -> np.ndarray:
     starts = episodes(transitions).starts
     rewards = np.asarray(transitions.rewards, np.float64)
     return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
-
-
-def clip_actions(transitions: Transitions, limit: float = 1.0) -> Transitions:
-    """The same rows with actions clipped to `[-limit, limit]`."""
-    actions = np.clip(np.asarray(transitions.actions), -limit, limit)
-    return transitions._replace(actions=actions.astype(np.float32))
 
 
 def take_rows(transitions: Transitions, rows: np.ndarray) -> Transitions:

@@ -54,6 +54,8 @@ def _summary(found: Inspection) -> Table:
     table.add_row("rows", f"{found.rows:,}")
     sizes = f"{found.observation_size} observation, {found.action_size} action entries"
     table.add_row("columns", sizes)
+    if found.action_bounds not in ("", "[-1, 1]"):
+        table.add_row("actions", Text(f"rescaled to [-1, 1] from {found.action_bounds}"))
     table.add_row("episodes", _endings(found))
     table.add_row("time limit", "not seen" if found.time_limit is None else f"{found.time_limit}")
     if found.normalised_return is not None:

@@ -1,7 +1,7 @@
 """What an environment is here: a transition model for the engine's rollout, plus a reset.
 
 There is no environment loop in this package: a policy acts in a simulator through the same
-`jaxrl_rollouts.rollout.rollout` that rolls a learned model.
+`jaxrl_rollouts.rollouts.rollout` that rolls a learned model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -54,6 +54,9 @@ class Environment(NamedTuple):
         version: packages and versions behind the numbers.
         host: True where steps run outside the compiled program, in order, one batch at a time;
             such an environment cannot be vmapped.
+        action_low, action_high: bounds of its actions in its own units, `A` numbers each (tuples,
+            since an environment is a static argument of compiled functions); -1 and 1 of `step`
+            stand for them. None where its own bounds are [-1, 1].
     """
 
     name: str
@@ -69,6 +72,8 @@ class Environment(NamedTuple):
     reset_to: Callable[[jax.Array, jax.Array], EnvironmentState] | None = None
     version: str = ""
     host: bool = False
+    action_low: tuple[float, ...] | None = None
+    action_high: tuple[float, ...] | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:
@@ -176,6 +181,14 @@ def rescale(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     """Clip an action to `[-1, 1]` and map it linearly to `[low, high]`."""
     # centre + half width: exact where the bounds are [-1, 1] already
     return 0.5 * (low + high) + 0.5 * (high - low) * jnp.clip(action, -1.0, 1.0)
+
+
+def own_bounds(low: Iterable[float], high: Iterable[float]) -> dict[str, tuple[float, ...] | None]:
+    """The fields `action_low` and `action_high` of an `Environment` with these bounds."""
+    bounds = tuple(map(float, low)), tuple(map(float, high))
+    if all(value == -1.0 for value in bounds[0]) and all(value == 1.0 for value in bounds[1]):
+        return {"action_low": None, "action_high": None}
+    return {"action_low": bounds[0], "action_high": bounds[1]}
 
 
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import (
     Environment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from . import pendulum
 from .base import (
@@ -17,6 +18,7 @@ from .base import (
     EnvironmentState,
     begin,
     observe,
+    own_bounds,
     proceed,
     rescale,
     row_keys,
@@ -70,6 +72,31 @@ def _known_parts(name: str, state_of: Any) -> dict[str, Any]:
     return {**known, "set_observation": set_observation}
 
 
+def _package() -> Any:
+    try:
+        import gymnax
+    except ImportError as error:
+        raise MissingExtraError("gymnax environments", error.name or "gymnax", "gymnax") from error
+    return gymnax
+
+
+@functools.cache
+def continuous_ids() -> list[str]:
+    """Those of gymnax's environments whose actions are vectors of real numbers.
+
+    Raises:
+        MissingExtraError: gymnax is not installed.
+    """
+    gymnax, found = _package(), []
+    for name in gymnax.registered_envs:
+        if name.endswith(("-bsuite", "-MinAtar")):  # all discrete, and one downloads MNIST
+            continue
+        simulator, params = gymnax.make(name)
+        if hasattr(simulator.action_space(params), "low"):
+            found.append(name)
+    return found
+
+
 def gymnax_environment(name: str) -> Environment:
     """`gymnax/<name>` as an `Environment`.
 
@@ -80,16 +107,14 @@ def gymnax_environment(name: str) -> Environment:
         MissingExtraError: gymnax is not installed.
         ConfigError: an unknown environment, discrete actions, or gymnax older than 1.0.
     """
-    try:
-        import gymnax
-    except ImportError as error:
-        raise MissingExtraError("gymnax environments", error.name or "gymnax", "gymnax") from error
+    gymnax = _package()
     if name not in gymnax.registered_envs:
-        raise unknown_name(f"gymnax/{name}", [f"gymnax/{n}" for n in gymnax.registered_envs])
+        raise unknown_name(f"gymnax/{name}", [f"gymnax/{n}" for n in continuous_ids()])
     simulator, params = gymnax.make(name)
     space = simulator.action_space(params)
     if not hasattr(space, "low"):
-        raise ConfigError("environment", f"gymnax/{name}", "one with continuous actions")
+        known = ", ".join(continuous_ids())
+        raise ConfigError("environment", f"gymnax/{name}", f"continuous actions: {known}")
     _check_api(simulator, params)
     size = int(space.shape[0]) if space.shape else 1
     low, high = jnp.broadcast_to(space.low, (size,)), jnp.broadcast_to(space.high, (size,))
@@ -123,5 +148,6 @@ def gymnax_environment(name: str) -> Environment:
         step,
         observe,
         version=version,
+        **own_bounds(low.tolist(), high.tolist()),
         **_known_parts(name, type(start.inner)),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import Environment, EnvironmentState, begin, disturbed, observe, proceed, uniform_start
 from .terminations import never
@@ -75,6 +75,8 @@ PENDULUM = Environment(
     reward=reward,
     set_observation=set_observation,
     version="embedded (Gymnasium Pendulum-v1 equations)",
+    action_low=(-MAX_TORQUE,),
+    action_high=(MAX_TORQUE,),
 )
 
 

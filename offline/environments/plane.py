@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import StepOutcome
+from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 from .terminations import never

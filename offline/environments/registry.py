@@ -1,21 +1,34 @@
-"""Environments by name."""
+"""Environments by name: embedded ones, other packages' and one's own.
+
+Another package announces its own in the entry-point group `jaxrl_rollouts.environments`, as
+`name = "module:factory"`; `register_environment` does it for this process. A factory takes no
+arguments and returns an `Environment`, a Gymnasium environment or the id of one.
+"""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+import sys
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts import plugins
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError, one_line
 
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
+from .gymnasium_ import from_gymnasium, registry
 from .pendulum import PENDULUM
 from .plane import PLANE
 from .runner import RUNNER
 from .terminations import family
 
+GROUP = "jaxrl_rollouts.environments"
 EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER)}
+REGISTERED: dict[str, Callable[[], Any]] = {}
 
 # what a dataset of this family was collected in
 ALIASES = {
@@ -33,47 +46,178 @@ EXAMPLES = (
     "brax/halfcheetah",
     *sorted(set(ALIASES.values())),
 )
+OPTIONS = {"brax": ("backend",), "gymnasium": ("max_episode_steps",)}
 
 
-def make(name: str, **options: Any) -> Environment:
-    """An environment by name.
-
-    Keep what it returns: outside the embedded ones each call makes new functions (and MuJoCo
-    simulators), for which everything compiles anew.
+def register_environment(name: str, factory: Callable[[], Any]) -> None:
+    """Let `make` and `--environment` know an environment of your own, in this process.
 
     Args:
-        name: `pendulum`, `plane`, `acrobot`, `runner` (embedded), `gymnax/<name>`, `brax/<name>`,
-            `mujoco/<Gymnasium id>` (prefix optional), a family (`halfcheetah`) or a dataset of it
-            (`halfcheetah-medium-v2`, `jr/hopper-mixed`). Options may follow as a query,
-            `brax/halfcheetah?backend=mjx`.
-        options: `backend` of brax.
+        name: to call it by; registering again replaces it.
+        factory: called without arguments each time it is made; returns an `Environment`, a
+            Gymnasium environment or the id of one.
+
+    Raises:
+        ConfigError: the name is one of ours, or not callable.
+    """
+    if name in ALIASES or not name or "?" in name or ":" in name:
+        raise ConfigError("register_environment", name, f"a name besides {', '.join(ALIASES)}")
+    if not callable(factory):
+        raise ConfigError("register_environment", factory, "a function that makes it")
+    REGISTERED[name] = factory
+
+
+def make(name: str | Any, **options: Any) -> Environment:
+    """An environment by name.
+
+    Keep what it returns: outside the embedded ones each call makes new functions (and simulators on
+    the host), for which everything compiles anew.
+
+    Args:
+        name: what was registered; `pendulum`, `plane`, `acrobot`, `runner` (embedded);
+            `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
+            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`; a
+            family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `jr/hopper-mixed`).
+            Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
+            handed back, a Gymnasium environment goes through `from_gymnasium`.
+        options: `backend` of brax, `max_episode_steps` of Gymnasium's.
 
     Raises:
         ConfigError: an unknown name or option.
         MissingExtraError: the simulator's package is not installed.
     """
+    if not isinstance(name, str):
+        return name if isinstance(name, Environment) else from_gymnasium(name, **options)
     base, _, query = name.partition("?")
     options = {**dict(parse_qsl(query)), **options}
-    prefix, _, rest = base.partition("/")
-    if prefix != "brax" and options:
-        raise ConfigError(f"environment {base}", sorted(options), "no options")
-    if unexpected := sorted(set(options) - {"backend"}):
-        raise ConfigError(f"environment {base}", unexpected, "the option backend")
+    factory = _factory(base)
+    if factory is not None:
+        return _made(factory, base, _steps(base, options))
     if base in EMBEDDED:
+        _only(base, options, ())
         return EMBEDDED[base]
-    if prefix == "gymnax":
+    kind, rest = _kind(base)
+    if kind is None:
+        if family(base) not in ALIASES:
+            raise unknown_name(name, _known())
+        _only(base, options, ())
+        return make(ALIASES[family(base)])
+    _only(base, options, OPTIONS.get(kind, ()))
+    if kind == "gymnax":
         from .gymnax_ import gymnax_environment
 
         return gymnax_environment(rest)
-    if prefix == "brax":
+    if kind == "brax":
         from .brax_ import brax_environment
 
         return brax_environment(rest, **options)
-    gym_id = rest if prefix == "mujoco" else base
-    if re.fullmatch(r"[A-Z]\w*-v\d+", gym_id) and family(gym_id) not in EMBEDDED:
+    if kind == "mujoco":
         from .mujoco import mujoco_environment
 
-        return mujoco_environment(gym_id)
-    if family(base) in ALIASES:
-        return make(ALIASES[family(base)])
-    raise unknown_name(name, [*ALIASES, *EXAMPLES])
+        return mujoco_environment(rest)
+    return from_gymnasium(rest, max_episode_steps=_steps(base, options))
+
+
+def is_known(name: str) -> bool:
+    """Whether `make` would find something under this name; whether that can be made is not said."""
+    base = name.partition("?")[0]
+    return (
+        base in REGISTERED
+        or base in plugins.names(GROUP)
+        or _kind(base)[0] is not None
+        or family(base) in ALIASES
+    )
+
+
+def _kind(base: str) -> tuple[str | None, str]:
+    """Which package a name is of, and what it is called there; None for a family or a dataset."""
+    prefix, _, rest = base.partition("/")
+    if prefix in ("gymnax", "brax", "mujoco", "gymnasium"):
+        return prefix, rest
+    if not re.fullmatch(r"[\w./-]+-\w+", base) or base == "Pendulum-v1":
+        return None, base
+    if _is_mujoco(base):
+        return "mujoco", base
+    if base in _gymnax_ids():
+        return "gymnax", base
+    return ("gymnasium", base) if base in registry() else (None, base)
+
+
+def _is_mujoco(name: str) -> bool:
+    if not re.fullmatch(r"[A-Z]\w*-v[2-5]", name):
+        return False
+    from .mujoco import mujoco_ids
+
+    ids = [key.rpartition("-")[0] for key in mujoco_ids(registry())]
+    return name.rpartition("-")[0] in ids
+
+
+def _gymnax_ids() -> list[str]:
+    try:
+        from .gymnax_ import continuous_ids
+
+        return continuous_ids()
+    except MissingExtraError:
+        return []
+
+
+def _known() -> list[str]:
+    """Every name there is, for suggestions."""
+    from .mujoco import mujoco_ids
+
+    mujoco = [f"mujoco/{key}" for key in mujoco_ids(registry())]
+    others = [key for key in registry() if not key.startswith(("phys2d", "tabular"))]
+    announced = plugins.names(GROUP)
+    return [*REGISTERED, *announced, *ALIASES, *EXAMPLES, *mujoco, *_gymnax_ids(), *others]
+
+
+def _factory(base: str) -> Callable[[], Any] | None:
+    """What was registered, announced or is to be imported under this name, else None."""
+    if base in REGISTERED:
+        return REGISTERED[base]
+    if base in plugins.names(GROUP):
+        return plugins.announced(GROUP, "environment")[base]
+    if ":" not in base:
+        return None
+    module, _, attribute = base.partition(":")
+    if os.getcwd() not in sys.path:  # the command line does not look there by itself
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        expected = "package.module:factory that can be imported"
+        raise ConfigError("environment", base, expected, one_line(error)) from error
+    if not callable(found):
+        raise ConfigError("environment", base, f"a function, and not a {type(found).__name__}")
+    return found
+
+
+def _made(factory: Callable[[], Any], name: str, limit: int | None) -> Environment:
+    """What a factory makes, under the name that finds it again."""
+    made = factory()
+    if isinstance(made, Environment):
+        if limit is not None:
+            raise ConfigError(f"environment {name}", "max_episode_steps", "no options")
+        return made._replace(name=name)
+    if isinstance(made, str):
+        return from_gymnasium(made, name=name, max_episode_steps=limit)
+    return from_gymnasium(factory, name=name, max_episode_steps=limit)
+
+
+def _steps(base: str, options: dict[str, Any]) -> int | None:
+    _only(base, options, OPTIONS["gymnasium"])
+    limit = options.get("max_episode_steps")
+    if limit is None:
+        return None
+    if not str(limit).isdigit() or int(limit) < 1:
+        raise ConfigError(f"environment {base}: max_episode_steps", limit, "at least 1")
+    return int(limit)
+
+
+def _only(base: str, options: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    unexpected = sorted(set(options) - set(allowed))
+    if unexpected:
+        expected = f"the option {allowed[0]}" if allowed else "no options"
+        raise ConfigError(f"environment {base}", unexpected, expected)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..agents.given import Settings
 from ..agents.sac import SacConfig
 from .scheme import Method
 
@@ -18,7 +19,7 @@ def base(agent: SacConfig) -> Method:
 
 
 @dataclass(frozen=True)
-class Base:
+class Base(Settings):
     """No settings of its own."""
 
     def method(self, agent: SacConfig) -> Method:

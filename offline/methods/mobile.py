@@ -16,6 +16,7 @@ from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
 from ..agents.agent import Agent
+from ..agents.given import Settings
 from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..worlds.dynamics import Dynamics
@@ -76,8 +77,13 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
 
 
 @dataclass(frozen=True)
-class Mobile:
-    """Settings of MOBILE: `penalty` is beta, `samples` are next states per elite and row."""
+class Mobile(Settings):
+    """Settings of MOBILE.
+
+    Attributes:
+        penalty: beta: how much the members' disagreement takes from a Bellman target.
+        samples: next states per elite and row.
+    """
 
     penalty: float = 1.0
     samples: int = 10

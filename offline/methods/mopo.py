@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
+from ..agents.given import Settings
 from ..agents.sac import SacConfig
 from .base import base
 from .scheme import Method
@@ -30,8 +31,12 @@ def mopo(agent: SacConfig, *, penalty: float = 1.0) -> Method:
 
 
 @dataclass(frozen=True)
-class Mopo:
-    """Settings of MOPO: `penalty` is lambda."""
+class Mopo(Settings):
+    """Settings of MOPO.
+
+    Attributes:
+        penalty: lambda: how much the model's uncertainty takes from a reward.
+    """
 
     penalty: float = 1.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..agents.given import Settings
 from ..agents.sac import SacConfig
 from .scheme import Method
 
@@ -18,8 +19,13 @@ def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Meth
 
 
 @dataclass(frozen=True)
-class Ravl:
-    """Settings of RAVL: N critics, and eta of their diversity."""
+class Ravl(Settings):
+    """Settings of RAVL.
+
+    Attributes:
+        critics: N: how many.
+        diversity: eta, of the loss that keeps their gradients apart.
+    """
 
     critics: int = 10
     diversity: float = 1.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field, make_dataclass
 from typing import Any
 
-from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.configs import did_you_mean, within
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import announced
 
@@ -51,14 +51,15 @@ NAMES = tuple(METHODS)
 
 def _validate(config: Any) -> None:
     for name in NAMES:
-        make_method(name, SacConfig(), config)
+        with within(name):
+            make_method(name, SacConfig(), config)
 
 
 # One field for each method's settings, so that all of them are options of the command line.
 MethodConfig: Any = make_dataclass(
     "MethodConfig",
     [(name, kind, field(default_factory=kind)) for name, kind in METHODS.items()],
-    namespace={"validate": _validate},
+    namespace={"__doc__": "Settings of single methods.", "validate": _validate},
     frozen=True,
 )
 
@@ -76,5 +77,7 @@ def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
     """
     if name not in METHODS:
         choices = f"one of {', '.join(NAMES)}"
-        raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
-    return getattr(config or MethodConfig(), name).method(agent)
+        raise ConfigError("method", name, choices, did_you_mean(name.lower(), NAMES))
+    method = getattr(config or MethodConfig(), name).method(agent)
+    method.agent.validate()
+    return method

@@ -19,7 +19,7 @@ from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
-from jaxrl_rollouts.rollout import Members, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, Learner
@@ -71,6 +71,11 @@ class ModelBasedConfig:
 
     Attributes:
         horizon: most steps of a rollout.
+        rollouts_per_epoch: started in each epoch, from states of the dataset.
+        epochs_retained: whose imagined transitions are kept.
+        updates_per_epoch: gradient steps in each epoch.
+        batch_size: transitions in a gradient step.
+        real_share: of a batch that comes from the dataset.
         member: draw the member that moves a row once per `trajectory` (NEUBAY), or
             anew at each `step` (MBPO).
         adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY).

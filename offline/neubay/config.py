@@ -11,13 +11,14 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 
+from ..agents.given import Settings
 from ..recurrent import tapes
 from ..recurrent.sac import RecurrentSacConfig
 from ..recurrent.tokens import Token, token_of
 
 
 @dataclass(frozen=True)
-class NeubayConfig:
+class NeubayConfig(Settings):
     """Agent, rollouts and cadence; defaults are the paper's for D4RL locomotion.
 
     Attributes:

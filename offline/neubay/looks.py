@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import Trajectory
+from jaxrl_rollouts.rollouts import Trajectory
 
 from ..recurrent.histories import Drawn
 

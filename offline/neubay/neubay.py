@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Members, Model, Step, Trajectory, rollout, where_rows
+from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, Learner

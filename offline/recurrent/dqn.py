@@ -21,7 +21,7 @@ import optax
 from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Members, Model, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -39,13 +39,17 @@ class DqnConfig:
 
     Attributes:
         memory, head: sizes; `head` are the hidden layers between memory and values.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
         memory_rate, head_rate: learning rates of the two.
         clip: largest global norm of each one's gradient; None for no limit.
         reward_shift: subtracted from what is learned from, not from what is seen. Centred rewards
             spare the values their climb to `mean / (1 - discount)`.
-        steps: gradient steps in all; `epsilon` is reached after `epsilon_share` of them.
-        episodes: rolled per iteration, followed by `updates_per_token` gradient steps for each
-            of their transitions.
+        steps: gradient steps in all.
+        epsilon, epsilon_share: how often an action is random, and the share of the steps after
+            which it is no oftener than that.
+        episodes: rolled per iteration.
+        updates_per_token: gradient steps for each of their transitions.
         tape, capacity: tokens of a tape and of the ring.
         weighting: which episodes a tape is made of; see `tapes.sample`.
         real_weight: weight of real tokens in the loss; None means over all alike.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.rollout import Model, StepOutcome, where_rows
+from jaxrl_rollouts.rollouts import Model, StepOutcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, episodes

@@ -19,7 +19,7 @@ import optax
 
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import where_rows
+from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense

@@ -24,6 +24,7 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent
+from ..agents.given import Settings
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
@@ -31,16 +32,20 @@ from .tapes import Tape, masked_mean, weighted_mean
 
 
 @dataclass(frozen=True)
-class RecurrentSacConfig:
+class RecurrentSacConfig(Settings):
     """Hyper-parameters; defaults are the paper's for D4RL locomotion.
 
     Attributes:
         memory, head: sizes of memory and of the hidden layers after it, of actor and critic alike.
         critics, drawn: heads of the critic, and how many of them a target is the lowest of.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
         memory_rate, head_rate, temperature_rate: learning rates. The actor's two fall to zero
             along a cosine over `steps`.
         clip: largest global norm of the gradient of each memory and each head.
+        steps: gradient steps in all.
         learn_alpha: False keeps `initial_alpha` (the paper's choice for Hopper).
+        initial_alpha: the entropy's weight at the start.
         target_entropy: None is minus the number of action dimensions.
         real_weight: of the mean over real tokens in every loss.
     """

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollout import Trajectory, where_rows
+from jaxrl_rollouts.rollouts import Trajectory, where_rows
 
 
 class Token(NamedTuple):

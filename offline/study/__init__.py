@@ -1,5 +1,38 @@
-"""From a dataset and a method to a trained, evaluated and saved policy."""
+"""From a dataset and a method to a trained, evaluated and saved policy.
 
+A method is a name, or its settings under the short names here: `train(data, Cql(weight=10.0))`.
+"""
+
+from ..agents.bc import BcConfig as Bc
+from ..agents.cql import CqlConfig as Cql
+from ..agents.iql import IqlConfig as Iql
+from ..agents.rebrac import RebracConfig as Rebrac
+from ..agents.sac import EdacConfig as Edac
+from ..agents.sac import SacConfig as Sac
+from ..agents.td3_bc import Td3BcConfig as Td3Bc
+from ..methods.base import Base
+from ..methods.mobile import Mobile
+from ..methods.mopo import Mopo
+from ..methods.ravl import Ravl
+from ..neubay.config import NeubayConfig as Neubay
 from .study import METHODS, Budget, Outcome, small_budget, train
 
-__all__ = ["METHODS", "Budget", "Outcome", "small_budget", "train"]
+__all__ = [
+    "METHODS",
+    "Base",
+    "Bc",
+    "Budget",
+    "Cql",
+    "Edac",
+    "Iql",
+    "Mobile",
+    "Mopo",
+    "Neubay",
+    "Outcome",
+    "Ravl",
+    "Rebrac",
+    "Sac",
+    "Td3Bc",
+    "small_budget",
+    "train",
+]

@@ -2,46 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 import jax
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
 
+from ..agents.agent import Learner
 from ..agents.model_free import make_model_free
-from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, rows_for
-from ..data import to_device
-from ..training import evaluator, train_learner
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    finish,
-    slug,
-)
+from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, make_agent, rows_for
+from ..data import sample_batch, to_device
+from ..synthetic.pgd import PgdData, make_pgd
+from ..synthetic.synther import MixedData, mixing
+from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
+from ..training import train_learner
+from .model_based import Setting, StudyConfig, slug
+from .outcome import Outcome, finish, judge
 
 MODEL_FREE = tuple(AGENTS)
+Data = Literal["real", "synther", "pgd"]
+DATA: tuple[Data, ...] = ("real", "synther", "pgd")
 
 
 @dataclass(frozen=True)
 class ModelFreeStudyConfig:
-    """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s."""
+    """Agents and their budget; seeds, evaluations and episodes are the `StudyConfig`'s.
+
+    Attributes:
+        agents: settings of single agents.
+        batch_size: transitions in a gradient step.
+        updates: gradient steps in all, rounded to whole iterations.
+        per_iteration: gradient steps of one iteration of the loop at most: the grain of
+            evaluations, checkpoints and the log.
+    """
 
     agents: AgentConfigs = field(default_factory=AgentConfigs)
     batch_size: int = positive(256)
     updates: int = positive(1_000_000)
     per_iteration: int = positive(1000)
 
-    def validate(self) -> None:
-        if self.updates % self.per_iteration:
-            expected = f"a divisor of updates ({self.updates})"
-            raise ConfigError("per_iteration", self.per_iteration, expected)
-
     def of(self, name: str) -> AgentConfig:
         """The agent called `name`, one of `MODEL_FREE`."""
         return getattr(self.agents, name)
+
+
+def cadence(updates: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:
+    """Iterations, and gradient steps of each, that come as near to `updates` as they can.
+
+    Args:
+        updates: gradient steps in all.
+        most: of an iteration.
+        period: of the agent: an iteration holds whole periods.
+        evaluations: that there should be room for.
+    """
+    per = min(most, max(updates // evaluations, 1))
+    per = max(per // period, 1) * period
+    return max(round(updates / per), 1), per
 
 
 def train_model_free(
@@ -50,29 +70,130 @@ def train_model_free(
     study: StudyConfig,
     config: ModelFreeStudyConfig,
     context: RunContext | None,
+    data: Data = "real",
+    synthetic: SyntheticConfig | None = None,
 ) -> Outcome:
-    """Train one agent on the dataset and play its policy in the true environment."""
-    chosen, env = config.of(name), setting.env
-    learner = make_model_free(
-        chosen,
-        env.observation_size,
-        env.action_size,
-        batch_size=config.batch_size,
-        updates_per_iteration=config.per_iteration,
-    )
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
-    iterations = config.updates // config.per_iteration
+    """Train one agent on the dataset, or on rows made of it, and play its policy.
+
+    Args:
+        name: of the agent.
+        setting: dataset and environment.
+        study: seeds and evaluation.
+        config: agents and length.
+        context: of the run.
+        data: `real`; or `synther`, rows of a diffusion model drawn once; or `pgd`, windows drawn
+            again and again near the policy that is learning.
+        synthetic: diffusion models of the last two.
+
+    Raises:
+        ConfigError: guided diffusion for an agent without a normal policy.
+    """
+    chosen = given = config.of(name)
     stage = f"{slug(setting.dataset.name)}-{name}"
-    rows = to_device(rows_for(chosen, setting.dataset.transitions))
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
+    if data == "real":
+        learner, rows, iterations = on_rows(chosen, setting, study, config)
+    else:
+        chosen, stage = AGENTS[name].alone(chosen), f"{stage}-{data}"
+        prepare = on_synther if data == "synther" else on_pgd
+        learner, rows, iterations, setting = prepare(
+            chosen, setting, study, config, synthetic or SyntheticConfig(), context
+        )
+        lost = [f.name for f in fields(chosen) if getattr(chosen, f.name) != getattr(given, f.name)]
+        if lost:
+            note = f" Without {', '.join(lost)}: nobody knows what follows a made-up row."
+            setting = setting._replace(synthetic=setting.synthetic + note)
+    env = setting.env
+    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount, stage, context)
     trained = train_learner(
         learner,
         rows,
         train_key,
         seeds=study.seeds,
         iterations=iterations,
-        evaluate=evaluator(learner, env, play_key, study.episodes, discount=chosen.discount),
-        evaluate_every=max(iterations // study.evaluations, 1),
+        evaluate=keep,
+        evaluate_at=evenly(iterations, study.evaluations),
         stage=stage,
         context=context,
     )
-    return finish(trained, learner, chosen, name, setting, env, stage=stage, context=context)
+    return finish(
+        trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep
+    )
+
+
+def on_rows(
+    chosen: AgentConfig,
+    setting: Setting,
+    study: StudyConfig,
+    config: ModelFreeStudyConfig,
+    draw: Any = sample_batch,
+) -> tuple[Learner, Any, int]:
+    """A learner on the dataset's rows, the rows, and how many iterations it takes."""
+    sizes = setting.env.observation_size, setting.env.action_size
+    period = make_agent(chosen, *sizes).period
+    iterations, per = cadence(config.updates, config.per_iteration, period, study.evaluations)
+    steps = {"batch_size": config.batch_size, "updates_per_iteration": per}
+    learner = make_model_free(chosen, *sizes, draw=draw, **steps)
+    return learner, to_device(rows_for(chosen, setting.dataset.transitions)), iterations
+
+
+def on_synther(
+    chosen: AgentConfig,
+    setting: Setting,
+    study: StudyConfig,
+    config: ModelFreeStudyConfig,
+    synthetic: SyntheticConfig,
+    context: RunContext | None,
+) -> tuple[Learner, Any, int, Setting]:
+    """A learner on rows of SynthER, drawn once for all seeds."""
+    stage = f"{slug(setting.dataset.name)}-synther"
+    made = synthesise(
+        setting.dataset, "synther", config=synthetic, seed=study.seed, stage=stage, context=context
+    )
+    draw = mixing(synthetic.real_share)
+    learner, real, iterations = on_rows(chosen, setting, study, config, draw)
+    note = (
+        f"Data: {len(made):,} rows that SynthER drew from a model of the dataset's "
+        f"{len(setting.dataset):,}; {synthetic.real_share:.0%} of a batch is real."
+    )
+    data = MixedData(real, to_device(made.transitions))
+    return learner, data, iterations, setting._replace(synthetic=note)
+
+
+def on_pgd(
+    chosen: AgentConfig,
+    setting: Setting,
+    study: StudyConfig,
+    config: ModelFreeStudyConfig,
+    synthetic: SyntheticConfig,
+    context: RunContext | None,
+) -> tuple[Learner, Any, int, Setting]:
+    """A learner whose every iteration draws windows near its policy, each seed its own."""
+    dataset, pgd = setting.dataset, synthetic.pgd
+    agent = make_agent(chosen, setting.env.observation_size, setting.env.action_size)
+    if agent.gaussian is None:
+        raise ConfigError(
+            "data",
+            "pgd",
+            "synther or real for an agent whose policy is not normal",
+            "pgd guides td3_bc, iql, rebrac and bc",
+        )
+    iterations, per = cadence(config.updates, pgd.updates, agent.period)
+    fitted = fit_windows(
+        dataset.transitions,
+        synthetic,
+        jax.random.split(jax.random.key(study.seed))[0],
+        stage=f"{slug(dataset.name)}-pgd",
+        source=dataset.name,
+        context=context,
+    )
+    pgd = replace(pgd, updates=per, batch_size=config.batch_size)
+    learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout)
+    drawn = iterations * pgd.windows * (synthetic.length - 1)
+    note = (
+        f"Data: up to {drawn:,} rows per seed that guided diffusion drew near the policy, "
+        f"{iterations} times {pgd.windows:,} windows of {synthetic.length} states; "
+        f"{pgd.real_share:.0%} of a batch is real."
+    )
+    data = PgdData(to_device(dataset.transitions), fitted.params)
+    return learner, data, iterations, setting._replace(synthetic=note)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.loop import Trained, evenly
 from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, to_device
@@ -20,13 +20,15 @@ from ..neubay.prepare import prepare, ring_text, save_every
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
-from ..training import evaluator, train_learner
+from ..training import train_learner
 from ..worlds.dynamics import World
-from ..worlds.endings import fit_endings
+from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .model_based import Outcome, StudyConfig, environment_of, finish, slug, termination_of
+from .model_based import StudyConfig, slug
+from .outcome import Outcome, finish, judge
+from .setting import environment_of, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -47,16 +49,6 @@ class NeubayStudyConfig:
     folder: str = ""
     agent: NeubayConfig = field(default_factory=NeubayConfig)
 
-    def check_looks(self, evaluations: int) -> None:
-        """Looks at the agents lie between iterations.
-
-        Raises:
-            ConfigError: there are more of them.
-        """
-        if evaluations > self.agent.iterations:
-            expected = f"at most NEUBAY's {self.agent.iterations} iterations"
-            raise ConfigError("evaluations", evaluations, expected)
-
 
 class Posterior(NamedTuple):
     """A dataset with what its ensembles think and how far they can be trusted.
@@ -66,6 +58,7 @@ class Posterior(NamedTuple):
         model: architecture and scalers.
         worlds, trust: leaves `[W, ...]`.
         trained: history of the fit; None where the worlds were read from a folder.
+        ensemble: settings of the world models; `ending` those of a learned termination.
     """
 
     dataset: Dataset
@@ -74,6 +67,13 @@ class Posterior(NamedTuple):
     worlds: World
     trust: Trust
     trained: Trained | None
+    ensemble: EnsembleConfig
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models and how far they can be trusted, for `load_worlds`."""
+        more: Any = {"trust": self.trust, "ending": self.ending}
+        return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
 
 
 def markov(config: NeubayConfig) -> NeubayConfig:
@@ -93,6 +93,7 @@ def fit_posterior(
     config: NeubayStudyConfig,
     context: RunContext | None,
     levels: tuple[float, ...] = (),
+    env: Environment | None = None,
 ) -> Posterior:
     """Fit ensembles (or read them) and measure their disagreement on the dataset.
 
@@ -102,8 +103,10 @@ def fit_posterior(
         config: ensembles; the level of its agent is measured.
         context: with one, the worlds are also saved in the stage's folder, for other runs.
         levels: quantiles to measure besides.
+        env: None takes the dataset's own.
     """
-    env, name = environment_of(dataset), slug(dataset.name)
+    env, name = env or environment_of(dataset), slug(dataset.name)
+    rule = termination_of(dataset, env, study)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
     rows = to_device(dataset.transitions)
@@ -113,7 +116,8 @@ def fit_posterior(
 
     if config.folder:
         saved = load_worlds(config.folder, dataset)
-        model, worlds, trained = saved.model, saved.worlds, None
+        worlds = saved.worlds._replace(ending=None)  # fitted again where one is wanted
+        model, trained, ensemble = saved.model, None, saved.config
         trust = trust_of(model, worlds)
     else:
         key = jax.random.fold_in(jax.random.key(study.seed), 2)
@@ -126,14 +130,12 @@ def fit_posterior(
             stage=f"{name}-posterior",
             context=context,
         )
-        model, worlds, trained = fitted
+        (model, worlds, trained), ensemble = fitted, config.ensemble
         trust = trust_of(model, worlds)
-        if context:
-            folder = context.folder.stage(f"{name}-posterior") / "worlds"
-            save_worlds(folder, fitted, trust, dataset, config.ensemble, "observations")
-    if study.termination == "learned":
+    ending = rule if isinstance(rule, TerminationConfig) else None
+    if ending is not None:
         endings, _ = fit_endings(
-            study.ending,
+            ending,
             dataset.transitions,
             jax.random.fold_in(jax.random.key(study.seed), 3),
             seeds=trust.mean.shape[0],
@@ -141,7 +143,10 @@ def fit_posterior(
             context=context,
         )
         worlds = worlds._replace(ending=endings)
-    return Posterior(dataset, env, model, worlds, trust, trained)
+    posterior = Posterior(dataset, env, model, worlds, trust, trained, ensemble, ending)
+    if context and not config.folder:
+        posterior.save_worlds(context.folder.stage(f"{name}-posterior") / "worlds")
+    return posterior
 
 
 def train_neubay(
@@ -170,6 +175,8 @@ def train_neubay(
     seen = env if config.markov else remembering(env)
     if context and context.progress:
         print(ring_text(config, prepared.sizes, study.seeds), flush=True)
+    learner, discount = prepared.learner, config.agent.discount
+    keep = judge(learner, posterior, seen, play_key, study.episodes, discount, stage, context)
     trained = train_learner(
         prepared.learner,
         prepared.data,
@@ -177,22 +184,32 @@ def train_neubay(
         seeds=study.seeds,
         iterations=config.iterations,
         per_seed=prepared.per_seed,
-        evaluate=evaluator(
-            prepared.learner, seen, play_key, study.episodes, discount=config.agent.discount
-        ),
-        evaluate_every=config.iterations // study.evaluations,
+        evaluate=keep,
+        evaluate_at=evenly(config.iterations, study.evaluations),
         stage=stage,
         context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),
     )
     return finish(
-        trained, prepared.learner, config.agent, name, posterior, seen, stage=stage, context=context
+        trained,
+        prepared.learner,
+        config.agent,
+        name,
+        posterior,
+        seen,
+        stage=stage,
+        context=context,
+        best=keep,
     )
 
 
 def ring_note(posterior: Posterior, study: StudyConfig, config: NeubayConfig) -> str:
     """What the token rings of a study take."""
-    env = posterior.env
+    return rings_of(posterior.env, study, config)
+
+
+def rings_of(env: Environment, study: StudyConfig, config: NeubayConfig) -> str:
+    """The same, known before there is a posterior."""
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, 1)
     return ring_text(config, sizes, study.seeds)
 

@@ -2,37 +2,47 @@
 
 outcome = train("hopper-medium-v2", "ravl", context=run)
 outcome.returns, outcome.true_value, outcome.estimated_value      # [seeds] each
-outcome.agent.greedy(jax.tree.map(lambda x: x[0], outcome.actors), key, observation, memory)
+action = outcome.policy(0)(observation)                           # numpy in and out
+outcome.save("somewhere")                                         # and load_policy("somewhere")
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jaxrl_rollouts.configs import check, did_you_mean
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
-from ..agents.registry import quick_agents
+from ..agents.given import onto
+from ..agents.registry import AGENTS, quick_agents
 from ..agents.sac import SacConfig
 from ..behaviours.made import load_dataset
 from ..data import Dataset
+from ..methods.registry import METHODS as model_based
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
+from ..neubay.config import NeubayConfig
+from ..synthetic.synthesis import SyntheticConfig, small_synthetic
+from ..worlds.dynamics import Dynamics
 from . import neubay
-from .model_based import (
-    Outcome,
-    Setting,
-    StudyConfig,
-    environment_of,
-    fit_dataset,
-    train_model_based,
-)
-from .model_free import MODEL_FREE, ModelFreeStudyConfig, train_model_free
+from .model_based import Setting, StudyConfig, fit_dataset, train_in, train_model_based
+from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
+from .outcome import Outcome
+from .setting import check_rewards, environment_of, facts_of
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
+# Which method an object of settings is of.
+SETTINGS: Mapping[type, str] = {
+    **{kind: name for name, kind in model_based.items()},
+    **{spec.config: name for name, spec in AGENTS.items()},
+    NeubayConfig: "neubay",
+}
 
 
 @dataclass(frozen=True)
@@ -43,23 +53,89 @@ class Budget:
         study: seeds and evaluation; world models and agent of base, MOPO, MOBILE and RAVL.
         model_free: the agents that need no world model.
         neubay: NEUBAY's world models and agent.
+        synthetic: diffusion models that make up rows for agents that need no world model.
+        steps: gradient steps of the agent, whatever the method, rounded to whole iterations; None
+            takes the method's own length (`study.epochs`, `model_free.updates`,
+            `neubay.agent.agent.steps`).
     """
 
     study: StudyConfig = field(default_factory=StudyConfig)
     model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
     neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    steps: int | None = None
 
-    def check_method(self, method: str) -> None:
-        """Raise `ConfigError` for a method that nobody knows, or that does not fit the budget."""
+    def check_method(self, method: str, data: str = "real") -> None:
+        """Check what is chosen with a budget.
+
+        Raises:
+            ConfigError: an unknown method, rows it cannot learn from, or a number of steps below 1.
+        """
         if method not in METHODS:
-            hint = did_you_mean(method, METHODS)
+            hint = did_you_mean(method.lower(), METHODS)
             raise ConfigError("method", method, f"one of {', '.join(METHODS)}", hint)
-        if method in neubay.NAMES:
-            self.neubay.check_looks(self.study.evaluations)
+        if data not in DATA:
+            hint = did_you_mean(data.lower(), DATA)
+            raise ConfigError("data", data, f"one of {', '.join(DATA)}", hint)
+        if data != "real" and method not in MODEL_FREE:
+            free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
+            raise ConfigError("data", data, f"real for {method}, which has a world model", free)
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError("steps", self.steps, "at least 1")
+
+    def of(self, settings: Any) -> tuple[str, Budget]:
+        """The method that settings are of, and this budget with everything they say.
+
+        What they leave out stays as it is here.
+
+        Raises:
+            ConfigError: settings of no method.
+        """
+        settings = settings() if isinstance(settings, type) else settings
+        name = SETTINGS.get(type(settings))
+        if name is None:
+            found = type(settings).__name__
+            raise ConfigError("method", found, f"a name or settings of {', '.join(METHODS)}")
+        if name in MODEL_FREE:
+            agents = _within(self.model_free.agents, name, settings)
+            return name, replace(self, model_free=replace(self.model_free, agents=agents))
+        if name in MODEL_BASED:
+            methods = _within(self.study.methods, name, settings)
+            return name, replace(self, study=replace(self.study, methods=methods))
+        return name, replace(self, neubay=_within(self.neubay, "agent", settings))
+
+    def spent(self, method: str) -> Budget:
+        """The same with `steps` as the length of the part that a method reads.
+
+        An epoch of imagination, or NEUBAY's collection, keeps its gradient steps as long as there
+        is one whole.
+        """
+        if self.steps is None:
+            return self
+        if method in MODEL_FREE:
+            return replace(self, model_free=replace(self.model_free, updates=self.steps))
+        if method in MODEL_BASED:
+            rollouts = self.study.rollouts
+            epochs, per = cadence(self.steps, rollouts.updates_per_epoch, 1)
+            rollouts = replace(rollouts, updates_per_epoch=per)
+            return replace(self, study=replace(self.study, epochs=epochs, rollouts=rollouts))
+        config = self.neubay.agent
+        iterations, per = cadence(self.steps, config.updates_per_iteration, 1)
+        agent = replace(config.agent, steps=iterations * per)
+        config = replace(config, agent=agent, updates_per_iteration=per)
+        return replace(self, neubay=replace(self.neubay, agent=config))
+
+
+def _within(configs: Any, name: str, settings: Any) -> Any:
+    return replace(configs, **{name: onto(getattr(configs, name), settings)})
 
 
 def small_budget(seeds: int = 2) -> Budget:
-    """Minutes on two cores: small networks that learn three to ten times as fast."""
+    """Minutes on two cores: small networks that learn three to ten times as fast.
+
+    Args:
+        seeds: trained side by side.
+    """
     rates = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
     return Budget(
         study=StudyConfig(
@@ -78,24 +154,40 @@ def small_budget(seeds: int = 2) -> Budget:
             agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
         ),
         neubay=small_neubay(),
+        synthetic=small_synthetic(),
     )
 
 
 def train(
-    dataset: Dataset | str,
-    method: str = "ravl",
+    dataset: Any,
+    method: Any = "ravl",
     budget: Budget | None = None,
     *,
+    environment: Any = None,
     seeds: int | None = None,
+    steps: int | None = None,
+    data: Data = "real",
+    dynamics: Dynamics | None = None,
+    worlds: PyTree = (),
     context: RunContext | None = None,
 ) -> Outcome:
     """Fit world models where the method wants some, train, play in the true environment, save.
 
     Args:
-        dataset: a `Dataset`, a path, or a name that `load_dataset` knows.
-        method: one of `METHODS`.
+        dataset: a `Dataset`, or what `load_dataset` takes: a name, a path, a mapping of arrays.
+        method: one of `METHODS`, or its settings: `Ravl(critics=5)`, `Cql(weight=10.0)`. What
+            they leave out is the budget's, so that `Ravl()` is "ravl".
         budget: sizes and lengths; None takes `small_budget()`.
+        environment: where to play: what `make` takes, or "none" to train without a simulator. None
+            takes what the dataset says it is from, and nothing where it says nothing.
         seeds: side by side, instead of the budget's.
+        steps: gradient steps of the agent, whatever the method, instead of the budget's; rounded to
+            whole iterations (`Outcome.steps` says to what).
+        data: `real` rows; or, for methods without a world model, those of a diffusion model:
+            `synther`, or `pgd`, which is guided towards the policy that is learning.
+        dynamics: for base, MOPO, MOBILE and RAVL: rolled in place of world models fitted here; of
+            `fit_worlds(...).dynamics`, `true_dynamics`, or your own.
+        worlds: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None trains in memory and in silence.
 
@@ -104,25 +196,42 @@ def train(
         `Setting`.
 
     Raises:
-        ConfigError: an unknown method, a setting out of range, or no environment to evaluate in.
-        DataError: the dataset cannot be read, or does not fit its environment.
+        ConfigError: an unknown method or environment, a setting out of range, or dynamics for a
+            method that rolls none.
+        DataError: the dataset cannot be read, or does not fit its environment or the method.
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
     budget = budget or small_budget()
+    if not isinstance(method, str):
+        method, budget = budget.of(method)
+    if steps is not None:
+        budget = replace(budget, steps=steps)
     if seeds is not None:
         budget = replace(budget, study=replace(budget.study, seeds=seeds))
     check(budget)
-    budget.check_method(method)
+    budget.check_method(method, data)
+    budget = budget.spent(method)
     study = budget.study
-    if isinstance(dataset, str):
+    if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, study.seed)
+    env = environment_of(dataset, environment)
+    check_rewards(dataset, method)
+    if context and context.progress:
+        for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
+            print(fact, flush=True)
+    if dynamics is not None:
+        if method not in MODEL_BASED:
+            expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
+            raise ConfigError("method", method, expected)
+        return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
     if method in MODEL_FREE:
-        setting = Setting(dataset, environment_of(dataset))
-        return train_model_free(method, setting, study, budget.model_free, context)
+        setting, made = Setting(dataset, env), budget.synthetic
+        return train_model_free(method, setting, study, budget.model_free, context, data, made)
     if method in MODEL_BASED:
-        return train_model_based(method, fit_dataset(dataset, study, context), study, context)
-    posterior = fit_posterior(dataset, study, budget.neubay, context)
+        world = fit_dataset(dataset, study, context, env)
+        return train_model_based(method, world, study, context)
+    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
     config = budget.neubay.agent
     arm = neubay.markov(config) if method == "neubay_markov" else config
     return train_neubay(method, posterior, study, arm, context)

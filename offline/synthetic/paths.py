@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.rollout import Members, Model, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..data import Transitions

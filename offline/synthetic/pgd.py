@@ -27,7 +27,7 @@ from jaxrl_rollouts.diffusion import (
     make_guidance,
     sample,
 )
-from jaxrl_rollouts.diffusion.guidance import GuideParams
+from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.diffusion.sampler import Guidance
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree

@@ -43,7 +43,14 @@ from ..data import Transitions, sample_batch
 
 @dataclass(frozen=True)
 class SyntherConfig:
-    """Network, optimisation and sampler; defaults are those of the paper's offline setting."""
+    """Network, optimisation and sampler; defaults are those of the paper's offline setting.
+
+    Attributes:
+        network: the denoiser, a residual MLP.
+        training: how it is trained.
+        sampler: how transitions are drawn from it.
+        edm: noise levels and how they are weighted.
+    """
 
     network: ResidualMlpConfig = field(default_factory=ResidualMlpConfig)
     training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)

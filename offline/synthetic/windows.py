@@ -11,7 +11,7 @@ small network generated a tenth of them.)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
+    Guidance,
     SamplerConfig,
     TemporalUnetConfig,
     check_finite,
@@ -233,8 +234,10 @@ def generate_windows(
     *,
     config: SamplerConfig,
     batch: int = 512,
+    guidance: Guidance | None = None,
+    guide: PyTree = None,
 ) -> jax.Array:
-    """`[count, L, C]` unguided standardised windows, at most `batch` at a time on every core.
+    """`[count, L, C]` standardised windows, at most `batch` at a time on every core.
 
     Args:
         denoiser: its functions.
@@ -244,6 +247,7 @@ def generate_windows(
         count: how many; drawn in whole batches and cut.
         config: of the sampler.
         batch: windows side by side on a core; bounds the memory.
+        guidance, guide: towards a policy, and whose; None is unguided.
 
     Raises:
         DivergenceError: a window is not finite.
@@ -253,11 +257,14 @@ def generate_windows(
     shape = each, layout.length, layout.channels
     keys = jax.random.split(key, (cores, -(-count // (cores * each))))
 
-    def part(keys: jax.Array, params: PyTree) -> jax.Array:
+    settings: dict[str, Any] = {"config": config, "edm": denoiser.config, "guidance": guidance}
+
+    def part(keys: jax.Array, shared: tuple) -> jax.Array:
         def once(key: jax.Array) -> jax.Array:
-            return sample(denoiser.denoise, params, key, shape, config=config, edm=denoiser.config)
+            params, guide = shared
+            return sample(denoiser.denoise, params, key, shape, guide_params=guide, **settings)
 
         return jax.lax.map(once, keys).reshape(-1, *shape[1:])
 
-    drawn = devices.map_seeds(part, keys, params)
+    drawn = devices.map_seeds(part, keys, (params, guide))
     return check_finite(drawn.reshape(-1, *shape[1:])[:count], "windows")

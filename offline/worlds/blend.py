@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollout import Model, StepOutcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome
 from jaxrl_rollouts.trees import PyTree
 
 from ..environments.base import Environment, true_model

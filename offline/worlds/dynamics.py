@@ -15,7 +15,7 @@ from jaxrl_rollouts.fitting import (
     Fitter,
 )
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 

@@ -20,7 +20,7 @@ from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.scaler import Scaler, fit_scaler
+from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
@@ -28,7 +28,15 @@ from ..data import Transitions
 
 @dataclass(frozen=True)
 class TerminationConfig:
-    """A small classifier of `[observation, action, next_observation]`."""
+    """A small classifier of `[observation, action, next_observation]`.
+
+    Attributes:
+        hidden: widths of its layers.
+        learning_rate: of Adam.
+        batch_size: rows in a gradient step.
+        updates: gradient steps in all.
+        updates_per_iteration: gradient steps between two records in the log.
+    """
 
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 1e-3
@@ -121,6 +129,13 @@ def ended(
     rows = _rows(observations, actions, next_observations)
     _, _, logit = _functions(config, rows.shape[-1])
     return logit(ending.params, ending.inputs.normalise(rows)) + ending.shift > 0
+
+
+def blank_ending(config: TerminationConfig, inputs: int, key: jax.Array) -> Ending:
+    """One that has learned nothing, of `[observation, action, next_observation]` with `inputs`
+    entries: the structure that a saved one is read into."""
+    init, _, _ = _functions(config, inputs)
+    return Ending(init(key).params, identity_scaler(inputs), jnp.zeros(()))
 
 
 def fit_endings(

@@ -26,7 +26,7 @@ from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
-from ..data import Transitions
+from ..data import Dataset, Transitions
 from ..environments.base import Environment
 from .dynamics import Disagreement, Dynamics, World, learned_dynamics
 
@@ -115,6 +115,10 @@ class FittedWorlds(NamedTuple):
     worlds: World
     trained: Trained
 
+    def world(self, seed: int = 0) -> World:
+        """The world of one seed, for `rollout`."""
+        return jax.tree.map(lambda leaf: leaf[seed], self.worlds)
+
     def dynamics(
         self,
         env: Environment,
@@ -135,8 +139,8 @@ class FittedWorlds(NamedTuple):
 
 def fit_worlds(
     config: EnsembleConfig,
-    transitions: Transitions,
-    key: jax.Array,
+    data: Dataset | Transitions,
+    key: jax.Array | int = 0,
     *,
     seeds: int = 1,
     targets: Targets = "change",
@@ -147,12 +151,14 @@ def fit_worlds(
 
     Args:
         config: architecture and optimisation; one epoch is one iteration of the loop.
-        transitions: the dataset, on the host.
-        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        data: the dataset, or its rows on the host.
+        key: consumed, or the number to make one of; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many ensembles.
         targets: units the members learn in, as for `make_world_model`.
         stage, context: as for `loop.train`.
     """
+    transitions = data.transitions if isinstance(data, Dataset) else data
+    key = jax.random.key(key) if isinstance(key, int) else key
     model = make_world_model(config, transitions, targets=targets)
     fitter = model.fitter
     trained = train(

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import from_json, to_json
-from jaxrl_rollouts.errors import CheckpointError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.record import checkpoint
-from jaxrl_rollouts.record.folder import read_json, write_json_atomically
 from jaxrl_rollouts.record.provenance import provenance
+from jaxrl_rollouts.record.saved import find_folder, load_params, read_facts, save_trained
 
 from ..data import Dataset
 from .dynamics import World
-from .fit import FittedWorlds, Targets, WorldModel, make_world_model
+from .endings import TerminationConfig, blank_ending
+from .fit import Targets, WorldModel, make_world_model
 from .trust import Trust
 
 FORMAT = 1
@@ -35,13 +36,15 @@ class SavedWorlds(NamedTuple):
     Attributes:
         model: architecture, data and scalers.
         worlds: a `World` with a leading seed axis.
-        trust: likewise.
+        trust: likewise; None where none was measured.
+        config: settings of the ensemble.
         facts: everything in `world.json`.
     """
 
     model: WorldModel
     worlds: World
-    trust: Trust
+    trust: Trust | None
+    config: EnsembleConfig
     facts: Mapping[str, Any]
 
 
@@ -57,66 +60,75 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 
 def save_worlds(
-    folder: Path,
-    fitted: FittedWorlds,
-    trust: Trust,
+    folder: str | Path,
+    worlds: World,
     dataset: Dataset,
     config: EnsembleConfig,
     targets: Targets,
+    *,
+    trust: Trust | None = None,
+    ending: TerminationConfig | None = None,
 ) -> Path:
     """Write the worlds of all seeds and where they come from.
 
     Args:
         folder: made if need be.
-        fitted, trust: leading axis = seeds.
+        worlds: leading axis = seeds.
         dataset: what they were fitted to.
         config, targets: as they were given to `fit_worlds`.
+        trust: leading axis = seeds; None where none was measured.
+        ending: settings of the learned termination, where the worlds have one.
     """
-    checkpoint.save(folder, 0, {"worlds": fitted.worlds, "trust": trust})
-    record = {
+    facts = {
         "format": FORMAT,
         "dataset": dataset.name,
         **fingerprint(dataset),
         "ensemble": to_json(config),
         "targets": targets,
-        "seeds": jax.tree.leaves(trust)[0].shape[0],
-        "levels": trust.levels.shape[-1],
+        "levels": 0 if trust is None else trust.levels.shape[-1],
+        "ending": None if ending is None else to_json(ending),
         "versions": provenance(),
     }
-    write_json_atomically(folder / FILE, record)
-    return folder
+    params = {"worlds": worlds} if trust is None else {"worlds": worlds, "trust": trust}
+    return save_trained(folder, FILE, facts, params)
 
 
 def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     """Read worlds for the dataset they were fitted to, and for no other.
 
+    Args:
+        folder: of the worlds, or one that holds a single such folder (a run's).
+        dataset: the rows; scalers and holdout are made of them again.
+
     Raises:
-        CheckpointError: there are none, or they cannot be read.
+        CheckpointError: there are none or several, or they cannot be read.
         DataError: they were fitted to other rows; names what differs.
     """
-    folder = Path(folder)
-    facts = read_json(folder / FILE, "a world-model folder")
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{folder / FILE}: format: found {found!r}, expected {FORMAT}")
+    folder = find_folder(folder, FILE, "world model")
+    file = folder / FILE
+    facts = read_facts(file, "a world-model folder", FORMAT)
     for name, here in fingerprint(dataset).items():
         if facts.get(name) != here:
             raise DataError(
-                folder / FILE,
+                file,
                 name,
                 facts.get(name),
                 f"{here}, as {dataset.name} has it: what one set taught means nothing for another",
             )
-    config = from_json(EnsembleConfig, facts.get("ensemble"), str(folder / FILE))
+    config = from_json(EnsembleConfig, facts.get("ensemble"), str(file))
+    given = facts.get("ending")
+    ending = None if given is None else from_json(TerminationConfig, given, f"{file}: ending")
     model = make_world_model(config, dataset.transitions, targets=facts["targets"])
 
-    def like(key: jax.Array) -> dict[str, Any]:
-        levels = jax.numpy.zeros((facts["levels"],))
-        trust = Trust(levels, levels, jax.numpy.zeros(()))
-        return {"worlds": model.world(model.fitter.init(key)), "trust": trust}
+    def init(key: jax.Array) -> dict[str, Any]:
+        world = model.world(model.fitter.init(key))
+        if ending is not None:
+            inputs = 2 * facts["observation_size"] + facts["action_size"]
+            world = world._replace(ending=blank_ending(ending, inputs, key))
+        if not facts["levels"]:
+            return {"worlds": world}
+        levels = jnp.zeros((facts["levels"],))
+        return {"worlds": world, "trust": Trust(levels, levels, jnp.zeros(()))}
 
-    keys = jax.random.split(jax.random.key(0), facts["seeds"])
-    loaded = checkpoint.load_newest(folder, jax.jit(jax.vmap(like))(keys))
-    if loaded is None:
-        raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
-    return SavedWorlds(model, loaded[1]["worlds"], loaded[1]["trust"], facts)
+    loaded = load_params(folder, init, facts["seeds"])
+    return SavedWorlds(model, loaded["worlds"], loaded.get("trust"), config, facts)

@@ -17,8 +17,9 @@ from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 
-from ..data import Transitions
+from ..data import Dataset, Transitions, to_device
 from .dynamics import Disagreement, World, predict
+from .fit import FittedWorlds
 
 
 class Trust(NamedTuple):
@@ -91,6 +92,25 @@ def measure_trusts(
 ) -> Trust:
     """`measure_trust` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
     return jax.vmap(lambda world: measure_trust(fitter, world, transitions, levels))(worlds)
+
+
+def trust(worlds: FittedWorlds, data: Dataset, level: float = 1.0) -> jax.Array:
+    """How far world models can be trusted: `[seeds]`, the uncertainty at which a rollout stops.
+
+        dynamics = worlds.dynamics(env, spread_of_means, normalised=True)
+        rollout(dynamics.model, world, ..., threshold=trust(worlds, data)[seed])
+
+    Args:
+        worlds: of `fit_worlds`.
+        data: what they were fitted to.
+        level: quantile of the members' spread (`spread_of_means`, normalised) over its rows; 1.0
+            is the maximum, NEUBAY's main setting.
+
+    Raises:
+        ConfigError: a level outside [0, 1].
+    """
+    rows = to_device(data.transitions)
+    return threshold(measure_trusts(worlds.model.fitter, worlds.worlds, rows, (level,)), level)
 
 
 def threshold(trust: Trust, level: float) -> jax.Array:

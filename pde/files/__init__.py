@@ -1,6 +1,7 @@
 """Files of trajectories in layouts other tools read and write."""
 
 from .apebench import read_apebench, write_apebench
+from .arrays import from_arrays, read_arrays
 from .pdearena import read_pdearena, write_pdearena
 from .pdebench import read_pdebench
 from .sniff import read_fields
@@ -8,7 +9,9 @@ from .well import read_well
 from .well_writer import write_well
 
 __all__ = [
+    "from_arrays",
     "read_apebench",
+    "read_arrays",
     "read_fields",
     "read_pdearena",
     "read_pdebench",

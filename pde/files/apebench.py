@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 from ..fieldset import FieldSet
 from ..generate import Solved
 from .pdearena import SPLITS
-from .stored import check_finite_rows, check_numbers, check_shape, positions, take
+from .stored import check_finite, check_numbers, check_shape, positions, take
 
 LAYOUT = "APEBench"
 MAGIC = b"\x93NUMPY"
@@ -64,7 +64,7 @@ def read_apebench(path: str | Path) -> FieldSet:
             positions(path, "array", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
         )
         part = take(_map(path), rows, frames)
-        check_finite_rows(path, "array", part, rows)
+        check_finite(path, "array", part, rows, frames)
         return part
 
     names = ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))
@@ -97,13 +97,22 @@ def _map(path: Path) -> np.ndarray:
     return mapped
 
 
-def _description(path: Path) -> Path:
+def is_described(path: Path) -> bool:
+    """Whether a JSON file that may describe it lies beside an array."""
+    return any(beside.is_file() for beside in _beside(path))
+
+
+def _beside(path: Path) -> list[Path]:
     stem = path.stem
     stems = [stem, *(stem.removesuffix(f"_{s}") for s in SPLITS if stem.endswith(f"_{s}"))]
-    for name in stems:
-        if path.with_name(f"{name}.json").is_file():
-            return path.with_name(f"{name}.json")
-    expected = " or ".join(f"{name}.json" for name in stems)
+    return [path.with_name(f"{name}.json") for name in stems]
+
+
+def _description(path: Path) -> Path:
+    for beside in _beside(path):
+        if beside.is_file():
+            return beside
+    expected = " or ".join(beside.name for beside in _beside(path))
     raise DataError(path, "description", "no JSON file beside it", expected)
 
 

@@ -22,7 +22,7 @@ from ..fieldset import FieldSet
 from .stored import (
     Stored,
     axis_extent,
-    check_finite_rows,
+    check_finite,
     check_numbers,
     check_shape,
     field_array,
@@ -159,7 +159,8 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
                     values = take(stored, None, frames)
                 except OSError as error:
                     raise DataError(path, key, one_line(error), "readable rows") from error
-                check_finite_rows(path, key, values[None], rows[at : at + 1])
+                one = np.moveaxis(values[None], -1, 2)
+                check_finite(path, key, one, rows[at : at + 1], frames)
                 parts[at] = values
         return np.moveaxis(parts, -1, 2)
 

@@ -10,7 +10,8 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
-from .apebench import MAGIC, read_apebench
+from .apebench import MAGIC, is_described, read_apebench
+from .arrays import read_arrays
 from .pdearena import SPLITS, find_group, read_pdearena
 from .pdebench import pdebench_kind, read_pdebench
 from .stored import listed
@@ -19,8 +20,9 @@ from .well import is_well, read_well
 KNOWN = (
     f"PDEArena (a group {', '.join(SPLITS)} with an array pde_...), The Well (groups dimensions "
     "and t0_fields), PDEBench (tensor, density, velocity or groups 0000, ...) or APEBench "
-    "(an .npy array and a .json file beside it)"
+    "(an .npy array and a .json file beside it), or an .npy or .npz file of plain arrays"
 )
+ZIP = b"PK"  # what an .npz archive begins with
 
 
 def read_fields(path: str | Path) -> FieldSet:
@@ -33,6 +35,8 @@ def read_fields(path: str | Path) -> FieldSet:
     if path.is_file():
         with path.open("rb") as file:
             start = file.read(16)
+        if start.startswith(ZIP) or (start.startswith(MAGIC) and not is_described(path)):
+            return read_arrays(path)
         if start.startswith(MAGIC):
             return read_apebench(path)
         if start and not h5py.is_hdf5(path):

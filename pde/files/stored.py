@@ -168,12 +168,29 @@ def take_field(
     return np.broadcast_to(values, whole)
 
 
-def check_finite_rows(path: Path, key: str, values: np.ndarray, rows: np.ndarray) -> None:
-    """`DataError` for the first of `rows` that is not finite."""
-    good = np.isfinite(values).all(tuple(range(1, values.ndim)))
+def check_finite(
+    path: Path,
+    key: str,
+    values: np.ndarray,
+    rows: np.ndarray,
+    frames: np.ndarray,
+    channels: Sequence[str] = (),
+) -> None:
+    """`DataError` that says where the first value that is not finite stands.
+
+    Args:
+        path, key: of which array.
+        values: `[len(rows), len(frames), C, *space]`.
+        rows, frames: numbers of the trajectories and frames.
+        channels: their names.
+    """
+    good = np.isfinite(values)
     if not good.all():
-        bad = int(rows[np.flatnonzero(~good)[0]])
-        raise DataError(path, key, f"a non-finite value in row {bad}", "finite numbers")
+        at = tuple(np.argwhere(~good)[0])
+        row, frame, channel = int(rows[at[0]]), int(frames[at[1]]), int(at[2])
+        name = f" ({channels[channel]})" if channels else ""
+        where = f"trajectory {row}, frame {frame}, channel {channel}{name}"
+        raise DataError(path, key, f"{values[at]} in {where}", "finite numbers")
 
 
 def hdf5_reader(
@@ -193,7 +210,7 @@ def hdf5_reader(
                     part = take_field(file[field.key], field, shape, rows, frames)
                 except (OSError, KeyError, TypeError, ValueError) as error:
                     raise DataError(path, field.key, one_line(error), "readable rows") from error
-                check_finite_rows(path, field.key, part, rows)
+                check_finite(path, field.key, part, rows, frames, field.channels)
                 parts.append(part)
         return np.concatenate(parts, 2)
 

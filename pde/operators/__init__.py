@@ -4,4 +4,19 @@ from .fno import FnoConfig, make_fno
 from .resnet import ResnetConfig, make_resnet
 from .unet import UnetConfig, make_unet
 
-__all__ = ["FnoConfig", "ResnetConfig", "UnetConfig", "make_fno", "make_resnet", "make_unet"]
+# Name -> configuration and `make(config, channels, points, conditions, history) -> FieldNetwork`.
+NETWORKS = {
+    "resnet": (ResnetConfig, make_resnet),
+    "unet": (UnetConfig, make_unet),
+    "fno": (FnoConfig, make_fno),
+}
+
+__all__ = [
+    "NETWORKS",
+    "FnoConfig",
+    "ResnetConfig",
+    "UnetConfig",
+    "make_fno",
+    "make_resnet",
+    "make_unet",
+]

@@ -19,7 +19,14 @@ from .layers import Embedding, field_network, gelu, zeros
 
 @dataclass(frozen=True)
 class FnoConfig:
-    """`layers` spectral layers of `width` channels that mix the lowest `modes` wavenumbers."""
+    """`layers` spectral layers of `width` channels that mix the lowest `modes` wavenumbers.
+
+    Attributes:
+        width: channels.
+        layers: Fourier layers.
+        modes: Fourier modes that a layer keeps.
+        embedding: size of the embedding of conditions and noise level.
+    """
 
     width: int = positive(64)
     layers: int = positive(4)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
@@ -128,10 +129,13 @@ def field_network(
     """A module `(x [N, Cin], index, conditions) -> [N, C]` as a `FieldNetwork` on `[C, N]`.
 
     Raises:
-        ConfigError: `history` below 1.
+        ConfigError: `history` below 1, or `points` of more than one axis; and, when it is used,
+            fields or conditions of another shape.
     """
     if history < 1:
         raise ConfigError("history", history, "at least 1: the frame to step from")
+    if not isinstance(points, int | np.integer):
+        raise ConfigError("points", points, "one number: operators are one-dimensional")
     inputs = jnp.zeros((points, (history + 1) * channels))
     given = jnp.zeros((conditions,))
 
@@ -141,11 +145,34 @@ def field_network(
     def apply(
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array
     ) -> jax.Array:
+        check_shapes(field, conditions, (history * channels, points), given.shape)
         x = jnp.concatenate([field, noised]).T
         said: Any = module.apply({"params": params}, x, index, conditions)
         return said.T
 
     return FieldNetwork(jax.jit(init), jax.jit(apply), history)
+
+
+def check_shapes(
+    field: jax.Array, conditions: jax.Array, shape: tuple[int, int], given: tuple[int, ...]
+) -> None:
+    """`ConfigError` for a field or conditions of another shape than a network was made for."""
+    if field.ndim != 2:
+        raise ConfigError(
+            "field",
+            f"{field.ndim - 1} axes of space {list(field.shape[1:])}",
+            f"1 axis of {shape[1]} points",
+            "operators are one-dimensional",
+        )
+    if field.shape != shape:
+        found, expected = (
+            f"{c} channels (history counted) on {n} points" for c, n in (field.shape, shape)
+        )
+        raise ConfigError("field", found, expected)
+    if conditions.shape != given:
+        raise ConfigError(
+            "conditions", f"{list(conditions.shape)}", f"{list(given)} of the network"
+        )
 
 
 def check_powers(points: int, levels: int) -> None:

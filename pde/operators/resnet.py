@@ -22,7 +22,16 @@ from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
 
 @dataclass(frozen=True)
 class ResnetConfig:
-    """`blocks` residual blocks of one convolution per entry of `dilations`."""
+    """`blocks` residual blocks of one convolution per entry of `dilations`.
+
+    Attributes:
+        width: channels.
+        blocks: residual blocks.
+        dilations: of the convolutions of a block, one after the other.
+        embedding: size of the embedding of conditions and noise level.
+        form: of the convolutions: the backend's `native` one, the sum of `shift`ed products, or
+            `auto`.
+    """
 
     width: int = positive(32)
     blocks: int = positive(2)

@@ -30,6 +30,12 @@ class UnetConfig:
     """Widths are `hidden` times the running product of `multipliers`, halving the grid between.
 
     The default has 53.9 million parameters with two conditions, as the paper's has.
+
+    Attributes:
+        hidden: channels at the finest level.
+        multipliers: of the channels, level by level.
+        blocks: residual blocks at each level.
+        form: of the convolutions: `native`, `shift` or `auto`, as of the `ResnetConfig`.
     """
 
     hidden: int = 64

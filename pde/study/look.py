@@ -38,7 +38,8 @@ class Evaluation(NamedTuple):
         late: `[seeds, K]` amplitudes over the last quarter of the rollouts.
         one_step: `[seeds, calls]` mean square error of a step after 0, 1, ... refinements.
         first_error: `[seeds, calls, K]` its spectrum.
-        rollout: `[T, N]` of seed 0 and test trajectory 0.
+        rollout: `[T, N]` of seed 0 and test trajectory 0, first channel.
+        nrmse: `[seeds, T, B]` of the rollouts.
     """
 
     correlation: np.ndarray
@@ -46,6 +47,7 @@ class Evaluation(NamedTuple):
     one_step: np.ndarray
     first_error: np.ndarray
     rollout: np.ndarray
+    nrmse: np.ndarray
 
 
 class Samples(NamedTuple):
@@ -145,8 +147,8 @@ def evaluate(
         squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
         shared = (before[0], truth, given)
         rolled = map_seeds(_rolled(emulators[-1], study.steps), (params, keys), shared)
-        correlation, late, fields = map(np.asarray, rolled)
-        return Evaluation(correlation, late, squares, errors, fields[0])._asdict()
+        correlation, late, fields, nrmse = map(np.asarray, rolled)
+        return Evaluation(correlation, late, squares, errors, fields[0], nrmse)._asdict()
 
     return Evaluation(**remember(context, stage, "evaluated", measure))
 
@@ -168,13 +170,13 @@ def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax
 
 
 def _rolled(emulator: Emulator, steps: int) -> Callable[[tuple, tuple], tuple]:
-    """Of one seed: correlation `[T, B]`, late amplitudes `[K]` and the first rollout `[T, N]`."""
+    """Of one seed: correlation `[T, B]`, late amplitudes `[K]`, a rollout `[T, N]`, NRMSE."""
 
-    def rolled(of_seed: tuple, shared: tuple) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def rolled(of_seed: tuple, shared: tuple) -> tuple[jax.Array, ...]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, steps)
         result = compare(fields, truth)
-        return result.correlation, result.last_spectrum, fields[:, 0, 0]
+        return result.correlation, result.last_spectrum, fields[:, 0, 0], result.nrmse
 
     return rolled
 

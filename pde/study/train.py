@@ -29,14 +29,7 @@ from ..fieldset import Fields, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
-from ..operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
-)
+from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..training import TrainingConfig, make_training
 
@@ -46,15 +39,24 @@ class StudyConfig:
     """Data, network, training and evaluation; the same for every method of a comparison.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
         train, test: what is solved.
         points: the emulators' grid; the solver's is strided down to it.
         every: frames of the files per step of an emulator.
         conditions: what an emulator is told: dt, dx, the equation's parameter.
         history: frames an emulator sees.
         network: which of `resnet`, `unet` and `fno` is used.
+        resnet: the network, if it is this one.
+        unet: the network, if it is this one.
+        fno: the network, if it is this one.
+        training: of every emulator.
+        residual_scale: the size of a frame's change, which networks are scaled by.
         steps: of a rollout; the test trajectories must be longer.
         samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and
             for `sampled_steps`.
+        sampled: trajectories that stochastic emulators are sampled on.
+        sampled_steps: frames that samples are rolled.
     """
 
     seeds: int = 4
@@ -145,12 +147,9 @@ def prepare(study: StudyConfig, context: RunContext) -> StudyData:
 
 def make_network(study: StudyConfig) -> FieldNetwork:
     """The network of the study on its grid."""
+    make: Any = NETWORKS[study.network][1]
     sizes = (1, study.points, len(study.conditions), study.history)
-    if study.network == "unet":
-        return make_unet(study.unet, *sizes)
-    if study.network == "fno":
-        return make_fno(study.fno, *sizes)
-    return make_resnet(study.resnet, *sizes)
+    return make(getattr(study, study.network), *sizes)
 
 
 def make_emulators(

@@ -11,8 +11,9 @@ import pytest
 TOY = '''
 import json, time
 from dataclasses import dataclass, field
+from typing import Literal
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted
+from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted, MissingExtraError
 from jaxrl_rollouts.plugins import Command, Experiment
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.record.folder import write_json_atomically
@@ -21,12 +22,46 @@ from jaxrl_rollouts.record.folder import write_json_atomically
 class Agent:
     num_critics: int = 2
     """How many critics."""
+    sizes: tuple[int, ...] = (8, 8)
+    """Widths of layers."""
+    memory: Literal["lru", "gru"] = "lru"
+    """What remembers."""
+    rate: float = 1e-3
+    """Of learning."""
+
+    def validate(self):
+        if self.rate <= 0:
+            raise ConfigError("rate", self.rate, "above 0")
+
+@dataclass(frozen=True)
+class Fancy:
+    """What the fancy kind has.
+
+    Attributes:
+        bells, whistles: how many.
+    """
+
+    bells: int = 1
+    whistles: int = 2
 
 @dataclass(frozen=True)
 class Config:
+    """Counting.
+
+    Attributes:
+        kind: plain or fancy.
+        steps: counted.
+        sleep: seconds between them.
+        fail: how, if at all.
+    """
+
     seeds: int = 1
     """Runs side by side."""
     agent: Agent = field(default_factory=Agent)
+    kind: str = "plain"
+    fancy: Fancy = field(default_factory=Fancy)
+    loud: bool = False
+    """Whether it is heard."""
     steps: int = 3
     sleep: float = 0.0
     fail: str = ""
@@ -58,18 +93,44 @@ def run(config, context):
     report.picture("empty", figure()[0], "An empty picture")
     return report
 
+def prepare(config):
+    if config.fail == "missing":
+        raise MissingExtraError("counting", "abacus", "toys")
+    return [f"counts to {config.steps}"]
+
+def unread(config):
+    return [] if config.kind == "fancy" else ["fancy"]
+
 presets = {"smoke": Config(steps=1), "cpu": Config(), "slow": Config(steps=400, sleep=0.05)}
-EXPERIMENT = Experiment("toy", "Counts.", "nobody 2026", Config, presets, run)
+EXPERIMENT = Experiment(
+    "toy", "Counts.", "nobody 2026", Config, presets, run,
+    prepare="toy_plugin:prepare", unread="toy_plugin:unread",
+    choices={"kind": ("plain", "fancy")}, minutes={"cpu": 12.0}, needs={"slow": ("patience",)},
+)
 
 def main(arguments, prog):
     print(prog, *arguments)
 
 COMMAND = Command("say", "Says it.", main)
 '''
+# What stands here is listed without importing the experiment, which would fail.
+LISTED = """
+from jaxrl_rollouts.plugins import Listing
+LISTINGS = {
+    "listed": Listing(
+        "listed", "Known from afar.", "", minutes={"cpu": 90.0, "paper": None},
+        needs={"paper": ("a dataset",)}, choices={"kind": ("red", "green")}, main=True,
+    )
+}
+"""
 ENTRIES = """
 [jaxrl_rollouts.experiments]
 toy = toy_plugin:EXPERIMENT
+listed = no_such_module:EXPERIMENT
 broken = toy_plugin:NOTHING
+
+[jaxrl_rollouts.listings]
+toys = toy_listed:LISTINGS
 
 [jaxrl_rollouts.commands]
 say = toy_plugin:COMMAND
@@ -82,6 +143,7 @@ def plugin(tmp_path: Path, monkeypatch: Any) -> Path:
     info = folder / "toy_plugin-1.0.dist-info"
     info.mkdir(parents=True)
     (folder / "toy_plugin.py").write_text(TOY)
+    (folder / "toy_listed.py").write_text(LISTED)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(str(folder))

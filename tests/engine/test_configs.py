@@ -14,7 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.configs import check, did_you_mean, digest, from_json, positive, to_json
+from jaxrl_rollouts.configs import (
+    check,
+    did_you_mean,
+    digest,
+    from_json,
+    positive,
+    read,
+    settings,
+    to_json,
+)
 from jaxrl_rollouts.errors import ConfigError
 
 
@@ -27,7 +36,7 @@ class Agent:
 
     def validate(self) -> None:
         if self.num_critics < 1:
-            raise ConfigError("agent.num_critics", self.num_critics, "at least 1")
+            raise ConfigError("num_critics", self.num_critics, "at least 1")
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ BAD = {
     "mapping": (changed(weights=[1.0]), "weights", "Mapping[str, float]"),
     "mapping value": (changed(weights={"a": "b"}), "weights.a: found 'b'", "expected float"),
     "path": (changed(folder=3), "folder: found 3", "expected Path"),
-    "inside an optional": (changed(stop={"levle": 1.0}), "stop.levle", "did you mean level?"),
+    "inside an optional": (changed(stop={"levle": 1.0}), "stop.levle", "did you mean stop.level?"),
     "refused by validate": (changed(agent={"num_critics": 0}), "found 0", "at least 1"),
 }
 
@@ -155,8 +164,26 @@ def test_bad_data_is_one_line_that_names_the_setting(case: str) -> None:
 
 def test_check_reaches_nested_configs() -> None:
     check(Config("hopper"))
-    with pytest.raises(ConfigError, match="num_critics"):
+    with pytest.raises(ConfigError, match="^agent.num_critics: found 0, expected at least 1$"):
         check(Config("hopper", agent=Agent(num_critics=0)))
+    with pytest.raises(ConfigError, match="^study.agent.num_critics: found 0"):
+        check(Config("hopper", agent=Agent(num_critics=0)), "study")
+
+
+def test_what_a_file_leaves_out_keeps_its_value() -> None:
+    base = Config("hopper", Agent(num_critics=3), stop=Threshold(1.0), weights={"a": 1.0})
+    found = read(Config, {"agent": {"learning_rate": 1}, "stop": {}}, "x", base)
+    agent = dataclasses.replace(base.agent, learning_rate=1.0)
+    assert found == dataclasses.replace(base, agent=agent)
+    assert read(Config, {"stop": None}, "x", base).stop is None
+    with pytest.raises(ConfigError, match="x: num_critics: .*did you mean agent.num_critics?"):
+        read(Config, {"num_critics": 3}, "x", base)
+
+
+def test_settings_are_the_leaves_by_dotted_name() -> None:
+    flat = settings(Config("hopper", stop=Threshold(1.0)))
+    assert flat["agent.num_critics"] == 10 and flat["stop.level"] == 1.0
+    assert flat["horizon"] is None and "agent" not in flat
 
 
 def test_digest_depends_on_values_only() -> None:

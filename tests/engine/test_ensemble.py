@@ -19,7 +19,7 @@ from jaxrl_rollouts.ensemble import (
     take_members,
 )
 from jaxrl_rollouts.networks import MLP, from_linen
-from jaxrl_rollouts.rollout import Members, draw_members
+from jaxrl_rollouts.rollouts import Members, draw_members
 
 MEMBERS, BATCH = 3, 12
 NETWORK = from_linen(MLP((8,), (2, 1)), jax.ShapeDtypeStruct((1, 4), jnp.float32))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DivergenceError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import evenly, train
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -142,6 +142,21 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
     assert trained.history.curve("loss")[0].tolist() == [3, 6, 7]
 
 
+def test_evaluations_are_spread_evenly_and_rounded() -> None:
+    assert sorted(evenly(7, 3)) == [2, 5, 7]
+    assert sorted(evenly(6, 3)) == [2, 4, 6]
+    assert sorted(evenly(2, 5)) == [1, 2]
+
+    def evaluate(state: Any, iteration: int) -> dict:
+        return {"return": state["w"][:, 0]}
+
+    at = evenly(7, 3)
+    trained = train(
+        descend, given, start(), DATA, iterations=7, stage="a", evaluate=evaluate, evaluate_at=at
+    )
+    assert trained.history.curve("return")[0].tolist() == [2, 5, 7]
+
+
 def test_finished_stops_early_for_good(tmp_path: Path) -> None:
     context = run_context(tmp_path)
 
@@ -234,6 +249,7 @@ def test_divergence_without_a_checkpoint() -> None:
         ({"iterations": 0}, "iterations"),
         ({"iterations": 3, "chunk": 0}, "iterations, chunk"),
         ({"iterations": 9, "chunk": 3, "evaluate_every": 4}, "evaluate_every"),
+        ({"iterations": 9, "chunk": 3, "evaluate_at": (3, 4)}, "evaluate_at"),
     ],
 )
 def test_bad_arguments(options: dict, setting: str) -> None:

@@ -29,6 +29,8 @@ OPTIONAL = {
     "exponax",
     "tensorboardX",
     "wandb",
+    "flatbuffers",
+    "imageio",
     "scipy",
     "pandas",
     "torch",

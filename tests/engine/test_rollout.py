@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.rollout import Members, Model, Step, Trajectory, draw_members, outcome, rollout
+from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, draw_members, outcome, rollout
 
 BATCH, HORIZON = 7, 11
 NO_LIMITS = {"noise": 0.5, "fall": np.inf, "leave": np.inf}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.rollout import Model, Trajectory, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, Trajectory, outcome, rollout
 
 
 def test_early_exit_stops_computing() -> None:

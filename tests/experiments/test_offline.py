@@ -14,7 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load_d4rl
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -50,7 +50,7 @@ def test_pictures_are_there(finished: Path) -> None:
 
 
 def test_its_policy_acts_without_the_run(finished: Path, tmp_path: Path) -> None:
-    saved = load_policy(finished)
+    saved = read_policy(finished)
     assert saved.facts["method"] == "ravl" and saved.environment == "pendulum"
     # The same actor as in the newest checkpoint's report: the returns it was judged by.
     returns = load_report(finished).numbers["return"].values
@@ -83,28 +83,59 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
 
 
+def test_without_a_simulator_the_report_says_not_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.hdf5"
+    collect_to_file(path, make("runner"), random_policy(1), None, jax.random.key(0), steps=400)
+    arguments = ["run", "offline", *SMOKE[:2], "--dataset", str(path), "--method", "base"]
+    cli.dispatch([*arguments, "--environment", "none", "--out", str(tmp_path / "runs")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    report = load_report(folder)
+    behaviour, base = report.tables["result"]
+    assert base["return"] == "not evaluated" and behaviour["return"] > 0
+    assert set(report.numbers) == {"estimated value"} and not report.claims
+    assert any("Not evaluated" in note for note in report.notes)
+    # The file says that it is from the runner, whose rule is known without its simulator.
+    assert not any("learned" in note for note in report.notes)
+    assert "Not evaluated" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--environment", "pendulm"], "did you mean pendulum"),
+        (["--environment", "plane"], "found 3 columns, expected 2, as plane has them"),
         (["--method", "rvl"], "method: found 'rvl', expected one of base, mopo, mobile, ravl"),
         (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
         (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
         (["--study.seeds", "0"], "seeds: found 0"),
-        (["--study.evaluations", "3"], "evaluations: found 3, expected a divisor"),
+        (["--study.evaluations", "0"], "evaluations: found 0"),
+        (["--method", "RAVL"], "did you mean ravl?"),
+        (["--steps", "0"], "steps: found 0"),
+        (["--data", "pgd", "--method", "cql"], "data: found 'pgd', expected synther or real"),
+        (["--data", "synther"], "data: found 'synther', expected real for ravl"),
+        (["--method", "rebrac", "--model-free.agents.rebrac.polyak", "0"], "polyak"),
         (["--study.agent.critics", "0"], "critics: found 0"),
         (["--study.agent.discount", "1.0"], "discount: found 1.0"),
         (["--study.agent.diversity", "-1.0"], "diversity: found -1.0"),
         (["--study.agent.polyak", "0.0"], "polyak: found 0.0"),
-        (["--study.agent.initial-alpha", "0.0"], "initial_alpha: found 0.0"),
-        (["--study.ensemble.elites", "9"], "elites: found 9"),
+        (["--study.agent.initial-alpha", "0.0"], "initial-alpha: found 0.0"),
+        (["--study.ensemble.elites", "9"], "--study.ensemble.elites: found 9"),
         (["--study.ensemble.activation", "tanhh"], "activation: found 'tanhh'"),
-        (["--study.ensemble.weight-decay", "1", "2"], "weight_decay"),
-        (["--study.ensemble.batch-size", "0"], "batch_size: found 0"),
+        (["--study.ensemble.weight-decay", "1", "2"], "weight-decay"),
+        (["--study.ensemble.batch-size", "0"], "batch-size: found 0"),
         (["--study.rollouts.horizon", "0"], "horizon: found 0"),
-        (["--study.rollouts.real-share", "1.5"], "real_share: found 1.5"),
-        (["--study.rollouts.batch-size", "1"], "batch_size: found 1"),
-        (["--study.methods.mopo.penalty", "-1.0", "--method", "mopo"], "penalty"),
-        (["--study.methods.mobile.samples", "0", "--method", "mobile"], "samples"),
+        (["--study.rollouts.real-share", "1.5"], "real-share: found 1.5"),
+        (["--study.rollouts.batch-size", "1"], "batch-size: found 1"),
+        (
+            ["--study.methods.mopo.penalty", "-1.0", "--method", "mopo"],
+            "--study.methods.mopo.penalty: ",
+        ),
+        (
+            ["--study.methods.mobile.samples", "0", "--method", "mobile"],
+            "--study.methods.mobile.samples: ",
+        ),
     ],
 )
 def test_bad_settings_are_one_line_and_exit_2(
@@ -138,9 +169,26 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
     cli.dispatch(arguments)
     report = load_report(next(tmp_path.iterdir()))
-    assert [row["method"] for row in report.tables["result"]] == ["behaviour", method]
+    behaviour, row = report.tables["result"]
+    assert (behaviour["method"], row["method"]) == ("behaviour", method)
+    assert row.keys() >= {"return", "estimated value", "true value"}
     assert report.numbers["return"].seeds == 2
-    saved = load_policy(next(tmp_path.iterdir()))
+    assert "40 gradient steps per seed." in report.notes
+    saved = read_policy(next(tmp_path.iterdir()))
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
+
+
+def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
+    asked = ["--method", "bc", "--data", "synther", "--steps", "30"]
+    cli.dispatch(["run", "offline", *SMOKE, *asked, "--out", str(tmp_path)])
+    (folder,) = tmp_path.iterdir()
+    report = load_report(folder)
+    assert "40 gradient steps per seed, 30 asked for." in report.notes
+    assert any(note.startswith("Data: 400 rows that SynthER drew") for note in report.notes)
+    row = report.tables["result"][1]
+    assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
+    assert set(report.numbers) == {"return", "true value"}
+    assert set(report.pictures) == {"learning-pendulum-mixed"}
+    assert read_policy(folder).facts["kind"] == "bc"

@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.scaler import identity_scaler
 
 S, A, LIMIT, MEMBERS, K = 2, 1, 7, 3, 24

@@ -125,7 +125,7 @@ def test_policies_that_cannot_act(tmp_path: Path, trained: Path, capsys: Any) ->
     two = tmp_path / "two"
     for name in "ab":
         shutil.copytree(trained / "s", two / name)
-    assert "found 2 policies, expected one; name one: a/policy, b/policy" in said(
+    assert "found 2 times policy.json, expected one; name one: a/policy, b/policy" in said(
         "--policy", str(two)
     )
     file = two / "a" / "policy" / "policy.json"
@@ -151,7 +151,7 @@ BAD = {
     "seed": (["--out", "a.hdf5", "--seed", "-1"], "--seed: found -1"),
     "environment": (["--out", "a.hdf5", "--env", "pendulm"], "did you mean pendulum"),
     "policy": (["--out", "a.hdf5", "--env", "plane", "--policy", "mixed"], "--policy: found"),
-    "elsewhere": (["--out", "a.hdf5", "--policy", "broad"], "try --env acrobot"),
+    "elsewhere": (["--out", "a.hdf5", "--policy", "broad"], "try --environment acrobot"),
     "choice": (["--out", "a.hdf5", "--policy", "best"], "mixed, or the folder of a run"),
 }
 

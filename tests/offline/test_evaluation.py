@@ -11,7 +11,7 @@ from jaxrl_rollouts.offline.environments import as_model, make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 
 def linear(params: jax.Array, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:

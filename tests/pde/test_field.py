@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.pde.field import field_model, roll_field
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 POINTS, LENGTH = 64, 2 * np.pi
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tyro
 
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
@@ -188,3 +189,11 @@ def test_a_shift_moves_a_window_as_a_whole() -> None:
     assert set(moved[:, 0, 0, 0]) == set(range(6))
     still, _ = sample_windows(data, jax.random.key(0), 20, 2, shift=False)
     np.testing.assert_array_equal(still, np.broadcast_to(ramp[:, :2], (20, 2, 1, 6)))
+
+
+def test_one_number_is_a_range_of_one_value(capsys: pytest.CaptureFixture[str]) -> None:
+    read = tyro.cli(GenerateConfig, args=["--extent", "22", "--dt", "0.1", "0.2"])
+    assert (read.extent, read.dt, read.parameter) == ((22.0, 22.0), (0.1, 0.2), (1.0, 1.0))
+    with pytest.raises(SystemExit):
+        tyro.cli(GenerateConfig, args=["--extent", "1", "2", "3"])
+    assert "extent" in capsys.readouterr().err

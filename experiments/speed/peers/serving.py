@@ -1,7 +1,6 @@
-"""How a peer is asked: the loop behind every script here that has a `Study`.
+"""How a peer is asked: what every script here has at its end.
 
-Reads one JSON line per question from the standard input and answers each with a line
-`RESULT {...}`. Scripts import it as the file beside them; it needs nothing but Python.
+Scripts import this as the file beside them, and nothing else of ours; it needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -9,21 +8,30 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 
-def serve(make: Callable[[dict[str, Any]], Any]) -> None:
-    """Answer until nobody asks any more.
+def serve(make: Callable[[SimpleNamespace], Any]) -> None:
+    """Answer every JSON line of the standard input with a line `RESULT {...}`.
 
     Args:
-        make: what the first question (`start`, with the settings) is made into; its `answer`
-            takes the other questions. `start` itself is answered as `describe` is.
+        make: what the first question (`start`, with the settings) is made into. It can
+            `describe()` what it built (how many parameters, the versions of its libraries), has
+            `said(**inputs)`, what its network makes of them, and knows the `seconds(kind, **how)`
+            that training and other work takes; some can also `compile()`.
     """
     study = None
     for line in sys.stdin:
         question = json.loads(line)
-        if question["kind"] == "start":
-            study = make(question)
-            question = {"kind": "describe"}
-        assert study is not None
-        print("RESULT " + json.dumps(study.answer(question)), flush=True)
+        kind = question.pop("kind")
+        if kind == "start":
+            study = make(SimpleNamespace(**question))
+            answer = study.describe()
+        elif kind == "apply":
+            answer = {"said": study.said(**question)}
+        elif kind == "compile":
+            answer = study.compile()
+        else:
+            answer = {"seconds": study.seconds(kind, **question)}
+        print("RESULT " + json.dumps(answer), flush=True)

@@ -1,9 +1,11 @@
-"""What the torch peers share: how they are asked, timed and compiled."""
+"""What the torch peers share: layers made of our weights, how they are trained and timed."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,20 +15,55 @@ from torch import nn
 Net = Callable[..., torch.Tensor]
 
 
+class Weights(dict[str, torch.Tensor]):
+    """Weights by the names of flax and in its layouts, where inputs come before outputs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__((name, torch.from_numpy(array)) for name, array in np.load(path).items())
+
+    def fill(self, layer: Any, name: str) -> Any:
+        """The layer with the weights of this name."""
+        normalises = isinstance(layer, nn.GroupNorm | nn.LayerNorm)
+        weight = self[f"{name}/scale" if normalises else f"{name}/kernel"]
+        layer.weight = nn.Parameter(weight.permute(*reversed(range(weight.ndim))).contiguous())
+        layer.bias = nn.Parameter(self[f"{name}/bias"])
+        return layer
+
+    def linear(self, name: str) -> nn.Linear:
+        return self.fill(nn.Linear(*self[f"{name}/kernel"].shape), name)
+
+    def conv(self, name: str, kind: type[nn.Conv1d] = nn.Conv1d, **how: Any) -> nn.Conv1d:
+        width, inputs, outputs = self[f"{name}/kernel"].shape
+        return self.fill(kind(inputs, outputs, width, **how), name)
+
+    def group_norm(self, name: str, groups: int = 1, **how: Any) -> nn.GroupNorm:
+        return self.fill(nn.GroupNorm(groups, len(self[f"{name}/bias"]), **how), name)
+
+    def numbered(self, name: str, make: Callable[[str], nn.Module], first: int = 0) -> Any:
+        """All layers of a name, in order: `name_0`, `name_1`, ..."""
+        names = (f"{name}_{i}" for i in itertools.count(first))
+        return nn.ModuleList(map(make, itertools.takewhile(lambda n: f"{n}/bias" in self, names)))
+
+
 class TorchStudy:
     """A network that is trained and used, eager or compiled; `serving.py` asks it.
 
-    A study sets `settings` (with the `threads` to compile for) and `net`, and says how it is
-    compared, trained, used and warmed up.
+    A study says what its network makes of some inputs (`outputs`), how it is trained (`train`) and
+    what else is timed (`use`).
     """
 
-    settings: dict[str, Any]
-    net: nn.Module
+    outputs: Callable[..., torch.Tensor]
+    train: Callable[[Net, int], None]
+    use: Callable[[Net], None]
     compiled: Net | None = None
+
+    def __init__(self, settings: SimpleNamespace, net: nn.Module) -> None:
+        torch.manual_seed(0)
+        torch.set_num_threads(settings.threads)
+        self.settings, self.net, self.weights = settings, net, list(net.parameters())
 
     def learner(self, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         """Give the network an optimiser and a moving average of its weights."""
-        self.weights = list(self.net.parameters())
         self.average = [p.detach().clone() for p in self.weights]
         self.optimiser = torch.optim.Adam(self.weights, lr=rate, betas=betas, fused=True)
 
@@ -40,61 +77,37 @@ class TorchStudy:
             with torch.no_grad():
                 torch._foreach_lerp_(self.average, self.weights, average)
 
-    def said(self, question: dict[str, Any]) -> torch.Tensor:
-        """What the network makes of the question's rows: is it ours?"""
-        raise NotImplementedError
+    def describe(self) -> dict[str, Any]:
+        return {"parameters": sum(p.numel() for p in self.weights), "torch": torch.__version__}
 
-    def learn(self, net: Net, updates: int) -> None:
-        """Gradient steps."""
-        raise NotImplementedError
+    def said(self, **inputs: Any) -> list:
+        """Lists become tensors, and one becomes lists again."""
+        with torch.no_grad():
+            tensors = {k: torch.tensor(v) for k, v in inputs.items() if isinstance(v, list)}
+            return self.outputs(**(inputs | tensors)).tolist()
 
-    def use(self, net: Net, question: dict[str, Any]) -> None:
-        """What else is timed."""
-        raise NotImplementedError
-
-    def warm(self, net: Net) -> None:
-        """Train and use a compiled network, with the shapes that will be timed."""
-        raise NotImplementedError
-
-    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        kind = question["kind"]
-        if kind == "describe":
-            count = sum(p.numel() for p in self.net.parameters())
-            return {"parameters": count, "torch": torch.__version__}
-        if kind == "apply":
-            with torch.no_grad():
-                return {"said": self.said(question).tolist()}
-        if kind == "compile":
-            return self.compile()
-        net = self.compiled if question["compiled"] else self.net
+    def seconds(self, kind: str, compiled: bool, threads: int) -> float:
+        """What training, or other work, takes."""
+        torch.set_num_threads(threads)
+        net = self.compiled if compiled else self.net
         assert net is not None
-        torch.set_num_threads(question["threads"])
         begin = time.perf_counter()
         if kind == "train":
-            self.learn(net, question["updates"])
+            self.train(net, self.settings.updates)
         else:
-            self.use(net, question)
-        return {"seconds": time.perf_counter() - begin}
+            self.use(net)
+        return time.perf_counter() - begin
 
     def compile(self) -> dict[str, Any]:
         """Compile and warm up, or say why that does not work."""
-        torch.set_num_threads(self.settings["threads"])
+        torch.set_num_threads(self.settings.threads)
         begin = time.perf_counter()
         compiled = torch.compile(self.net, dynamic=False)
         try:
-            self.warm(compiled)
+            self.train(compiled, 2)
+            self.use(compiled)
         except Exception as error:
             lines = str(error).strip().splitlines()
             return {"works": False, "why": (lines or [type(error).__name__])[0][:200]}
         self.compiled = compiled
         return {"works": True, "seconds": time.perf_counter() - begin}
-
-
-def load(layers: dict[str, nn.Module], path: str) -> None:
-    """Weights by the names and in the layouts of flax, where inputs come before outputs."""
-    found = {k: torch.from_numpy(v) for k, v in np.load(path).items()}
-    with torch.no_grad():
-        for name, layer in layers.items():
-            weight = found[f"{name}/{'scale' if isinstance(layer, nn.GroupNorm) else 'kernel'}"]
-            layer.weight.copy_(weight.permute(*reversed(range(weight.ndim))))
-            layer.bias.copy_(found[f"{name}/bias"])

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def test_run_saves_prints_and_publishes(plugin: Path, capsys: Any) -> None:
     folder = run_folder(plugin)
     assert "✓" in out and f"picture: runs/{folder.name}/empty.png" in out
     report = json.loads((folder / "report.json").read_text())
-    assert report["config"]["agent"] == {"num_critics": 10} and report["preset"] == "cpu"
+    assert report["config"]["agent"]["num_critics"] == 10 and report["preset"] == "cpu"
     assert report["numbers"]["value"]["values"] == [3.0, 3.0, 3.0]
     assert report["command"] == "jaxrl-rollouts run toy --seeds 3 --agent.num-critics 10"
     assert report["claims"][0]["command"] == report["command"]
@@ -67,8 +69,14 @@ def test_list_and_run_help(plugin: Path, capsys: Any) -> None:
     for arguments in (["list"], ["run"], ["run", "--help"]):
         cli.main(arguments)
         out = capsys.readouterr().out
-        assert "toy " in out and "Counts." in out and "presets: smoke, cpu, slow" in out
+        assert (
+            "toy " in out and "Counts." in out and "presets: smoke, cpu (12 minutes), slow" in out
+        )
         assert "broken" in out and "cannot be loaded" in out
+        # The main job first; what is listed needs no import, which would fail here.
+        assert out.index("listed ") < out.index("toy ") and "START HERE: Known from afar." in out
+        assert "presets: cpu (90 minutes), paper" in out and "paper needs a dataset" in out
+        assert "slow needs patience" in out
 
 
 def test_help_of_an_experiment_shows_settings_of_the_preset(plugin: Path, capsys: Any) -> None:
@@ -100,19 +108,32 @@ BAD = {
     "experiment": (["run", "tyo"], "experiment: found 'tyo'.*did you mean toy"),
     "preset": (["run", "toy", "--preset", "smok"], "preset: found 'smok'.*did you mean smoke"),
     "option before name": (["run", "--seeds", "3"], "run: found '--seeds'.*before any option"),
-    "contradiction": (["run", "toy", "--seeds", "0"], "seeds: found 0, expected at least 1"),
+    "contradiction": (["run", "toy", "--seeds", "0"], "--seeds: found 0, expected at least 1"),
     "logger": (["run", "toy", "--logger", "csw"], "--logger: found 'csw'.*did you mean csv"),
     "no run": (["resume", "nowhere"], "nowhere: found no folder"),
     "no report": (["report", "nowhere"], "nowhere.*found no such file"),
     "no run.json": (["resume", "site"], "run.json: found no such file"),
-    "out is a file": (["run", "toy", "--out", "site/toy_plugin.py"], "cannot make a run folder"),
+    "out is a file": (["run", "toy", "--out", "site/toy_plugin.py"], "--out: .*is a file"),
+    "publish is a file": (["run", "toy", "--publish", "site/toy_plugin.py/x"], "--publish: .*file"),
+    "unknown option": (["run", "toy", "--agent.rat", "3"], "'--agent.rat'.*mean --agent.rate?"),
+    "option without group": (["run", "toy", "--num-critics", "3"], "mean --agent.num-critics?"),
+    "no value": (["run", "toy", "--seeds"], "--seeds: found 'nothing', expected 1 value"),
+    "word for a number": (["run", "toy", "--seeds", "many"], "--seeds: found 'many', expected INT"),
+    "literal": (["run", "toy", "--agent.memory", "gur"], "--agent.memory: .*did you mean gru?"),
+    "list": (["run", "toy", "--agent.sizes", "8,8"], "found '8,8', expected INT INT.*spaces"),
+    "stray": (["run", "toy", "3"], "argument: found '3'"),
+    "nested range": (["run", "toy", "--agent.rate", "-1"], "--agent.rate: found -1.0, expected"),
+    "choice": (["run", "toy", "--kind", "fanzy"], "--kind: found 'fanzy'.*did you mean fancy?"),
+    "choice of the unloaded": (["run", "listed", "--kind", "read"], "--kind: .*did you mean red?"),
+    "not read": (["run", "toy", "--fancy.bells", "3"], "--fancy.bells: .*plain.*--kind fancy"),
+    "missing extra": (["run", "toy", "--fail", "missing"], "counting needs the package abacus"),
+    "option of a command": (["resume", "x", "--loger", "csv"], "'--loger'.*did you mean --logger?"),
+    "required": (["resume"], "jaxrl-rollouts resume: found 'nothing', expected PATH"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_and_exit_code_two(plugin: Path, capsys: Any, case: str) -> None:
-    import re
-
     arguments, message = BAD[case]
     code, err = fails(arguments, capsys)
     assert code == 2
@@ -120,13 +141,6 @@ def test_bad_input_is_one_line_and_exit_code_two(plugin: Path, capsys: Any, case
     assert line.startswith("error: ") and re.search(message, line)
     assert "Traceback" not in err
     assert not (plugin / "runs").exists(), "nothing half-written"
-
-
-@pytest.mark.parametrize("option", [["--sedes", "3"], ["--seeds", "many"], ["--seeds"]])
-def test_mistyped_options(plugin: Path, capsys: Any, option: list[str]) -> None:
-    code, err = fails(["run", "toy", *option], capsys)
-    assert code == 2 and "seeds" in err and "Traceback" not in err
-    assert not (plugin / "runs").exists()
 
 
 def test_divergence_has_its_own_exit_code_and_bugs_their_traceback(
@@ -171,6 +185,42 @@ def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> 
     assert report["wall_seconds"] == pytest.approx(sum(spent))
 
 
+def test_resume_keeps_the_loggers_unless_told_others(plugin: Path) -> None:
+    cli.main(["run", "toy", "--preset", "smoke", "--logger", "csv"])
+    folder = run_folder(plugin)
+    assert (folder / "metrics.csv").exists() and not (folder / "metrics.jsonl").exists()
+    for logger, written in (([], "metrics.csv"), (["--logger", "jsonl"], "metrics.jsonl")):
+        for file in ("metrics.csv", "metrics.jsonl", "count/state.json"):
+            (folder / file).unlink(missing_ok=True)
+        cli.main(["resume", str(folder), *logger])
+        assert [p.name for p in folder.glob("metrics.*")] == [written]
+
+
+@pytest.mark.parametrize("fail", ["diverge", "bug", "missing"])
+@pytest.mark.parametrize("out", ["runs", "some/where/new"])
+def test_a_run_that_fails_at_once_leaves_nothing_behind(
+    plugin: Path, capsys: Any, fail: str, out: str
+) -> None:
+    before = set(plugin.rglob("*"))
+    with pytest.raises((SystemExit, RuntimeError)):
+        cli.main(["run", "toy", "--fail", fail, "--out", out, "--logger", "jsonl,tensorboard"])
+    left = set(plugin.rglob("*")) - before
+    assert not [path for path in left if "__pycache__" not in path.parts]
+    # What can be known before is said before there is a folder.
+    assert ("run folder:" in capsys.readouterr().err) == (fail != "missing")
+
+
+def test_a_run_says_beforehand_what_it_is_and_how_long_it_takes(plugin: Path, capsys: Any) -> None:
+    cli.main(["run", "toy"])
+    notes = capsys.readouterr().err
+    assert "note: counts to 3" in notes and re.search("note: preset cpu takes about .* on", notes)
+    assert "other settings" not in notes
+    cli.main(["run", "toy", "--steps", "2"])
+    assert "other settings more or less" in capsys.readouterr().err
+    cli.main(["run", "toy", "--preset", "smoke"])
+    assert "how long preset smoke takes was not measured" in capsys.readouterr().err
+
+
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
     cli.main(["run", "toy", "--preset", "smoke"])
     folder = run_folder(plugin)
@@ -192,21 +242,20 @@ def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> Non
     assert code == 2 and "run.json: agent.critics: found 'an unknown setting'" in err
 
 
-def test_help_does_not_wait_for_jax() -> None:
+def test_help_and_mistyped_names_do_not_wait_for_jax() -> None:
+    lines = ["--help", "list", "run --help", "data --help", "pde --help", "resume nowhere"]
+    lines += ["run ofline", "run offline --method mopoo", "run offline --preset=cpu --method=x"]
     code = (
         "import sys\n"
         "from jaxrl_rollouts.cli import main as cli\n"
-        "try: cli.main({arguments})\n"
-        "except SystemExit: pass\n"
-        "heavy = {{'jax', 'flax', 'matplotlib', 'h5py'}} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        f"for line in {lines}:\n"
+        "    try: cli.main(line.split())\n"
+        "    except SystemExit: pass\n"
+        "    heavy = {'jax', 'flax', 'matplotlib', 'h5py', 'numpy'} & set(sys.modules)\n"
+        "    assert not heavy, (line, heavy)\n"
     )
-    for arguments in (["list", "--help"], ["--help"], ["resume", "--help"], ["resume", "nowhere"]):
-        subprocess.run(
-            [sys.executable, "-c", code.format(arguments=arguments)],
-            check=True,
-            capture_output=True,
-        )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_remaking_command_drops_where_and_keeps_what() -> None:
@@ -229,3 +278,16 @@ def test_experiment_presets_are_checked(plugin: Path) -> None:
         Experiment("a", "b", "c", dict, {}, toy.run)
     with pytest.raises(ValueError, match="preset p: found int, expected dict"):
         Experiment("a", "b", "c", dict, {"p": 3}, toy.run)
+
+
+def test_warnings_are_one_line_without_source_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")  # what a user has set stays
+    monkeypatch.setattr(cli, "dispatch", lambda _: warnings.warn("look\n  here", stacklevel=1))
+    cli.main(["anything"])
+    assert capsys.readouterr().err == "warning: look here\n"
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "1"
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    cli.main(["anything"])
+    assert os.environ.pop("TF_CPP_MIN_LOG_LEVEL") == "3"

@@ -18,7 +18,7 @@ from jaxrl_rollouts.diffusion import (
     sample,
 )
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
-from jaxrl_rollouts.diffusion.guidance import GuideParams, strength, unit_length
+from jaxrl_rollouts.diffusion.guide import GuideParams, strength, unit_length
 from jaxrl_rollouts.diffusion.sampler import Place
 from jaxrl_rollouts.errors import ConfigError
 

@@ -70,14 +70,14 @@ def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -
 
 
 def test_a_picture_that_is_a_little_too_heavy_loses_colours_before_pixels(tmp_path: Path) -> None:
-    figure, (ax,) = pictures.figure(width=6, height=4)
+    figure, (ax,) = pictures.figure(width=4.5, height=3)
     x = np.linspace(0, 60, 700)
     ax.imshow(
         np.sin(x)[:, None] * np.cos(1.3 * x) + 0.1 * np.sin(x[:, None] * x / 9), cmap="viridis"
     )
     image = imread(pictures.save_png(figure, tmp_path / "a.png"))
     assert (tmp_path / "a.png").stat().st_size <= pictures.MAX_BYTES
-    assert image.shape[:2] == (4 * pictures.DPI, 6 * pictures.DPI)
+    assert image.shape[:2] == (3 * pictures.DPI, 4.5 * pictures.DPI)
 
 
 def test_legend_for_one_and_for_several() -> None:
@@ -106,3 +106,10 @@ def test_no_global_state() -> None:
         "assert before == dict(matplotlib.rcParams)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_lone_point_is_to_be_seen() -> None:
+    _, axes = pictures.figure()
+    pictures.curve_with_band(axes[0], [10], [[1.0], [3.0]], "once")
+    pictures.curve_with_band(axes[0], [0, 10], [[1.0, 2.0]], "curve")
+    assert [line.get_marker() for line in axes[0].get_lines()] == ["o", ""]

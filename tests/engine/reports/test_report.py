@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
 import math
@@ -194,7 +195,50 @@ def test_printed_report_shows_outcomes() -> None:
     assert "claims: 1 of 2 hold" in text
     assert re.search(r"✓ +c ", text) and re.search(r"✗ +d ", text)
     assert "a [note] with brackets" in text
-    assert "2 [1, 3]" in text and "points" in text
+    assert "2 (1 to 3)" in text and "points" in text
+
+
+def wide() -> Report:
+    report = Report("toy", "cpu", {}, "", seeds=5)
+    columns = {f"a long name of column {i}": 1.25 + i for i in range(12)}
+    report.table("wide", [{"method": "ravl", **columns}, {"method": "base", **columns}])
+    return report
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_digit_of_a_wide_table_is_cut(terminal: bool) -> None:
+    """A terminal of 80 columns gets it turned, a file in its whole width."""
+    stream = io.StringIO()
+    print_report(wide(), Console(file=stream, width=80, force_terminal=terminal, no_color=True))
+    text = stream.getvalue()
+    assert "…" not in text and text.count("12.25") == 2 and "a long name of column 11" in text
+    assert (max(map(len, text.splitlines())) <= 90) is terminal  # with codes of bold type
+
+
+def test_two_seeds_have_a_range_and_five_an_interval() -> None:
+    assert format_number(summarize([1.0, 3.0])) == "2 (1 to 3)"
+    assert re.fullmatch(r"3 \[.*, .*\]", format_number(summarize([1.0, 2.0, 3.0, 4.0, 5.0])))
+    assert format_number(summarize([2.0])) == "2"
+    report = Report("toy", "cpu", {}, "", seeds=2)
+    report.number("few", [1.0, 3.0])
+    assert "lowest to highest" in report_table_markdown(report, "numbers")
+    assert "95 %" not in report_table_markdown(report, "numbers")
+    report.claim(claim([4.0, 5.0]))
+    assert "(4 to 5)" in report_table_markdown(report, "claims")
+
+
+def test_pages_hold_everything_and_need_nothing(tmp_path: Path) -> None:
+    report = example()
+    report.note("<script>alert(1)</script> & so on")
+    report.pictures["curve"].caption = "A curve, ![x](https://example.org/x.png)"
+    report.save(tmp_path)
+    page, text = ((tmp_path / f"report.{kind}").read_text() for kind in ("html", "md"))
+    for part in ("ravl", "2 (1 to 3)", "Claims: 1 of 2 hold", "A curve", '"seeds": 3'):
+        assert part in text and part.replace('"', "&quot;") in page
+    assert "![curve](curve.png)" in text and (tmp_path / "curve.png").is_file()
+    assert "<script" not in page and "data:image/png;base64," in page
+    inside = re.search(r'src="data:image/png;base64,([^"]+)"', page)
+    assert inside and base64.b64decode(inside[1]) == (tmp_path / "curve.png").read_bytes()
 
 
 def test_markdown() -> None:
@@ -202,7 +246,7 @@ def test_markdown() -> None:
     lines = report_table_markdown(report, "scores").splitlines()
     assert lines[0] == "| method | score | steps | ok | note |"
     assert lines[1] == "|---|---:|---:|---:|---:|"
-    assert lines[2] == "| ravl | 2 [1, 3] | 5 | yes | - |"
+    assert lines[2] == "| ravl | 2 (1 to 3) | 5 | yes | - |"
     assert lines[3] == "| base\\|x | nan | - | - | - |"
     assert "| **no** |" in report_table_markdown(report, "claims")
     with pytest.raises(KeyError, match="scores"):
@@ -221,6 +265,7 @@ def test_markdown() -> None:
         (None, "-"),
         ("x", "x"),
         ((1.0, 2.0), "1 to 2"),
+        (50000, "50,000"),
         (math.inf, "inf"),
     ],
 )

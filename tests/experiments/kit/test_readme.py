@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
@@ -90,21 +91,72 @@ def test_the_two_commands_are_two_blocks_of_one_line() -> None:
     assert [block.count("\n") for block in blocks] == [1, 1]
 
 
+CODES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+# What takes its time, and how much of it a test spends instead.
+LESS = {
+    r"updates=\d+": "updates=20",
+    r"max_epochs=\d+": "max_epochs=1",
+    r"horizon=\d+": "horizon=20",
+    r", 1000\)": ", 20)",
+    r"20_000": "60",
+}
+
+
+def run_example(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a user's own array lies: waves that wander."""
+    monkeypatch.chdir(folder)
+    x = np.arange(64) - np.arange(12)[:, None]
+    phases = np.random.default_rng(0).uniform(0, 6, (16, 1, 1))
+    np.save("mine.npy", np.sin(2 * np.pi * x / 64 + phases) + np.sin(4 * np.pi * x / 64))
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def printed(text: str) -> list[float]:
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*", text)]
+
+
+@pytest.mark.parametrize("number", range(len(CODES)))
 def test_the_examples_run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Word for word; the first with the smallest of budgets."""
+    """With the smallest of budgets; `test_the_examples_run_word_for_word` takes README's."""
     smoke = load_experiment("offline").presets["smoke"]
     budget = Budget(smoke.study, smoke.model_free, smoke.neubay)
     monkeypatch.setattr("jaxrl_rollouts.offline.study.study.small_budget", lambda: budget)
-    codes = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    numbers = []
-    for code in codes:
-        exec(compile(code, "README.md", "exec"), {})
-        numbers.append([float(x) for x in re.findall(r"-?\d+\.?\d*", capsys.readouterr().out)])
-    returns, parts = numbers[0][:2], numbers[1]
-    assert [len(printed) for printed in numbers] == [6, 2]
-    assert all(-2000 < value <= 0 for value in (*returns, *parts))
+    made = "jaxrl_rollouts.offline.synthetic.synthesis.small_synthetic"
+    monkeypatch.setattr(made, lambda: smoke.synthetic)
+    code = CODES[number]
+    for much, less in LESS.items():
+        code = re.sub(much, less, code)
+    run_example(code, tmp_path, monkeypatch)
+    numbers = printed(capsys.readouterr().out)
+    assert numbers and np.isfinite(numbers).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(CODES)))
+def test_the_examples_run_word_for_word(
+    number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_example(CODES[number], tmp_path, monkeypatch)
+    numbers = printed(capsys.readouterr().out)
+    if number == 0:
+        data, *policies = numbers[:3]
+        assert min(policies) > data + 200, "the first thing a user sees is a policy that learned"
+
+
+def test_what_the_first_example_prints_is_a_policy_better_than_its_data() -> None:
+    """The numbers README shows; the test above makes them anew."""
+    shown = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)[0]
+    data, *policies = printed(shown)[:3]
+    assert min(policies) > data + 200
+    words = [re.findall(r"[a-z ]+:", part)[:3] for part in (CODES[0], shown)]
+    assert [w.strip() for w in words[1]] == ["the data:", "policies:", "promised and earned:"]
+
+
+def test_there_are_the_five_programs() -> None:
+    assert len(CODES) == 5
+    assert all(len(code.splitlines()) <= 16 for code in CODES)
 
 
 @pytest.mark.parametrize("report", [*REPORTS, *VARIATIONS], ids=lambda p: p.parent.name)

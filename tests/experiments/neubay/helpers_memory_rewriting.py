@@ -21,7 +21,7 @@ from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
 from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
-from jaxrl_rollouts.rollout import Trajectory, rollout
+from jaxrl_rollouts.rollouts import Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
 

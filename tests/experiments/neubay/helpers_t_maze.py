@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import at_least_one
-from jaxrl_rollouts.rollout import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 
 ACTIONS, OBSERVATION = 3, 3
 

@@ -11,9 +11,7 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT
-from jaxrl_rollouts.experiments.neubay.bandit_bayes_cells import Config, reference
-from jaxrl_rollouts.experiments.neubay.bandit_bayes_page import add_claims
+from jaxrl_rollouts.experiments.neubay.bandit_bayes import EXPERIMENT, Config, add_claims
 from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS, Arms
 from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
 from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
@@ -23,9 +21,9 @@ from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report, load_report
 
 
-def claims_on(fitted: FittedRewards, returns: dict, published: np.ndarray) -> list[Claim]:
+def claims_on(fitted: FittedRewards, returns: dict) -> list[Claim]:
     report = Report("bandit_bayes", "smoke", {}, "command", 3)
-    add_claims(report, fitted, returns, published)
+    add_claims(report, fitted, returns)
     return report.claims
 
 
@@ -39,29 +37,30 @@ def opinions(*spreads: float) -> FittedRewards:
     return FittedRewards(arms, np.full((len(spreads), 101), 0.725), None)  # type: ignore[arg-type]
 
 
-def test_the_reference_takes_each_seed_s_opinions_for_its_prior() -> None:
+def test_beliefs_are_each_seed_s_opinions() -> None:
     fitted = opinions(0.3, 0.05)
     for penalty in (0.0, 0.1):
         want = play_optimum(Beliefs(penalty=penalty), TEST_ARMS)
-        np.testing.assert_allclose(reference(penalty, fitted, 0).returns, want.returns, atol=1e-3)
+        np.testing.assert_allclose(
+            play_optimum(fitted.beliefs(0, penalty), TEST_ARMS).returns, want.returns, atol=1e-3
+        )
     # Whoever is sure that arm 1 is worse never tries it.
-    np.testing.assert_array_equal(reference(0.0, fitted, 1).returns, 0.5)
+    np.testing.assert_array_equal(play_optimum(fitted.beliefs(1), TEST_ARMS).returns, 0.5)
 
 
 def test_claims_tell_bayesians_from_conservatives() -> None:
     bayes = np.array([[0.483, 0.476, 0.469, 0.480, 0.535, 0.679, 0.836, 0.984]] * 3)
-    flat, published = np.full((3, 8), 0.5), play_optimum(Beliefs(), TEST_ARMS).returns
-    fitted = opinions(0.3, 0.3, 0.3)
-    good = claims_on(fitted, {0.0: bayes, 0.1: 0.5 * (bayes + flat), 2.5: flat}, published)
+    flat, fitted = np.full((3, 8), 0.5), opinions(0.3, 0.3, 0.3)
+    good = claims_on(fitted, {0.0: bayes, 0.1: 0.5 * (bayes + flat), 2.5: flat})
     assert all(claim.holds for claim in good) and len(good) == 12
-    swapped = claims_on(fitted, {0.0: flat, 2.5: bayes}, published)
+    swapped = claims_on(fitted, {0.0: flat, 2.5: bayes})
     failing = {claim.name for claim in swapped if not claim.holds}
     assert {
         "the conservative stays with the known arm",
         "the Bayesian finds the best arm",
         "the Bayesian earns more over all arms",
     } <= failing
-    sure = claims_on(opinions(0.01, 0.3, 0.3), {0.0: bayes, 2.5: flat}, published)
+    sure = claims_on(opinions(0.01, 0.3, 0.3), {0.0: bayes, 2.5: flat})
     assert "members disagree about the unknown arm" in {c.name for c in sure if not c.holds}
 
 

@@ -11,13 +11,12 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.compounding_error import EXPERIMENT
-from jaxrl_rollouts.experiments.neubay.compounding_error_cells import (
-    Case,
-    rank_correlation,
-    split_error,
+from jaxrl_rollouts.experiments.neubay.compounding_error import (
+    EXPERIMENT,
+    JudgedWorlds,
+    growth_rows,
+    trust_row,
 )
-from jaxrl_rollouts.experiments.neubay.compounding_error_page import growth, trust_row
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE as NEUBAY
 from jaxrl_rollouts.offline.worlds.judge import OpenLoop
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust
@@ -50,48 +49,31 @@ def test_smoke(tmp_path: Path) -> None:
     }
 
 
-def case(error: np.ndarray, uncertainty: np.ndarray, largest: float) -> Case:
+def judged(error: np.ndarray, uncertainty: np.ndarray, largest: float) -> JudgedWorlds:
     """One ensemble; the data's spread has this maximum."""
     quantiles = np.linspace(0.0, largest, len(LEVELS))[None]
     trust = Trust(np.array([LEVELS]), quantiles, np.array([0.1]))
     zero = np.zeros_like(error)
-    return Case(OpenLoop(error, error, zero, zero - 0.5, uncertainty), trust, 3)
+    return JudgedWorlds(OpenLoop(error, error, zero, zero - 0.5, uncertainty), trust, 3)
 
 
 def test_growth_reads_steps_from_one_and_ends_at_the_end() -> None:
     error = np.broadcast_to(np.arange(1.0, 7.0)[:, None], (6, 3))[None].copy()
     error[0, 5, 2] = np.inf
-    rows = growth("LN", case(error, error, 10.0))
+    rows = growth_rows("LN", judged(error, error, 10.0))
     assert [r["step"] for r in rows] == [1, 2, 4, 6]
     assert [r["median error"].values for r in rows] == [(1.0,), (2.0,), (4.0,), (6.0,)]
     assert [round(r["lost %"], 1) for r in rows] == [0.0, 0.0, 0.0, 33.3]
     assert rows[0]["reward bias, median"].values == (-0.5,)
 
 
-def test_a_rollout_stops_at_the_first_step_above_the_largest_spread() -> None:
-    spread = np.array([[0.1, 0.2], [0.3, 1.5], [0.2, 0.2]])[None]  # the second stops at step 2
+def test_trust_says_what_was_spared_by_a_stop_at_the_largest_spread() -> None:
+    spread = np.array([[0.1, 0.2], [0.3, 1.5], [0.2, 0.2]])[None]
     error = np.array([[1.0, 2.0], [3.0, 40.0], [4.0, 50.0]])[None]
-    before, after = split_error(case(error, spread, 1.0))
-    assert before == [3.0] and after == [45.0]  # lower 95 % quantile of 1, 2, 3, 4
-    _, never = split_error(case(error, spread, 2.0))
-    assert np.isnan(never).all()
-    row = trust_row("LN", case(error, spread, 1.0))
+    row = trust_row("LN", judged(error, spread, 1.0))
     assert row["u(1)"].values == (1.0,) and row["epochs"] == 3
-
-
-def test_rank_correlation_is_spearmans() -> None:
-    from scipy import stats
-
-    rng = np.random.default_rng(0)
-    error = rng.normal(size=(2, 5, 7))
-    spread = np.exp(error) + rng.normal(size=error.shape)
-    want = [stats.spearmanr(spread[i].ravel(), error[i].ravel()).statistic for i in range(2)]
-    np.testing.assert_allclose(rank_correlation(case(error, spread, 1.0)), want, rtol=1e-5)
-    spread[0, 0, 0] = np.inf  # a lost step has no rank
-    want = stats.spearmanr(spread[0].ravel()[1:], error[0].ravel()[1:]).statistic
-    np.testing.assert_allclose(rank_correlation(case(error, spread, 1.0))[0], want, rtol=1e-5)
-    monotone = case(error, error**3, 1.0)
-    np.testing.assert_allclose(rank_correlation(monotone), 1.0, rtol=1e-6)
+    assert row["95 % of errors up to u(1)"].values == (3.0,)
+    assert row["median error above u(1)"].values == (45.0,)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.neubay.horizon_overestimation import EXPERIMENT
-from jaxrl_rollouts.experiments.neubay.horizon_overestimation_cells import Arm
+from jaxrl_rollouts.experiments.neubay.horizon_overestimation_cells import Rollouts
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
@@ -52,8 +52,9 @@ def test_smoke(tmp_path: Path) -> None:
 
 def test_arms() -> None:
     arms = SMOKE.plane.arms()
-    assert arms[0] == Arm(1) and arms[-1] == Arm(8, 1.0, 1.0)
-    assert len({arm.name for arm in EXPERIMENT.preset("cpu").plane.arms()}) == 10
+    assert arms["H 1"] == Rollouts(1) and arms["adaptive 0.5"] == Rollouts(8, 0.5)
+    assert arms["adaptive 1, penalty 1"] == Rollouts(8, 1.0, 1.0)
+    assert len(EXPERIMENT.preset("cpu").plane.arms()) == 10
 
 
 @pytest.mark.parametrize(

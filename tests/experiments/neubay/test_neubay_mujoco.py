@@ -59,7 +59,7 @@ def test_every_dataset_has_the_papers_settings() -> None:
     found = {
         name: (a.memory_rate, a.real_weight, a.learn_alpha)
         for name in paper.datasets
-        for a in [paper.agent(name).agent]
+        for a in [paper.arms(name)["neubay"].agent]
     }
     assert found == {
         "jr/halfcheetah-random": (3e-5, 0.8, True),
@@ -67,13 +67,13 @@ def test_every_dataset_has_the_papers_settings() -> None:
         "jr/halfcheetah-mixed": (1e-5, 0.05, True),
         "jr/hopper-mixed": (3e-7, 0.5, False),
     }
-    own = paper.agent("jr/hopper-mixed")
+    own = paper.arms("jr/hopper-mixed")["neubay"]
     assert (own.level, own.penalty, own.rollouts, own.tape) == (1.0, 0.0, 100, 2048)
     assert own.agent.steps == 2_000_000 and own.agent.critics == 10
     arms = paper.arms("jr/hopper-mixed")
     assert {a.level for a in arms.values()} == {0.9, 0.99, 0.999, 1.0}
     assert {a.penalty for a in arms.values()} == {0.0, 0.04, 0.2, 1.0, 5.0}
-    assert paper.agent("another") == paper.neubay.agent
+    assert paper.arms("another")["neubay"] == paper.neubay.agent
 
 
 @pytest.mark.parametrize("preset", list(EXPERIMENT.presets))

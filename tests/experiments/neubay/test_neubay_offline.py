@@ -13,7 +13,7 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.offline import EXPERIMENT
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.saved_policies import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     fit_posterior,
@@ -55,7 +55,7 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
 
 
 def test_its_policy_is_kept(finished: Path) -> None:
-    saved = load_policy(finished)
+    saved = read_policy(finished)
     assert saved.facts["method"] == "neubay" and saved.environment == "pendulum"
     assert saved.remembers and saved.facts["observation_size"] == 3 + 1 + 1
     returns = load_report(finished).numbers["return"].values
@@ -87,10 +87,7 @@ def test_the_markov_arm_differs_in_its_memory_only() -> None:
     assert replace(without, agent=agent) == own
 
 
-def test_looks_lie_between_iterations() -> None:
-    small_neubay().check_looks(5)
-    with pytest.raises(ConfigError, match="evaluations: found 151, expected at most NEUBAY's 150"):
-        small_neubay().check_looks(151)
+def test_worlds_are_counted() -> None:
     with pytest.raises(ConfigError, match="worlds"):
         check(NeubayStudyConfig(worlds=0))
 
@@ -100,7 +97,6 @@ def test_looks_lie_between_iterations() -> None:
     [
         (["--neubay.agent.horizon", "0"], "horizon: found 0"),
         (["--neubay.agent.tape", "30000"], "capacity: found 20000, expected at least one tape"),
-        (["--study.evaluations", "4", "--study.epochs", "4"], "evaluations: found 4"),
         (["--neubay.agent.level", "0.77", "--neubay.folder", "nowhere"], "nowhere"),
     ],
 )

@@ -10,8 +10,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT
-from jaxrl_rollouts.experiments.pde.ks_ablation_cells import settings
+from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT, settings
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.study.train import StudyData
 from jaxrl_rollouts.reports.report import Report, load_report

@@ -10,8 +10,13 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.pde.ks_refiner import EXPERIMENT, KsConfig
-from jaxrl_rollouts.experiments.pde.ks_refiner_page import bands, pearson, where_first_off
+from jaxrl_rollouts.experiments.pde.ks_refiner import (
+    EXPERIMENT,
+    KsConfig,
+    bands,
+    pearson,
+    where_first_off,
+)
 from jaxrl_rollouts.pde.study.look import high_correlation_times
 from jaxrl_rollouts.pde.study.train import StudyConfig
 from jaxrl_rollouts.reports.report import load_report

@@ -11,61 +11,80 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, Config
+from jaxrl_rollouts.experiments.kit.grid import Cell, Grid
+from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, best_below_one, make_report
 from jaxrl_rollouts.experiments.ravl.true_dynamics_cells import (
-    Dial,
+    Config,
     DialConfig,
-    best_below_one,
     complete,
     open_domain,
+    part,
 )
-from jaxrl_rollouts.experiments.ravl.true_dynamics_page import make_report
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import Report, load_report
 
 
-def dial(truths: tuple[float, ...], scores: list[list[float]], value: float = 50.0) -> Dial:
-    """A finished dial with final `scores` `[W][seeds]`, after a first evaluation at zero."""
-    last = np.asarray(scores, float)
-    values = np.stack([np.zeros_like(last), last])
-    curves = {"score": (np.array([1, 2]), values)}
-    for name in ("return", "estimated_value", "imagined_uncertainty"):
-        curves[name] = (np.array([1, 2]), np.full_like(values, value))
-    return Dial(truths, curves)
+def cells(arm: str, scores: dict[float, list[float]], value: float = 50.0) -> dict:
+    """Finished cells of a method by w with these final `[seeds]`, after a first zero."""
+    made = {}
+    for w, last in scores.items():
+        history = History()
+        for iteration, values in ((1, np.zeros(2)), (2, np.array(last, float))):
+            other = {m: np.full(2, value) for m in ("estimated_value", "imagined_uncertainty")}
+            history.append(iteration, {"score": values, **other})
+        made[arm, w] = Cell(history, seeds=2)
+    return made
 
 
-DIALS = {
-    "base": dial((0.0, 0.5, 1.0), [[50, 52], [40, 42], [20, 24]], 500.0),
-    "mopo 1": dial((0.0, 0.5), [[60, 62], [90, 94]]),
-    "mopo 5": dial((0.0, 0.5), [[5, 7], [70, 71]]),
-    "mobile": dial((0.0, 0.5), [[30, 32], [26, 26]]),
-    "ravl": dial((0.0, 1.0), [[95, 97], [94, 98]]),
-}
+GRID = Grid(
+    ("method", "w"),
+    {
+        **cells("base", {0.0: [50, 52], 0.5: [40, 42], 1.0: [20, 24]}, 500.0),
+        **cells("mopo 1", {0.0: [60, 62], 0.5: [90, 94]}),
+        **cells("mopo 5", {0.0: [5, 7], 0.5: [70, 71]}),
+        **cells("mobile", {0.0: [30, 32], 0.5: [26, 26]}),
+        **cells("ravl", {0.0: [95, 97], 1.0: [94, 98]}),
+    },
+)
 
 
 def test_base_stands_in_for_the_penalised_methods_at_one_and_for_no_other() -> None:
-    full = complete(DIALS, (0.0, 0.5, 1.0))
-    for label in ("mopo 1", "mopo 5", "mobile"):
-        assert full[label].truths == (0.0, 0.5, 1.0)
-        np.testing.assert_array_equal(full[label].last("score")[-1], [20, 24])
-        np.testing.assert_array_equal(full[label].last("score")[:2], DIALS[label].last("score"))
-        np.testing.assert_array_equal(full[label].last("estimated_value")[-1], 500.0)
-    assert full["ravl"] is DIALS["ravl"] and full["base"] is DIALS["base"]
+    full = complete(GRID)
+    for arm in ("mopo 1", "mopo 5", "mobile"):
+        assert list(full.at(method=arm)) == [0.0, 0.5, 1.0]
+        np.testing.assert_array_equal(full[arm, 1.0]["score"], [20, 24])
+        np.testing.assert_array_equal(full[arm, 0.5]["score"], GRID[arm, 0.5]["score"])
+        np.testing.assert_array_equal(full[arm, 1.0]["estimated_value"], 500.0)
+    for own in (("ravl", 1.0), ("base", 1.0)):
+        np.testing.assert_array_equal(full[own]["score"], GRID[own]["score"])
 
 
 def test_the_best_cell_is_over_lambdas_and_qualities_below_one() -> None:
-    full = complete(DIALS, (0.0, 0.5, 1.0))
-    label, truth, scores = best_below_one(full, "mopo")
-    assert (label, truth) == ("mopo 1", 0.5)
-    np.testing.assert_array_equal(scores, [90, 94])
-    assert best_below_one(full, "ravl")[1] == 0.0  # at one it is not below one
+    best = best_below_one(complete(GRID), "mopo")
+    assert best.point == {"method": "mopo 1", "w": 0.5}
+    np.testing.assert_array_equal(best["score"], [90, 94])
+    assert best_below_one(complete(GRID), "ravl").point["w"] == 0.0  # at one it is not below one
+
+
+def test_a_part_of_a_cell_is_the_seeds_of_one_weight_with_their_score() -> None:
+    domain = open_domain(DialConfig(rows=100), jax.random.key(0))
+    history = History()
+    history.append(3, {"loss": np.arange(4.0)})
+    history.append(6, {"return": domain.hundred * np.array([0.0, 0.25, 0.5, 1.0])})
+    cell = part(domain, Cell(history, updates=10, seeds=2), slice(2, 4))
+    np.testing.assert_allclose(cell["score"], [50.0, 100.0])
+    np.testing.assert_array_equal(cell.curve("loss")[1][:, 0], [2.0, 3.0])
+    assert cell.curve("score")[0] == [60]
+    lost = Cell(seeds=2, diverged=True)
+    assert np.isnan(part(domain, lost, slice(2, 4))["score"]).all()
 
 
 def test_claims_are_computed_from_the_scores(tmp_path: Path) -> None:
     domain = open_domain(DialConfig(rows=200, episodes=4), jax.random.key(0))
     report = Report("true_dynamics", "smoke", {}, "command", 2)
-    make_report(report, {"plane": (domain, complete(DIALS, (0.0, 0.5, 1.0)))})
+    make_report(report, {"plane": (domain, complete(GRID))})
     holds = {claim.name: claim.holds for claim in report.claims}
     measured = {claim.name: claim.measured for claim in report.claims}
     assert holds["plane: MOPO is worse with true dynamics"]
@@ -109,9 +128,9 @@ def test_settings_are_checked(wrong: dict) -> None:
 
 def test_presets_are_valid_and_sweep_lambda() -> None:
     for preset in EXPERIMENT.presets.values():
-        for part in (preset, preset.plane, preset.standard):
-            if part is not None:
-                check(part)
+        for domain in (preset, preset.plane, preset.standard):
+            if domain is not None:
+                check(domain)
     cpu = EXPERIMENT.preset("cpu")
     assert cpu.seeds >= 5 and len(cpu.plane.mopo_penalties) > 1
     assert cpu.of_method()["mopo"] == cpu.truths[:-1]

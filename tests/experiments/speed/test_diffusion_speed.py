@@ -13,19 +13,16 @@ import pytest
 
 from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import Peer
-from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.kit.peer import Peer, Theirs
+from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT, agent_rows
 from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import (
     AgentSpeed,
     DenoiserSpeed,
-    check_same,
-    denoiser_peer_settings,
+    denoiser_settings,
     learned_parameters,
-    make_our_agents,
     make_our_denoiser,
     time_agents,
 )
-from jaxrl_rollouts.experiments.speed.diffusion_speed_page import agent_rows
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report, load_report
@@ -35,13 +32,14 @@ SMOKE = EXPERIMENT.preset("smoke")
 # 20 on all, and answers every network with zeros.
 SCRIPT = """
 import json, pathlib, sys
-count = int(pathlib.Path(__file__).stem.split("_")[1])
+count, updates = int(pathlib.Path(__file__).stem.split("_")[1]), 0
 for line in sys.stdin:
     question = json.loads(line)
     answer = {"parameters": count, "d3rlpy": "0.0", "torch": "0.0"}
+    updates = question.get("updates") or updates
     if question["kind"] == "train":
         each = 0.01 if question["threads"] == 1 else 0.02
-        answer = {"seconds": question["updates"] * each * (0.5 + 0.5 * question["drawn"])}
+        answer = {"seconds": updates * each * (0.5 + 0.5 * question["drawn"])}
     if question["kind"] == "apply":
         answer = {"said": [[0.0] * len(row) for row in question["rows"]]}
     print("RESULT " + json.dumps(answer), flush=True)
@@ -85,7 +83,7 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
 @pytest.mark.slow
 def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     sizes = replace(SMOKE.agents, seeds=(1, 2))
-    count = learned_parameters(make_our_agents("td3_bc", sizes, 16))
+    count = learned_parameters("td3_bc", sizes, 16)
     config = replace(SMOKE, agents=sizes, torch_python=fake_python(tmp_path, count))
     context = context_in(tmp_path)
     report = Report.of(context, 1)
@@ -102,7 +100,7 @@ def test_agents_are_compared_with_the_fastest_of_d3rlpy(tmp_path: Path) -> None:
     assert [claim.threshold for claim in report.claims] == [5.0, 5.0]
     assert report.versions["d3rlpy"] == "0.0"
     wrong = replace(config, torch_python=fake_python(tmp_path, count + 1))
-    with pytest.raises(DataError, match=f"td3_bc's parameters: found {count + 1}"):
+    with pytest.raises(DataError, match=f"d3rlpy: parameters: found {count + 1}"):
         time_agents(wrong, context, "td3_bc", 16)
 
 
@@ -111,24 +109,23 @@ def test_parameters_are_counted_without_targets() -> None:
     actor = 17 * 8 + 8 + 8 * 8 + 8 + 8 * 6 + 6
     critic = 23 * 8 + 8 + 8 * 8 + 8 + 8 + 1
     value = 17 * 8 + 8 + 8 * 8 + 8 + 8 + 1
-    assert learned_parameters(make_our_agents("td3_bc", sizes, 8)) == actor + 2 * critic
-    assert learned_parameters(make_our_agents("iql", sizes, 8)) == actor + 6 + 2 * critic + value
+    assert learned_parameters("td3_bc", sizes, 8) == actor + 2 * critic
+    assert learned_parameters("iql", sizes, 8) == actor + 6 + 2 * critic + value
 
 
 def test_a_peer_with_another_network_is_refused(tmp_path: Path) -> None:
     ours = make_our_denoiser("mlp", SMOKE.denoisers)
     python = fake_python(tmp_path, 1)
-    with (
-        Peer(python, "torch_denoisers.py", option="torch_python", needs="torch") as peer,
-        pytest.raises(DataError, match=r"torch: network on our weights: found 1\.0"),
-    ):
-        check_same(ours, peer)
+    theirs = Theirs(python, "torch_denoisers.py", "torch", {}, {}, outputs=ours.outputs())
+    match = r"torch: network on our weights: found 1\.0"
+    with Peer(theirs) as peer, pytest.raises(DataError, match=match):
+        peer.check_same()
 
 
 def test_the_noise_levels_a_peer_gets_are_the_samplers() -> None:
     """Heun's rule written out over them gives what `sample` does, for a denoiser that is known."""
     config = DenoiserSpeed(sampler=SamplerConfig(6, churn=0.0))
-    said = denoiser_peer_settings("mlp", config, Path("w.npz"))
+    said = denoiser_settings("mlp", config, make_our_denoiser("mlp", config))
     assert said["raised"] == said["levels"][:-1] and not any(said["added"])
     key = jax.random.key(3)
     x = 80.0 * np.asarray(jax.random.normal(jax.random.split(key)[0], (5, 2)), np.float64)
@@ -144,8 +141,9 @@ def test_the_noise_levels_a_peer_gets_are_the_samplers() -> None:
         x = there
     found = sample(lambda p, x, s: x / (1.0 + s**2), None, key, (5, 2), config=config.sampler)
     np.testing.assert_allclose(found, x, rtol=1e-3, atol=1e-4)
-    churned = denoiser_peer_settings("unet", DenoiserSpeed(), Path("w.npz"))
-    assert max(churned["added"]) > 0 and churned["shape"] == (25, 32)
+    windows = make_our_denoiser("unet", SMOKE.denoisers)
+    churned = denoiser_settings("unet", DenoiserSpeed(), windows)
+    assert max(churned["added"]) > 0 and churned["shape"] == (25, 8)
 
 
 def test_bad_settings_are_said_before_anything_runs() -> None:

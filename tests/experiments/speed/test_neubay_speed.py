@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,11 +14,10 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import PEERS
+from jaxrl_rollouts.experiments.kit.peer import PEERS, Peer, Theirs
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.speed.neubay_speed_cells import (
     ACTIONS,
-    compared,
     compiled_collector,
     looping_collector,
     make_bench,
@@ -54,9 +55,8 @@ def test_the_loop_takes_what_the_program_takes() -> None:
     bench = make_bench(SMOKE, 2, (8,))
     for seed in range(3):
         key = jax.random.key(seed)
-        looks = compiled_collector(bench)(key).looks
-        ours = float(looks.tokens * looks.imagined_share)
-        assert looping_collector(bench, SMOKE.rollouts)(key) == round(ours)
+        ours = compiled_collector(bench)(key)
+        assert looping_collector(bench, SMOKE.rollouts)(key) == ours
 
 
 def test_the_peer_imports_nothing_of_ours() -> None:
@@ -73,22 +73,25 @@ def test_the_peer_imports_nothing_of_ours() -> None:
         )
     }
     beside = {"serving", "torch_study"}
-    assert modules == {"__future__", "math", "typing", "numpy", "torch"} | beside
+    assert modules == {"__future__", "copy", "math", "types", "typing", "torch"} | beside
 
 
-class Echo:
+class Echo(Peer):
     """A peer that makes of every episode the same, whatever our weights."""
 
-    def ask(self, question: dict) -> dict:
+    def __init__(self, theirs: Theirs) -> None:
+        self.theirs = theirs
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         length = len(question["seen"])
         shape = (2, length) if question["of"] == "values" else (length, ACTIONS)
         return {"said": np.ones(shape).tolist()}
 
 
 def test_a_peer_with_another_network_is_refused() -> None:
-    ours = our_learning(SMOKE, "gru")
+    outputs = our_learning(SMOKE, "gru").outputs()
     with pytest.raises(DataError, match="torch: network on our weights"):
-        compared(Echo(), ours.networks, ours.state.actor, ours.state.critic)  # type: ignore[arg-type]
+        Echo(Theirs("", "torch_recurrent.py", "torch", {}, {}, outputs=outputs)).check_same()
 
 
 @pytest.mark.parametrize(

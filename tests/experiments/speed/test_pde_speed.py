@@ -12,17 +12,18 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import Peer, shaken, write_weights
-from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.speed.pde_speed_cells import (
+from jaxrl_rollouts.experiments.kit.peer import Outputs, Peer, Theirs, shaken, write_weights
+from jaxrl_rollouts.experiments.speed.pde_speed import (
+    EXPERIMENT,
     Config,
-    check_same,
+    PlainResnet,
     forward_operations,
     make_ours,
-    make_plain,
 )
 from jaxrl_rollouts.networks import parameter_count as count
+from jaxrl_rollouts.pde.emulator import FieldNetwork
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
+from jaxrl_rollouts.pde.operators.layers import field_network
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -46,8 +47,8 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def peer(script: Path) -> Peer:
-    return Peer(sys.executable, script, option="torch_python", needs="torch")
+def peer(script: Path, outputs: Outputs = ()) -> Peer:
+    return Peer(Theirs(sys.executable, script, "torch", {}, {}, outputs=outputs))
 
 
 @pytest.mark.slow
@@ -95,8 +96,13 @@ def test_a_peer_that_dies_says_why_and_which_setting(script: Path) -> None:
 def test_a_peer_with_another_network_is_refused(script: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     ours = make_ours(config, 8, plain=True)
-    with peer(script) as running, pytest.raises(DataError, match="torch: .*network"):
-        check_same(config, ours, running, "torch")
+    outputs = ours.outputs(config.points)
+    with peer(script, outputs) as running, pytest.raises(DataError, match="torch: .*network"):
+        running.check_same()
+
+
+def plain(width: int, blocks: int, dilations: tuple[int, ...], points: int) -> FieldNetwork:
+    return field_network(PlainResnet(width, blocks, dilations), 1, points, conditions=0)
 
 
 def test_dilations_are_those_of_apebench() -> None:
@@ -106,12 +112,12 @@ def test_dilations_are_those_of_apebench() -> None:
 
 def test_the_plain_network_has_the_parameters_of_apebench() -> None:
     """`get_parameter_count("Dil;3;32;2;gelu")` of a one-dimensional scenario of APEBench 0.1.1."""
-    net = make_plain(32, 2, Config().dilations, 64)
+    net = plain(32, 2, Config().dilations, 64)
     assert count(net.init(jax.random.key(0))) == 44_449
 
 
 def test_the_plain_network_is_translation_equivariant_and_sees_the_field_only() -> None:
-    net = make_plain(8, 1, (1, 2, 1), 16)
+    net = plain(8, 1, (1, 2, 1), 16)
     params = shaken(net, jax.random.key(0))
     field, other = jax.random.normal(jax.random.key(1), (2, 1, 16))
     said = net.apply(params, field, other, 0.0, jnp.zeros(0))
@@ -140,5 +146,5 @@ def test_operations_are_those_of_the_program(plain: bool) -> None:
     ours = make_ours(config, 64, plain=plain)
     apply = jax.vmap(lambda p, u: ours.net.apply(p, u, u, 0.0, jnp.zeros(0)), (None, 0))
     counted = jax.jit(apply).lower(ours.params, fields).compile().cost_analysis()["flops"]
-    by_hand = 4 * forward_operations(64, 2, config.dilations, 64, plain=plain)
+    by_hand = 4 * forward_operations(config, 64, plain=plain)
     assert by_hand == pytest.approx(counted, rel=0.2)

@@ -11,7 +11,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.experiments.kit.timing import matmul_peak, rounds
-from jaxrl_rollouts.experiments.speed.speed_cells import (
+from jaxrl_rollouts.experiments.speed.speed import (
     ACTIONS,
     OBSERVATIONS,
     Config,

@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, make_rebrac, with_next_actions
 from jaxrl_rollouts.offline.agents.registry import AGENTS, agent_name, make_agent, rows_for
-from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
 from jaxrl_rollouts.offline.data import Transitions, to_device
 
@@ -110,6 +110,8 @@ def test_agent_settings_are_checked(config: Any, setting: str) -> None:
 def test_iterations_hold_whole_periods() -> None:
     with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
         make_model_free(BC, S, A, updates_per_iteration=5)
-    assert set(AGENTS) == {"sac", "td3_bc", "iql", "rebrac"}
-    assert agent_name(SacConfig()) == "sac"
+    assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac"}
+    assert (agent_name(SacConfig()), agent_name(EdacConfig())) == ("sac", "edac")
+    assert (SacConfig().critics, SacConfig().diversity) == (2, 0.0)
+    assert (EdacConfig().critics, EdacConfig().diversity) == (10, 1.0)
     assert make_td3_bc(BC, S, A) is make_agent(BC, S, A)

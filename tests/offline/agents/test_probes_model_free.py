@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents.bc import BcConfig
+from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
@@ -32,6 +34,8 @@ AGENTS = [
     Td3BcConfig(**FAST, alpha=20.0, normalise=False),
     RebracConfig(**FAST, actor_penalty=0.01, critic_penalty=0.0),
     IqlConfig(**FAST, value_rate=3e-3, expectile=0.9, inverse_temperature=10.0),
+    # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
+    CqlConfig(**FAST, weight=0.01, actions=4, initial_alpha=0.01),
 ]
 every_agent = pytest.mark.parametrize("config", AGENTS, ids=agent_name)
 ALTERNATING = np.arange(ROWS) % 2
@@ -43,10 +47,16 @@ def built(config: Any) -> Any:
 
 
 def learn(
-    config: Any, observations: Any, rewards: Any, following: Any, done: Any, cut: Any = False
+    config: Any,
+    observations: Any,
+    rewards: Any,
+    following: Any,
+    done: Any,
+    cut: Any = False,
+    act: Any = lambda uniform: uniform,
 ) -> tuple[Any, Any]:
     """Train two seeds on uniformly random actions, of which `rewards` may be a function."""
-    actions = np.random.default_rng(0).uniform(-1, 1, (ROWS, 1)).astype(np.float32)
+    actions = act(np.random.default_rng(0).uniform(-1, 1, (ROWS, 1)).astype(np.float32))
     rewards = rewards(actions[:, 0]) if callable(rewards) else rewards
 
     def spread(x: Any, dtype: Any) -> np.ndarray:
@@ -108,8 +118,9 @@ def test_the_best_action_depends_on_the_state(config: Any) -> None:
 
 
 def test_imitation_alone_is_the_mean_action() -> None:
-    """With no weight on the value, TD3+BC and IQL return what the data do on average."""
+    """With no weight on the value, TD3+BC and IQL do what the data do on average, as BC does."""
     for config in (
+        BcConfig(hidden=(32,), actor_rate=3e-3),
         Td3BcConfig(**FAST, alpha=0.0, normalise=False),
         IqlConfig(**FAST, inverse_temperature=0.0),
     ):
@@ -119,4 +130,14 @@ def test_imitation_alone_is_the_mean_action() -> None:
 
 
 def test_every_agent_is_probed() -> None:
-    assert {agent_name(config) for config in AGENTS} == set(REGISTERED) - {"sac"}
+    unprobed = {"bc", "sac", "edac"}
+    assert {agent_name(config) for config in AGENTS} == set(REGISTERED) - unprobed
+
+
+def test_cql_is_low_where_no_data_are() -> None:
+    """Reward is the action; the data's are below zero, and the line goes on in either direction."""
+    config = CqlConfig(**FAST, weight=2.0, actions=4, initial_alpha=0.01)
+    state, _ = learn(config, 0.0, lambda a: a, 0.0, done=True, act=lambda a: 0.5 * a - 0.5)
+    assert (greedy(config, state, [0.0]) < 0.2).all()
+    inside, outside = values(config, state, [0.0, 0.0], [-0.1, 0.9]).T
+    assert (inside > outside + 0.5).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -47,7 +48,7 @@ def some_batch(seed: int = 0) -> Transitions:
 
 @functools.cache
 def updated(diversity: float = 0.7, penalty: float = 0.0) -> tuple[Any, SacState, SacState, dict]:
-    agent = make_sac(SacConfig(**{**vars(CONFIG), "diversity": diversity}), S, A)
+    agent = make_sac(replace(CONFIG, diversity=diversity), S, A)
     before = agent.init(jax.random.key(0))
     # An update first: target critics and temperature leave their special initial values.
     update = jax.jit(agent.update)

@@ -25,7 +25,7 @@ from jaxrl_rollouts.offline.bandit.rewards import (
     logged_pulls,
     penalised,
 )
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 
 def in_turn(params: None, key: jax.Array, seen: jax.Array, memory: jax.Array) -> tuple:

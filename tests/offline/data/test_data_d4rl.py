@@ -19,7 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.offline.data import episode_returns, episodes, load_d4rl, write_d4rl
+from jaxrl_rollouts.offline.data import (
+    JR_DATASETS,
+    episode_returns,
+    episodes,
+    load_d4rl,
+    write_d4rl,
+)
 from jaxrl_rollouts.offline.data.successors import cut_by_length, mismatches, shift
 from jaxrl_rollouts.offline.data.transitions import file_sha256
 
@@ -145,7 +151,7 @@ def test_attributes_and_provenance(tmp_path):
     write_d4rl(path, make(PLAN), given)
     dataset = load_d4rl(path)
     assert {key: dataset.attributes[key] for key in given} == given
-    assert dataset.environment == "Hopper-v4" and dataset.name == "jr/hopper-mixed"
+    assert dataset.environment == "Hopper-v4" and dataset.name == "hopper_mixed"
     assert dataset.sha256 == file_sha256(path) and dataset.source == path
     assert dataset.attributes["format"] == "d4rl" and len(dataset) == 19
 
@@ -156,13 +162,46 @@ def test_attributes_and_provenance(tmp_path):
         ("hopper_medium-v2", {}, "hopper-medium-v2"),
         ("hopper-medium-v0", {}, "hopper-medium-v0"),
         ("hopper_medium", {}, "hopper_medium"),
-        ("hopper_medium", {"env_id": "Hopper-v4"}, "jr/hopper-medium"),
+        ("hopper_medium", {"env_id": "Hopper-v4"}, "hopper_medium"),
         ("other", {"env_id": "Hopper-v4"}, "other"),
     ],
 )
 def test_a_file_is_not_taken_for_another_dataset(tmp_path, stem, attributes, name):
     path = write_raw(tmp_path / f"{stem}.hdf5", raw_arrays(), attributes)
     assert load_d4rl(path).name == name
+
+
+def test_our_own_files_are_known_by_their_bytes(tmp_path, monkeypatch):
+    path = write_raw(tmp_path / "renamed.hdf5", raw_arrays())
+    monkeypatch.setitem(JR_DATASETS, "jr/hopper-mixed", file_sha256(path))
+    assert load_d4rl(path).name == "jr/hopper-mixed"
+
+
+@pytest.mark.parametrize("declared", ["file", "argument"])
+def test_declared_bounds_rescale_and_stay_with_the_dataset(tmp_path, declared):
+    rows, bounds = make(PLAN), {"action_low": [-2.0, 0.0], "action_high": [2.0, 0.5]}
+    own = rows.actions * np.float32([2, 0.25]) + np.float32([0, 0.25])
+    arrays = raw_arrays() | {"actions": own}
+    stored, given = (bounds, {}) if declared == "file" else ({}, bounds)
+    dataset = load_d4rl(write_raw(tmp_path / "a.hdf5", arrays, stored), **given)
+    np.testing.assert_allclose(dataset.transitions.actions, rows.actions, atol=1e-6)
+    assert dataset.action_low.tolist() == [-2, 0] and dataset.action_high.tolist() == [2, 0.5]
+    write_d4rl(tmp_path / "b.hdf5", dataset.transitions, **bounds)
+    with h5py.File(tmp_path / "b.hdf5") as file:
+        np.testing.assert_allclose(file["actions"][()], own, atol=1e-6)
+    again = load_d4rl(tmp_path / "b.hdf5")
+    np.testing.assert_allclose(again.transitions.actions, rows.actions, atol=1e-6)
+
+
+def test_actions_outside_the_bounds_of_the_file_are_refused_or_clipped(tmp_path):
+    arrays = raw_arrays() | {"actions": raw_arrays()["actions"] * 3}
+    path = write_raw(tmp_path / "a.hdf5", arrays, {"action_low": -2.0, "action_high": 2.0})
+    with pytest.raises(DataError, match=r"actions: found .* expected actions in the declared"):
+        load_d4rl(path)
+    assert np.abs(load_d4rl(path, clip=True).transitions.actions).max() == 1
+    odd = write_raw(tmp_path / "b.hdf5", raw_arrays(), {"action_low": 1.0, "action_high": -1.0})
+    with pytest.raises(DataError, match="attribute action_low"):
+        load_d4rl(odd)
 
 
 def test_same_rows_same_bytes(tmp_path):

@@ -124,10 +124,35 @@ def test_minari_joins_dict_observations(store):
 @pytest.mark.filterwarnings("ignore")
 def test_minari_action_bounds(store):
     save_minari("toy/wide-v0", PLAN, scale=2.0)
-    with pytest.raises(DataError, match="actions"):
-        load_minari("toy/wide-v0")
-    assert np.abs(load_minari("toy/wide-v0", action_limit=2.0).transitions.actions).max() > 1
-    assert np.abs(load_minari("toy/wide-v0", clip=True).transitions.actions).max() == 1
+    dataset = load_minari("toy/wide-v0")
+    np.testing.assert_allclose(dataset.transitions.actions, make(PLAN).actions, atol=1e-6)
+    assert dataset.action_low.tolist() == [-2, -2] and dataset.action_high.tolist() == [2, 2]
+    with pytest.raises(DataError, match="declared"):
+        load_minari("toy/wide-v0", action_low=-1, action_high=1)
+    clipped = load_minari("toy/wide-v0", action_low=-1, action_high=1, clip=True)
+    assert np.abs(clipped.transitions.actions).max() == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_minari_dataset_object_is_taken(store):
+    import minari
+
+    save_minari("toy/plain-v0", PLAN)
+    dataset = load(minari.load_dataset("toy/plain-v0"))
+    assert dataset.name == "toy/plain-v0" and len(dataset) == 19
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_with_discrete_actions_is_refused(store):
+    import json
+
+    save_minari("toy/bad-v0", PLAN)
+    file = store / "toy" / "bad-v0" / "data" / "metadata.json"
+    facts = json.loads(file.read_text())
+    facts["action_space"] = '{"type": "Discrete", "dtype": "int64", "start": 0, "n": 3}'
+    file.write_text(json.dumps(facts))
+    with pytest.raises(DataError, match="discrete actions are not supported"):
+        load("toy/bad-v0")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -173,8 +198,9 @@ def test_minari_damaged(store, damage):
 
 
 def test_minari_not_here(store):
-    with pytest.raises(DataError, match="minari download toy/none-v0"):
-        load_minari("toy/none-v0")
+    for loader in (load_minari, load):
+        with pytest.raises(DataError, match="minari download toy/none-v0"):
+            loader("toy/none-v0")
 
 
 def test_minari_not_installed(monkeypatch):
@@ -186,5 +212,6 @@ def test_minari_not_installed(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(MissingExtraError, match=r"jaxrl-rollouts\[minari\]"):
-        load_minari("toy/none-v0")
+    for loader in (load_minari, load):
+        with pytest.raises(MissingExtraError, match=r"jaxrl-rollouts\[minari\]"):
+            loader("toy/none-v0")

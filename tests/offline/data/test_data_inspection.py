@@ -30,9 +30,9 @@ from jaxrl_rollouts.offline.data import (
 )
 
 
-def saved(tmp_path, rows, **attributes):
+def saved(tmp_path, rows, name="jr/hopper-mixed", **attributes):
     write_d4rl(tmp_path / "hopper_mixed.hdf5", rows, attributes, action_limit=None)
-    return load_d4rl(tmp_path / "hopper_mixed.hdf5", action_limit=None)
+    return load_d4rl(tmp_path / "hopper_mixed.hdf5", name=name, action_limit=None)
 
 
 def kinds(found):
@@ -65,7 +65,7 @@ def test_counts_and_returns(tmp_path):
 
 
 def test_no_score_without_references(tmp_path):
-    found = inspect(saved(tmp_path, make(PLAN)))
+    found = inspect(saved(tmp_path, make(PLAN), name=None))
     assert found.name == "hopper_mixed" and found.normalised_return is None
     assert "no reference returns" in printed(found)
 
@@ -234,3 +234,11 @@ def test_real_file(tmp_path):
     np.testing.assert_allclose(found.normalised_return, 17.5766, atol=1e-3)
     draw_inspection(found, tmp_path / "hopper.png")
     assert (tmp_path / "hopper.png").stat().st_size > 20_000
+
+
+def test_declared_bounds_are_shown(tmp_path):
+    path = write_raw(tmp_path / "a.hdf5", raw_arrays())
+    found = inspect_file(path, action_low=[-2, -1], action_high=2)
+    assert found.action_bounds == "[-2, 2], [-1, 2]"
+    assert "rescaled to [-1, 1] from [-2, 2], [-1, 2]" in printed(found)
+    assert inspect_file(path).action_bounds == "" and "rescaled" not in printed(inspect_file(path))

@@ -145,7 +145,10 @@ def test_jr_and_d4rl_v0_do_not_mix_up(tmp_path):
     # D4RL v0 calls its file exactly as ours.
     ours = place(data_folder() / "halfcheetah_medium.hdf5", {"env_id": "HalfCheetah-v4"})
     assert resolve("jr/halfcheetah-medium") == ours
-    assert load("jr/halfcheetah-medium").name == "jr/halfcheetah-medium"
+    assert load("jr/halfcheetah-medium").name == "halfcheetah_medium", "a file of somebody else"
+    place(data_folder() / "halfcheetah_mine.hdf5", {"env_id": "HalfCheetah-v4"})
+    with pytest.raises(DataError, match="or a path"):
+        resolve("jr/halfcheetah-mine")
     with pytest.raises(DataError, match="fetch http"):
         resolve("halfcheetah-medium-v0", download=False)
     theirs = place(tmp_path / "D4RL_DATASET_DIR" / "halfcheetah_medium.hdf5")
@@ -172,7 +175,6 @@ def test_jr_not_here(name):
         ("hoper-medium-v2", "hopper-medium-v2"),
         ("halfcheetah-medium", "jr/halfcheetah-medium, halfcheetah-medium-v"),
         ("jr/halfcheeta-mixed", "jr/halfcheetah-mixed"),
-        ("D4RL/door/human-v2", "door-human-v"),
         ("walker2d-medium-replay-v3", "walker2d-medium-replay-v"),
         ("zzzzzz", None),
         ("", None),

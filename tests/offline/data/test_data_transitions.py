@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import (
-    clip_actions,
     episode_returns,
     episodes,
     sample_batch,
@@ -69,14 +68,6 @@ def test_returns_are_plain_sums():
     sums = [rows.rewards[a:b].astype(np.float64).sum() for a, b in zip(*parts[:2], strict=True)]
     np.testing.assert_allclose(episode_returns(rows), sums, rtol=1e-12)
     assert episode_returns(rows).dtype == np.float64
-
-
-def test_clip_only_touches_actions():
-    rows = make(PLAN)
-    wide = rows._replace(actions=rows.actions * 3)
-    clipped = clip_actions(wide, 0.5)
-    assert np.abs(clipped.actions).max() == 0.5 and clipped.actions.dtype == np.float32
-    assert clipped.observations is wide.observations
 
 
 def test_validate_accepts_host_and_device_rows():

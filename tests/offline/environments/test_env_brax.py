@@ -9,7 +9,7 @@ pytest.importorskip("brax")
 
 from jaxrl_rollouts.offline.collect import random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import as_model, make  # noqa: E402
-from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
 def play(name: str, batch: int, horizon: int) -> Trajectory:

@@ -12,8 +12,9 @@ gymnax = pytest.importorskip("gymnax")
 from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.collect import random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import as_model, make, true_model  # noqa: E402
+from jaxrl_rollouts.offline.environments.gymnax_ import continuous_ids  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
-from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
 def play(env: Any, batch: int, horizon: int, policy: Any = None) -> Trajectory:
@@ -102,3 +103,17 @@ def test_an_older_step_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind, "step", five)
     with pytest.raises(ConfigError, match=r"gymnax: .*5 values.*gymnax>=1\.0\.1"):
         make("gymnax/Pendulum-v1")
+
+
+def test_every_continuous_one_is_found_without_its_prefix() -> None:
+    ids = continuous_ids()
+    assert {"Pendulum-v1", "MountainCarContinuous-v0", "PointRobot-misc", "Reacher-misc"} <= set(
+        ids
+    )
+    for name in set(ids) - {"Pendulum-v1"}:  # that one is embedded
+        env = make(name)
+        assert env.name == f"gymnax/{name}" and env.action_size >= 1
+        state = jax.eval_shape(lambda k, e=env: e.reset(k, 2), jax.random.key(0))
+        action = jnp.zeros((2, env.action_size))
+        state, out = jax.eval_shape(env.step, jax.random.key(0), state, action)
+        assert state.observation.shape == (2, env.observation_size) and out.reward.shape == (2,)

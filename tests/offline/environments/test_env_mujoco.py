@@ -10,10 +10,9 @@ import pytest
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 
-from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import Environment, as_model, make, true_model  # noqa: E402
-from jaxrl_rollouts.rollout import Trajectory, rollout  # noqa: E402
+from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +159,8 @@ def test_an_old_state_is_refused(cheetah: Environment) -> None:
         jax.block_until_ready(cheetah.step(jax.random.key(0), old, action))
 
 
-def test_versions_gymnasium_moved_away_are_refused() -> None:
-    with pytest.raises(ConfigError, match="expected version 4 or 5"):
-        make("mujoco/Hopper-v3")
+@pytest.mark.parametrize("version", ["v2", "v3"])
+def test_d4rls_versions_are_played_in_the_one_there_is_and_that_is_said(version: str) -> None:
+    env = make(f"Hopper-{version}")
+    assert env.name == "mujoco/Hopper-v4"
+    assert f"Hopper-v4 in place of Hopper-{version}" in env.version

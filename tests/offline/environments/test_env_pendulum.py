@@ -9,7 +9,7 @@ from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments import as_model, true_model
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 
 def test_equals_gymnasium_step_by_step() -> None:

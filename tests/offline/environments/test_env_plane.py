@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_value,
 )
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,8 @@ def test_embedded_environments_by_name(name: str, expected: Any) -> None:
         ("brax/half_cheetah", "brax/halfcheetah"),
         ("mujoco/HalfCheeta-v4", "mujoco/HalfCheetah-v4"),
         ("mujoco/hoper", "mujoco/Hopper-v4"),
+        ("MountainCarContinous-v0", "MountainCarContinuous-v0"),
+        ("Hoper-v4", "Hopper-v4"),
     ],
 )
 def test_unknown_names_give_close_ones(name: str, close: str) -> None:

@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
 )
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 
 S, A = 2, 1
 METHOD = make_method("base", SacConfig(critics=2, diversity=0.0, hidden=(8,)))

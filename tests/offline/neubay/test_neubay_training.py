@@ -34,7 +34,7 @@ from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.saved_policies import load_policy, save_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
@@ -181,7 +181,7 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
         method="neubay",
         dataset="x",
     )
-    saved = load_policy(folder)
+    saved = read_policy(folder)
     assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
     tokens, carry = jnp.ones((3, 5)), saved.start(3)
     a, b = (

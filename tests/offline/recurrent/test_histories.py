@@ -12,7 +12,7 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
 from jaxrl_rollouts.offline.recurrent.tokens import from_trajectory, join
-from jaxrl_rollouts.rollout import Model, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, outcome, rollout
 
 S, A = 2, 1
 LENGTHS = (4, 2, 5)  # the first ends by itself, the second is cut, the third stops in the middle

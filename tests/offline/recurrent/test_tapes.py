@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.recurrent.tokens import (
     token_of,
     with_last,
 )
-from jaxrl_rollouts.rollout import Model, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, outcome, rollout
 
 CAPACITY, EPISODES, N, T = 23, 5, 3, 6
 TOKEN = {

@@ -13,13 +13,40 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError, Interrupted
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.saved_policies import load_policy
-from jaxrl_rollouts.offline.study import METHODS, Budget, small_budget, train
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.policy import load_policy
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.saved_policies import read_policy
+from jaxrl_rollouts.offline.study import (
+    METHODS,
+    Base,
+    Bc,
+    Budget,
+    Cql,
+    Edac,
+    Iql,
+    Mobile,
+    Mopo,
+    Neubay,
+    Ravl,
+    Rebrac,
+    Sac,
+    Td3Bc,
+    small_budget,
+    train,
+)
+from jaxrl_rollouts.offline.study.model_based import fit_dataset
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
+from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.endings import TerminationConfig
+from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -28,6 +55,9 @@ BUDGET = replace(
     small_budget(),
     study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
     model_free=ModelFreeStudyConfig(AGENTS, batch_size=16, updates=8, per_iteration=2),
+    synthetic=small_synthetic(
+        width=8, features=8, blocks=1, updates=8, steps=2, rows=60, windows=4, refresh=4, length=4
+    ),
 )
 
 
@@ -45,23 +75,170 @@ def test_what_comes_out_acts_and_is_saved(tmp_path: Path) -> None:
     )
     assert (outcome.returns <= 0).all() and (outcome.true_value <= 0).all()
     assert outcome.history.curve("return")[0].tolist() == [2, 4]
+    seen = np.asarray(outcome.env.observe(outcome.env.reset(jax.random.key(1), 3)))
     actor = jax.tree.map(lambda x: x[1], outcome.actors)
-    seen = outcome.env.observe(outcome.env.reset(jax.random.key(1), 3))
-    action, _ = outcome.agent.greedy(actor, jax.random.key(0), seen, outcome.agent.memory(3))
-    saved = load_policy(folder.path)
-    again, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), seen, saved.start(3))
-    np.testing.assert_array_equal(action, again)
-    # In memory, without a run, it is the same to the bit.
+    unit, _ = outcome.agent.greedy(actor, jax.random.key(0), seen, outcome.agent.memory(3))
+    action = load_policy(folder.path, 1)(seen)
+    np.testing.assert_allclose(action, 2.0 * np.asarray(unit), rtol=1e-6)  # torque of up to 2
+    # In memory, without a run, it is the same to the bit, and so is what it saves elsewhere.
     alone = train(dataset(), "td3_bc", BUDGET, seeds=2)
     np.testing.assert_array_equal(alone.returns, outcome.returns)
+    for best in (False, True):
+        again = load_policy(alone.save(tmp_path / "elsewhere"), 1, best=best)(seen)
+        np.testing.assert_array_equal(alone.policy(1, best=best)(seen), again)
+        np.testing.assert_array_equal(load_policy(folder.path, 1, best=best)(seen), again)
+
+
+class StopAt:
+    """A stop flag that is raised when it was looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    @property
+    def requested(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_the_best_policies_are_kept_also_by_a_run_that_was_cut(tmp_path: Path) -> None:
+    """Every seed's own; the run stops after iterations 1 and 3 of 4, evaluating after each."""
+    budget = replace(BUDGET, study=replace(BUDGET.study, evaluations=4))
+    whole = train(dataset(), "td3_bc", budget, seeds=2)
+    returns = whole.history.curve("return")[1]
+    best = whole.best
+    np.testing.assert_array_equal(best.returns, returns.max(0))
+    np.testing.assert_array_equal(best.iterations, 1 + returns.argmax(0))
+    folder = RunFolder.create(tmp_path, "toy", "test", budget, "nothing")
+    for looks in (1, 2):
+        flag: Any = StopAt(looks)
+        with pytest.raises(Interrupted):
+            train(
+                dataset(), "td3_bc", budget, seeds=2, context=RunContext(folder, False, stop=flag)
+            )
+    context = RunContext(folder, progress=False)
+    for _ in range(2):  # what goes on, and what finds everything done
+        resumed = train(dataset(), "td3_bc", budget, seeds=2, context=context)
+        jax.tree.map(np.testing.assert_array_equal, resumed.best, best)
+    facts = read_policy(folder.path, best=True).facts
+    assert facts["iterations"] == best.iterations.tolist() and "optimistic" in facts["selection"]
+    kept = read_policy(folder.path, best=True).actors
+    jax.tree.map(np.testing.assert_array_equal, kept, best.actors)
+
+
+def test_world_models_are_saved_with_the_outcome(tmp_path: Path) -> None:
+    config = EnsembleConfig(members=3, elites=2, hidden=(4,), batch_size=64, max_epochs=1)
+    study = replace(BUDGET.study, ensemble=config, termination="learned", shared_world=True)
+    ending = TerminationConfig(hidden=(4,), updates=2, updates_per_iteration=2)
+    world = fit_dataset(dataset(), replace(study, ending=ending, error_horizon=5), None)
+    world.save_worlds(tmp_path / "worlds")
+    loaded = load_worlds(tmp_path, dataset())
+    assert loaded.trust is None and loaded.config == config
+    jax.tree.map(np.testing.assert_array_equal, loaded.worlds, world.fitted.worlds)
+
+
+def test_settings_are_the_name_and_what_they_say() -> None:
+    """Evaluations do not divide, and are rounded; what is not said is the budget's."""
+    budget = replace(BUDGET, study=replace(BUDGET.study, evaluations=3))
+    named = train(dataset(), "td3_bc", budget, steps=9)
+    assert (named.steps, named.updates) == (8, 2)
+    assert named.history.curve("return")[0].tolist() == [1, 3, 4]
+    for settings in (Td3Bc, Td3Bc(), Td3Bc(hidden=(8,), alpha=2.5)):
+        outcome = train(dataset(), settings, budget, steps=9)
+        np.testing.assert_array_equal(outcome.returns, named.returns)
+    assert (train(dataset(), Td3Bc(alpha=0.0), budget, steps=9).returns != named.returns).any()
+
+
+def test_what_settings_say_comes_on_top_of_a_budget() -> None:
+    method, budget = BUDGET.of(Cql(weight=10.0))
+    assert method == "cql" and budget.model_free.agents.cql == replace(AGENTS.cql, weight=10.0)
+    method, budget = BUDGET.of(Ravl(critics=5))
+    assert method == "ravl" and budget.study.methods.ravl == Ravl(5, 1.0)
+    method, budget = BUDGET.of(Neubay(level=0.9, agent=RecurrentSacConfig(critics=7)))
+    small = BUDGET.neubay.agent
+    assert method == "neubay"
+    assert budget.neubay.agent == replace(small, level=0.9, agent=replace(small.agent, critics=7))
+    kinds = (Base, Mopo, Mobile, Edac, Sac, Iql, Rebrac, Bc)
+    names = [BUDGET.of(kind)[0] for kind in kinds]
+    assert names == ["base", "mopo", "mobile", "edac", "sac", "iql", "rebrac", "bc"]
+    for wrong, setting in ((Ravl(critics=0), "critics"), (Cql(actions=0), "actions")):
+        with pytest.raises(ConfigError, match=f"{setting}: found 0"):
+            train("no such dataset", wrong)
+    with pytest.raises(ConfigError, match="method: found 'int'"):
+        train("no such dataset", 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_are_gradient_steps_of_every_method(method: str) -> None:
+    for steps in (1, 130, 1240):
+        spent = replace(small_budget(), steps=steps).spent(method)
+        check(spent)
+        if hasattr(spent.model_free.agents, method):
+            iterations, per = cadence(spent.model_free.updates, 500, period=2)
+        elif "neubay" in method:
+            agent = spent.neubay.agent
+            iterations, per = agent.iterations, agent.updates_per_iteration
+            assert agent.agent.steps == iterations * per
+        else:
+            iterations, per = spent.study.epochs, spent.study.rollouts.updates_per_epoch
+        assert iterations >= 1 and abs(iterations * per - steps) <= max(per / 2, 1)
+
+
+def test_cloning_promises_nothing() -> None:
+    outcome = train(dataset(), "bc", BUDGET)
+    assert outcome.estimated_value is None and outcome.returns.shape == (2,)
+    assert all("estimated_value" not in record.metrics for record in outcome.history.records)
+
+
+@pytest.mark.parametrize(("data", "method"), [("synther", "rebrac"), ("pgd", "bc")])
+def test_agents_learn_from_rows_that_were_made(data: Any, method: str, tmp_path: Path) -> None:
+    """Its stages are kept, and a second look changes nothing."""
+    folder = RunFolder.create(tmp_path, "toy", "test", BUDGET, "nothing")
+    context = RunContext(folder, progress=False)
+    outcome = train(dataset(), method, BUDGET, data=data, context=context)
+    said = {"synther": "60 rows that SynthER", "pgd": "up to 24 rows per seed that guided"}[data]
+    assert f"Data: {said}" in outcome.source.synthetic
+    assert ("critic_penalty" in outcome.source.synthetic) == (method == "rebrac")
+    assert outcome.steps == 8
+    if data == "synther":
+        kept = np.load(folder.stage("pendulum-mixed-synther") / "rows.npz")
+        assert kept["rewards"].shape == (60,) and kept["truncations"].all()
+    else:
+        assert outcome.trained.state.synthetic.rows.rewards.shape == (2, 12)
+    again = train(dataset(), method, BUDGET, data=data, context=context)
+    np.testing.assert_array_equal(again.returns, outcome.returns)
 
 
 @pytest.mark.parametrize(
-    ("method", "hint"), [("ravel", "did you mean ravl"), ("cql", "one of base, mopo")]
+    ("method", "data", "says"),
+    [
+        ("ravl", "synther", "data: found 'synther', expected real for ravl"),
+        ("iql", "Synther", "did you mean synther"),
+        ("cql", "pgd", "expected synther or real for an agent whose policy is not normal"),
+    ],
+)
+def test_rows_that_a_method_cannot_learn_from_are_named(method: str, data: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        train(dataset(), method, BUDGET, data=data)
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"),
+    [
+        ("ravel", "did you mean ravl"),
+        ("RAVL", "did you mean ravl"),
+        ("mopoo", "did you mean mopo"),
+        ("dreamer", "one of base, mopo"),
+    ],
 )
 def test_an_unknown_method_is_named_before_anything_is_read(method: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         train("no such dataset", method)
+
+
+def test_dynamics_are_for_methods_that_roll_them() -> None:
+    with pytest.raises(ConfigError, match="'td3_bc', expected one of base.* with dynamics of your"):
+        train(dataset(), "td3_bc", BUDGET, dynamics=true_dynamics(make("pendulum")))
 
 
 def test_every_kind_of_method_is_known() -> None:

@@ -23,7 +23,7 @@ from jaxrl_rollouts.offline.synthetic.paths import (
     step_error,
 )
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
-from jaxrl_rollouts.rollout import rollout
+from jaxrl_rollouts.rollouts import rollout
 
 KEY, B, T = jax.random.key(0), 6, 12
 

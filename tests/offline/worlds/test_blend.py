@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
 from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
-from jaxrl_rollouts.rollout import Model, outcome
+from jaxrl_rollouts.rollouts import Model, outcome
 
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
 ACTIONS = jnp.array([[0.5, 0.5], [-1.0, 1.0], [1.0, 0.25]])

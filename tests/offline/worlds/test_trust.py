@@ -111,7 +111,7 @@ def dataset(**changes: Any) -> Dataset:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("worlds") / "plane"
-    return save_worlds(where, fitted(), of_seeds(), dataset(), CONFIG, "observations")
+    return save_worlds(where, fitted().worlds, dataset(), CONFIG, "observations", trust=of_seeds())
 
 
 def test_worlds_come_back_as_they_were(folder: Path) -> None:

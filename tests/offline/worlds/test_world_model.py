@@ -17,7 +17,7 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics, predict
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, Targets, fit_worlds, make_world_model
-from jaxrl_rollouts.rollout import Members, rollout
+from jaxrl_rollouts.rollouts import Members, rollout
 
 CONFIG = EnsembleConfig(
     members=4,

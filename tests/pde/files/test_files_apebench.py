@@ -169,7 +169,9 @@ def test_the_array_is_mapped_and_not_read(path: Path, monkeypatch: Any) -> None:
     spoilt[2, 3] = np.nan
     np.save(path, spoilt)
     assert read_apebench(path).read(1, ALL).shape[0] == 1
-    with pytest.raises(DataError, match="train.npy: array: found a non-finite value in row 2"):
+    with pytest.raises(
+        DataError, match="array: found nan in trajectory 2, frame 3, channel 0, expected"
+    ):
         read_apebench(path).read([0, 2], slice(3, 4))
 
 

@@ -1,0 +1,208 @@
+"""What there is to run, known without importing jax: where it is from, what it needs, how long.
+
+Minutes are those of the reports in `results/` (tests compare), on two cores without much else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxrl_rollouts.plugins import Listing, names
+
+MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
+GOALS = "the project's goals"
+LIPPE = "Lippe et al. 2023 (arXiv 2308.05732)"
+_ALL = ("jr/halfcheetah-random", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", "jr/hopper-mixed")
+# What `run offline --method` takes: ours, and those that other packages announce.
+METHODS = (
+    *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
+    *("neubay", "neubay_markov"),
+    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
+)
+
+_NEEDS = "jaxrl_rollouts.experiments.kit.needs"
+
+_LISTED = (
+    Listing(
+        "bandit_bayes",
+        "data of one arm: Bayesian agents try the other and stay if it pays, penalised do not",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), bandit figure",
+        minutes={"smoke": 2, "cpu": 83, "paper": None},
+    ),
+    Listing(
+        "compounding_error",
+        "open-loop error of world models over hundreds of steps, with and without layer norm",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models",
+        minutes={"smoke": 2, "cpu": 51, "paper": None},
+        needs={
+            "cpu": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
+            "paper": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
+        },
+        prepare=f"{_NEEDS}:of_pairs",
+    ),
+    Listing(
+        "diffusion_speed",
+        "benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch",
+        GOALS,
+        minutes={"smoke": 2, "cpu": 9},
+        caches=False,
+    ),
+    Listing(
+        "edge_of_reach_toy",
+        "why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
+        "Sims et al. 2024 (arXiv 2402.12527), simple environment",
+        minutes={"smoke": 2, "cpu": 26, "paper": None},
+    ),
+    Listing(
+        "guidance_gaussian",
+        "is policy-guided diffusion the tempered product it stands for? normal data, exact",
+        "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code",
+        minutes={"smoke": 2, "cpu": 1},
+    ),
+    Listing(
+        "horizon_overestimation",
+        "promised against earned value over the length of model rollouts, fixed and adaptive",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
+        minutes={"smoke": 2, "cpu": 20},
+    ),
+    Listing(
+        "ks_ablation",
+        "noise floor, refinements, step size, history, data and resolution of PDE-Refiner",
+        LIPPE,
+        minutes={"smoke": 2, "cpu": 110},
+        needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
+        "ks_conditional",
+        "one emulator for viscosities 0.5 to 1.5: horizon by viscosity",
+        LIPPE,
+        minutes={"smoke": 2, "cpu": 20, "gpu": None, "paper": None},
+        needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
+        "ks_crossing",
+        "which way of spending a training budget makes PDE-Refiner's rollouts longer",
+        LIPPE,
+        minutes={"smoke": 2, "cpu-long": 84},
+        needs=dict.fromkeys(("smoke", "cpu-long"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
+        "ks_refiner",
+        "MSE, pushforward, error correction and PDE-Refiner on Kuramoto-Sivashinsky",
+        LIPPE,
+        minutes={"smoke": 2, "cpu": 74, "gpu": None, "paper": None},
+        needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
+        "neubay_mujoco",
+        "NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
+        minutes={"smoke": 2, "cpu": 68, "gpu": None, "paper": None},
+        needs={
+            "smoke": ("jr/hopper-mixed", MUJOCO),
+            "cpu": ("jr/halfcheetah-mixed", "jr/hopper-mixed", MUJOCO),
+            "gpu": (*_ALL, MUJOCO),
+            "paper": (*_ALL, MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
+        "neubay_speed",
+        "benchmark: NEUBAY's imagined transitions and gradient steps, beside loops and torch",
+        GOALS,
+        minutes={"smoke": 2, "cpu": 5, "gpu": None},
+        caches=False,
+    ),
+    Listing(
+        "offline",
+        "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
+        "",
+        minutes={"smoke": 2, "cpu": 3, "paper": None},
+        choices={"method": METHODS},
+        main=True,
+        prepare="jaxrl_rollouts.experiments.offline:prepare",
+        unread="jaxrl_rollouts.experiments.offline:unread",
+    ),
+    Listing(
+        "pde_speed",
+        "benchmark: emulators' gradient steps and rollouts, beside torch's and APEBench's",
+        GOALS,
+        minutes={"smoke": 2, "cpu": 8},
+        caches=False,
+    ),
+    Listing(
+        "pgd_agents",
+        "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
+        "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
+        minutes={"smoke": 2, "cpu": 82, "gpu": None, "paper": None},
+        needs={
+            "cpu": ("jr/hopper-mixed", "jr/halfcheetah-medium", MUJOCO),
+            "gpu": ("jr/hopper-mixed", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", MUJOCO),
+            "paper": ("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2", MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
+        "pgd_vs_world_model",
+        "policy likelihood against dynamics error: guided diffusion and an ensemble",
+        "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5",
+        minutes={"smoke": 2, "cpu": 80, "gpu": None, "paper": None},
+        needs={
+            "cpu": ("jr/halfcheetah-medium", MUJOCO),
+            "gpu": ("jr/halfcheetah-medium", MUJOCO),
+            "paper": ("halfcheetah-medium-v2", MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_cases",
+    ),
+    Listing(
+        "ravl_mujoco",
+        "base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
+        "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6",
+        minutes={"smoke": 2, "cpu": 72, "paper": None},
+        needs={
+            "smoke": ("jr/hopper-mixed", MUJOCO),
+            "cpu": (*_ALL, MUJOCO),
+            "paper": (*_ALL, MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
+        "sampler_steps",
+        "what sampling costs and gives by the number of steps: errors, distance, agents",
+        "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals",
+        minutes={"smoke": 2, "cpu": 13},
+        prepare=f"{_NEEDS}:of_dataset",
+    ),
+    Listing(
+        "speed",
+        "benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s",
+        GOALS,
+        minutes={"smoke": 2, "cpu": 6},
+        caches=False,
+    ),
+    Listing(
+        "synther_small_data",
+        "SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows",
+        "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1",
+        minutes={"smoke": 2, "cpu": 53, "gpu": None, "paper": None},
+        needs={
+            "cpu": ("jr/halfcheetah-mixed", MUJOCO),
+            "gpu": ("jr/halfcheetah-mixed", MUJOCO),
+            "paper": ("halfcheetah-medium-replay-v2", MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_dataset",
+    ),
+    Listing(
+        "true_dynamics",
+        "MOPO and MOBILE get worse as the model gets better, RAVL does not",
+        "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics",
+        minutes={"smoke": 2, "cpu": 36, "paper": None},
+        needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
+        prepare=f"{_NEEDS}:of_dials",
+    ),
+)
+LISTINGS: Mapping[str, Listing] = {listing.name: listing for listing in _LISTED}

@@ -1,0 +1,113 @@
+"""What a run should know before it starts: places to write, how long it takes, what is compiled."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..plugins import Experiment
+from ..record.provenance import cpu_model
+
+CACHE = "JAXRL_ROLLOUTS_CACHE"
+CACHE_BYTES = 2e9  # what is kept of compiled programs
+# Seconds that `_chunk` takes on the two cores which minutes are known of.
+REFERENCE_SECONDS = 0.00039
+
+
+def check_places(out: Path, publish: Path | None) -> None:
+    """Raise `ConfigError` where a run could not write."""
+    for name, folder in (("--out", out), ("--publish", publish)):
+        if folder is None:
+            continue
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            found = f"{folder} ({there} is {'read-only' if there.is_dir() else 'a file'})"
+            raise ConfigError(name, found, "a folder to write in")
+
+
+def duration(experiment: Experiment, preset: str, changed: bool) -> str:
+    """About how long a run takes here, on one line."""
+    minutes = experiment.minutes.get(preset)
+    if minutes is None:
+        return f"how long preset {preset} takes was not measured; progress shows the time left"
+    import jax
+
+    known = f"preset {preset} takes about {words(minutes)} on two CPU cores"
+    if jax.default_backend() != "cpu":
+        known += f", not measured on {jax.devices()[0].device_kind}"
+    elif not 0.8 < (ratio := slowness()) < 1.25:
+        known = f"preset {preset} takes about {words(minutes * ratio)} on this machine"
+    return known + (", other settings more or less" if changed else "")
+
+
+def words(minutes: float) -> str:
+    """A rough time for people: `a minute`, `12 minutes`, `3.5 hours`."""
+    if minutes < 1.5:
+        return "a minute"
+    return f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
+
+
+def slowness(seconds: float = 0.5) -> float:
+    """How much longer than on the machine of the known minutes a core takes, when it is free.
+
+    The best of many short looks, so that other programs count little.
+    """
+    end, best = time.perf_counter() + seconds, float("inf")
+    while time.perf_counter() < end:
+        best = min(best, _chunk())
+    return best / REFERENCE_SECONDS
+
+
+def _chunk() -> float:
+    """Seconds for products of matrices as small as those of the experiments' networks."""
+    import numpy as np
+
+    matrix = np.full((64, 64), 1 / 64, np.float32)
+    product, begin = matrix, time.perf_counter()
+    for _ in range(50):
+        product = product @ matrix
+    return time.perf_counter() - begin
+
+
+def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Keep compiled programs between runs, so that a second run starts at once.
+
+    They lie in the user's cache folder, apart for each kind of processor; `$JAXRL_ROLLOUTS_CACHE`
+    names another folder, or is `off`. Where jax was told what to do, that stands.
+
+    Returns:
+        The folder, if it is ours.
+    """
+    asked = environment.get(CACHE, "")
+    if asked.lower() in ("off", "0", "no") or "JAX_COMPILATION_CACHE_DIR" in environment:
+        return None
+    import jax
+
+    base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(asked or f"{base}/jaxrl-rollouts/programs").expanduser()
+    folder /= "-".join(f"{platform.machine()} {cpu_model()}".replace("/", " ").split())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _prune(folder)
+    except OSError:  # a home that cannot be written to: compile anew
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    return folder
+
+
+def _prune(folder: Path) -> None:
+    """Drop the oldest programs once there are too many; half of the room is then free."""
+    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
+    size = sum(file.stat().st_size for file in files)
+    if size < CACHE_BYTES:
+        return
+    for file in files:
+        size -= file.stat().st_size
+        file.unlink(missing_ok=True)
+        if size < CACHE_BYTES / 2:
+            return

@@ -1,0 +1,123 @@
+"""The settings of a configuration as options: which are shown, and what each of them means."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import typing
+from collections.abc import Collection
+from typing import Annotated, Any
+
+import docstring_parser
+import tyro
+
+# What the values of a list look like on the command line, by the type of one.
+EXAMPLES = {int: "64 64", float: "0.5 1.0", str: "NAME NAME"}
+
+
+def descriptions(cls: type) -> dict[str, str]:
+    """What each field of a dataclass is: `Attributes:` of its docstring, or the string below it.
+
+    A subclass also has the descriptions of its bases.
+    """
+    texts: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+        for parameter in docstring_parser.parse(base.__doc__ or "").params:
+            for name in parameter.arg_name.split(","):
+                texts[name.strip()] = " ".join((parameter.description or "").split())
+        texts |= _strings_below_fields(base)
+    return texts
+
+
+def _strings_below_fields(cls: type) -> dict[str, str]:
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError, SyntaxError):  # made on the spot: it has no source
+        return {}
+    texts, field = {}, ""
+    for line in getattr(definition, "body", []):
+        match line:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                field = name
+            case ast.Expr(value=ast.Constant(value=str(text))) if field:
+                texts[field] = " ".join(text.split())
+            case _:
+                field = ""
+    return texts
+
+
+def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
+    """`config` as a dataclass for tyro: described, and without the settings that are hidden.
+
+    Args:
+        config: a frozen dataclass; nested ones become groups of options.
+        hidden: dotted names of settings, or of groups of them.
+        path: dotted name of `config` itself.
+    """
+    cls = type(config)
+    hints, texts = typing.get_type_hints(cls), descriptions(cls)
+    specs = []
+    for field in dataclasses.fields(config):
+        name, value = f"{path}.{field.name}".lstrip("."), getattr(config, field.name)
+        kind, text = hints[field.name], texts.get(field.name, "")
+        if name in hidden:
+            continue
+        if dataclasses.is_dataclass(value):
+            value = shown(value, hidden, name)
+            if not dataclasses.fields(value):
+                continue
+            kind, text = type(value), text or (kind.__doc__ or "").split("\n\n")[0]
+        option = tyro.conf.arg(**_help(kind, text, value))
+        default = dataclasses.field(default_factory=lambda value=value: value)
+        specs.append((field.name, Annotated[kind, option], default))
+    made = dataclasses.make_dataclass(cls.__name__, specs, frozen=True)
+    made.__doc__ = (cls.__doc__ or "").split("\n\n")[0]
+    return made()
+
+
+def _help(kind: Any, text: str, value: Any) -> dict[str, str]:
+    """What tyro should say of an option; a list shows what several values look like."""
+    args = typing.get_args(kind)
+    if typing.get_origin(kind) is not tuple or args[-1] is not Ellipsis or args[0] not in EXAMPLES:
+        return {"help": text}
+    example = " ".join(map(str, value)) if len(value) > 1 else EXAMPLES[args[0]]
+    what = {int: "INT", float: "FLOAT", str: "STR"}[args[0]]
+    text = f"{text.rstrip('.')}; several" if text else "Several"
+    return {"help": f"{text} with spaces between: {example}", "metavar": f"{what} {what} ..."}
+
+
+def merged(config: Any, parsed: Any) -> Any:
+    """`config` with the values that `shown` of it was given on the command line."""
+    changes = {}
+    for field in dataclasses.fields(parsed):
+        value, before = getattr(parsed, field.name), getattr(config, field.name)
+        nested = dataclasses.is_dataclass(value) and type(value) is not type(before)
+        changes[field.name] = merged(before, value) if nested else value
+    return dataclasses.replace(config, **changes)
+
+
+def option(name: str) -> str:
+    """A setting's dotted name as it is typed: `--study.agent.initial-alpha`."""
+    return "--" + name.replace("_", "-")
+
+
+def options(shown_config: Any, path: str = "") -> dict[str, Any]:
+    """The options of what `shown` made, as typed: of what type each is."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(shown_config):
+        value, name = getattr(shown_config, field.name), f"{path}.{field.name}".lstrip(".")
+        if dataclasses.is_dataclass(value):
+            found |= options(value, name)
+            continue
+        found[option(name)] = kind = typing.get_args(field.type)[0]
+        if kind is bool:
+            group, _, last = name.rpartition(".")
+            found[option(f"{group}.no_{last}".lstrip("."))] = bool
+    return found
+
+
+def hides(hidden: Collection[str], name: str) -> bool:
+    """Whether a setting is hidden by itself or with a group that it is in."""
+    return any(name == other or name.startswith(other + ".") for other in hidden)

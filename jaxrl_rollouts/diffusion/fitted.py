@@ -1,0 +1,136 @@
+"""A diffusion model of your own rows, in one call.
+
+model = fit(rows, Unet(), updates=5000)          # rows [N, L, C], or [N, F]
+drawn = model.sample(64)                         # [64, L, C], in the rows' units
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import ConfigError, DataError
+from ..loop import Trained
+from ..record.context import RunContext
+from ..scaler import Scaler, fit_scaler
+from ..trees import PyTree
+from .edm import Denoiser, EdmConfig, make_denoiser
+from .networks import ResidualMlpConfig, make_residual_mlp
+from .sampler import Guidance, SamplerConfig, check_finite, sample
+from .training import DenoiserTrainingConfig, small_training, train_denoiser
+from .unet import TemporalUnetConfig, make_temporal_unet
+
+SMALL = ResidualMlpConfig(width=256)
+
+
+class FittedDenoiser(NamedTuple):
+    """A trained diffusion model.
+
+    Attributes:
+        denoiser: its functions, of standardised rows.
+        params: the averaged weights.
+        scaler: of the last axis.
+        shape: of one row, `(F,)` or `(L, C)`.
+        trained: history and times.
+    """
+
+    denoiser: Denoiser
+    params: PyTree
+    scaler: Scaler
+    shape: tuple[int, ...]
+    trained: Trained
+
+    def sample(
+        self,
+        count: int,
+        key: jax.Array | int = 0,
+        *,
+        config: SamplerConfig | None = None,
+        guidance: Guidance | None = None,
+        guide_params: PyTree = None,
+    ) -> np.ndarray:
+        """Draw `count` rows, `[count, F]` or `[count, L, C]`, in the data's units.
+
+        Args:
+            count: how many, side by side.
+            key: consumed, or the number to make one of.
+            config: steps, order and churn.
+            guidance, guide_params: of `guidance`; its target sees standardised rows.
+
+        Raises:
+            DivergenceError: a row is not finite.
+        """
+        if count < 1:
+            raise ConfigError("count", count, "at least 1")
+        rows = sample(
+            self.denoiser.denoise,
+            self.params,
+            jax.random.key(key) if isinstance(key, int) else key,
+            (count, *self.shape),
+            config=config,
+            edm=self.denoiser.config,
+            guidance=guidance,
+            guide_params=guide_params,
+        )
+        return np.asarray(self.scaler.denormalise(check_finite(rows)))
+
+
+def fit(
+    rows: ArrayLike,
+    network: TemporalUnetConfig | ResidualMlpConfig | None = None,
+    *,
+    updates: int = 20_000,
+    batch: int = 128,
+    training: DenoiserTrainingConfig | None = None,
+    edm: EdmConfig | None = None,
+    key: jax.Array | int = 0,
+    stage: str = "denoiser",
+    context: RunContext | None = None,
+) -> FittedDenoiser:
+    """Train a diffusion model of rows `[N, F]`, or of sequences `[N, L, C]`.
+
+    Args:
+        rows: the data, in any units; every entry of the last axis is standardised.
+        network: a `ResidualMlp` of rows, a `Unet` of sequences; None for a small one.
+        updates, batch: gradient steps, and rows of each.
+        training: all settings of the optimisation instead.
+        edm: noise levels.
+        key: consumed, or the number to make one of.
+        stage, context: as for `train_loop`.
+
+    Raises:
+        DataError: rows of another shape, or not finite.
+        ConfigError: a network of the other kind, or a setting out of range.
+        DivergenceError: the loss became non-finite.
+    """
+    data = np.asarray(rows, np.float32)
+    if data.ndim not in (2, 3) or not data.size:
+        raise DataError("rows", "shape", list(data.shape), "[N, F] or [N, L, C], not empty")
+    if not np.isfinite(data).all():
+        bad = np.argwhere(~np.isfinite(data))[0].tolist()
+        raise DataError("rows", f"entry {bad}", data[tuple(bad)], "finite numbers")
+    network = network or (SMALL if data.ndim == 2 else TemporalUnetConfig())
+    if isinstance(network, TemporalUnetConfig) != (data.ndim == 3):
+        expected = "a ResidualMlp for [N, F]" if data.ndim == 2 else "a Unet for [N, L, C]"
+        raise ConfigError("network", type(network).__name__, expected)
+    if isinstance(network, TemporalUnetConfig):
+        net = make_temporal_unet(network, *data.shape[1:])
+    else:
+        net = make_residual_mlp(network, data.shape[1])
+    denoiser = make_denoiser(net, edm)
+    scaler = fit_scaler(jnp.asarray(data.reshape(-1, data.shape[-1])))
+    first = jax.random.key(key) if isinstance(key, int) else key
+    trained = train_denoiser(
+        denoiser,
+        training or small_training(updates, batch),
+        scaler.normalise(jnp.asarray(data)),
+        first[None],
+        stage=stage,
+        context=context,
+    )
+    params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
+    return FittedDenoiser(denoiser, params, scaler, data.shape[1:], trained)

@@ -1,0 +1,105 @@
+"""Gaussian ensembles in one call: standardise, hold out, fit, keep the elites.
+
+fitted = fit_ensemble(x, y, EnsembleConfig(hidden=(64, 64)))   # x [n, I], y [n, O]
+prediction = fitted.predict(x)                                 # mean and std [E, n, O]
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .ensemble import take_members
+from .errors import DataError
+from .fitting import EnsembleConfig, FitState, Fitter, elite_members, make_fitter, split_holdout
+from .gaussian import Gaussian
+from .loop import Trained, train
+from .record.context import RunContext
+from .scaler import Scaler, fit_scaler
+from .trees import PyTree
+
+
+class FittedEnsemble(NamedTuple):
+    """Ensembles of several seeds.
+
+    Attributes:
+        fitter: its functions; `fitter.ensemble.apply_all` takes standardised rows.
+        elites: parameters of the best members, leaves `[seeds, E, ...]`, best first.
+        inputs, targets: how rows are standardised.
+        trained: history and times of the fit.
+    """
+
+    fitter: Fitter
+    elites: PyTree
+    inputs: Scaler
+    targets: Scaler
+    trained: Trained
+
+    def predict(self, inputs: ArrayLike, seed: int = 0) -> Gaussian:
+        """What every elite expects, in the data's units: mean and std `[E, B, O]` of `[B, I]`."""
+        elites = jax.tree.map(lambda leaf: leaf[seed], self.elites)
+        rows = self.inputs.normalise(jnp.asarray(inputs, jnp.float32))
+        mean, log_var = self.fitter.ensemble.apply_all(elites, rows)
+        std = jnp.exp(0.5 * log_var) * self.targets.std
+        return Gaussian(self.targets.denormalise(mean), std)
+
+
+def fit_ensemble(
+    inputs: ArrayLike,
+    targets: ArrayLike,
+    config: EnsembleConfig | None = None,
+    *,
+    seeds: int = 1,
+    key: jax.Array | int = 0,
+    stage: str = "ensemble",
+    context: RunContext | None = None,
+) -> FittedEnsemble:
+    """Fit `seeds` independent ensembles of Gaussian regressors to the same rows, side by side.
+
+    Args:
+        inputs, targets: `[n, I]` and `[n, O]`, in any units.
+        config: members, networks and optimisation.
+        seeds: how many ensembles.
+        key: consumed, or the number to make one of.
+        stage, context: as for `train_loop`.
+
+    Raises:
+        DataError: rows that do not match, or are not finite.
+        DivergenceError: the fit became non-finite.
+    """
+    config = config or EnsembleConfig()
+    x, y = (np.asarray(rows, np.float32) for rows in (inputs, targets))
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
+        expected = "[n, I] and [n, O]"
+        raise DataError(
+            "ensemble", "inputs, targets", f"{list(x.shape)}, {list(y.shape)}", expected
+        )
+    for name, rows in (("inputs", x), ("targets", y)):
+        if not np.isfinite(rows).all():
+            bad = int(np.argwhere(~np.isfinite(rows))[0, 0])
+            raise DataError("ensemble", name, f"{rows[bad]} in row {bad}", "finite numbers")
+    scalers = fit_scaler(jnp.asarray(x)), fit_scaler(jnp.asarray(y))
+    scaled = (np.asarray(s.normalise(jnp.asarray(v))) for s, v in zip(scalers, (x, y), strict=True))
+    fitter = make_fitter(config, x.shape[1], y.shape[1])
+    trained = train(
+        fitter.update,
+        fitter.init,
+        jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds),
+        split_holdout(config, *scaled),
+        iterations=config.max_epochs,
+        stage=stage,
+        unit="epochs",
+        finished=fitter.finished,
+        context=context,
+    )
+    best = jax.jit(jax.vmap(functools.partial(_elites, config.elites)))(trained.state)
+    return FittedEnsemble(fitter, best, *scalers, trained)
+
+
+def _elites(count: int, state: FitState) -> PyTree:
+    return take_members(state.best, elite_members(state, count))

@@ -1,0 +1,67 @@
+"""A run of a program of your own: a folder whose trainings resume, progress, Ctrl-C.
+
+    with Run.open("runs/mine") as run:
+        outcome = offline.train("hopper-medium-v2", "ravl", context=run)
+
+Started again, the program goes on where it was cut: trainings that were finished are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from .context import RunContext
+from .folder import RunFolder
+from .interrupts import StopFlag
+from .loggers import make_loggers
+
+
+@dataclass(frozen=True)
+class Run(RunContext):
+    """A `RunContext` that a program opens; see `Run.open`. Give it to whatever takes `context`."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        name: str = "",
+        progress: bool = True,
+        loggers: Iterable[str] = ("jsonl",),
+    ) -> Run:
+        """Open a run's folder, or make it.
+
+        Args:
+            folder: where; the same folder goes on with the same run.
+            name: for its reports; the folder's own unless given.
+            progress: show progress.
+            loggers: where metrics go: jsonl, csv, tensorboard, wandb.
+
+        Raises:
+            CheckpointError: the folder cannot be made, or was written by another version.
+            ConfigError: an unknown logger.
+            MissingExtraError: a logger's package is not installed.
+        """
+        folder = Path(folder)
+        opened = RunFolder.at(folder, name or folder.resolve().name)
+        return cls(opened, progress, make_loggers(loggers, folder), opened.command, StopFlag())
+
+    def __enter__(self) -> Run:
+        """From here on the first Ctrl-C stops at the next checkpoint."""
+        assert self.stop is not None
+        self.stop.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self.stop is not None
+        self.stop.__exit__(kind, error, traceback)
+        for logger in self.loggers:
+            logger.close()

@@ -1,0 +1,106 @@
+"""What trained things on disk have in common: a folder with a JSON file of facts and a checkpoint.
+
+Parameters of all seeds stand in one checkpoint, leading axis = seeds; the facts say what they are
+parameters of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import CheckpointError
+from ..trees import PyTree
+from . import checkpoint
+from .folder import read_json, write_json_atomically
+
+
+def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:
+    """Write `params` (leading axis = seeds) and then the facts, so that who reads finds both."""
+    folder = Path(folder)
+    checkpoint.save(folder, 0, params)
+    seeds = jax.tree.leaves(params)[0].shape[0]
+    write_json_atomically(folder / file, {**facts, "seeds": seeds})
+    return folder
+
+
+def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -> dict[str, Any]:
+    """The facts, of the `version` this library writes and with positive `sizes`.
+
+    Args:
+        path: the JSON file.
+        kind: of folder, for messages.
+        version: its `format`.
+        sizes: keys that hold whole numbers of at least 1, besides `seeds`.
+
+    Raises:
+        CheckpointError: there is none, it cannot be read, or it says something else.
+    """
+    facts = read_json(path, kind)
+    if not isinstance(facts, dict) or facts.get("format") != version:
+        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+        raise CheckpointError(f"{path}: format: found {found!r}, expected {version}")
+    for name in ("seeds", *sizes):
+        size = facts.get(name)
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise CheckpointError(
+                f"{path}: {name}: found {size!r}, expected a whole number of at least 1"
+            )
+    return facts
+
+
+def find_folder(
+    path: str | Path, file: str, what: str, wanted: Callable[[Path], bool] = lambda folder: True
+) -> Path:
+    """`path` where it holds `file`, else the only `wanted` folder inside it that does.
+
+    Raises:
+        CheckpointError: there is no such folder, or several.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: found no folder, expected a run folder or a {what} in one")
+    if (path / file).is_file():
+        return path
+    inside = sorted(p.parent for p in path.rglob(file) if wanted(p.parent))
+    if len(inside) == 1:
+        return inside[0]
+    if not inside:
+        raise CheckpointError(
+            f"{path}: found no trained {what}, expected a {file}; "
+            "a run writes it once something is trained"
+        )
+    names = ", ".join(str(p.relative_to(path)) for p in inside)
+    raise CheckpointError(
+        f"{path}: found {len(inside)} times {file}, expected one; name one: {names}"
+    )
+
+
+def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -> PyTree:
+    """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it holds something else.
+    """
+    shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
+    like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    loaded = checkpoint.load_newest(folder, like)
+    if loaded is None:
+        raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
+    return loaded[1]
+
+
+def one_seed(params: PyTree, seed: int) -> PyTree:
+    """Parameters of one training seed.
+
+    Raises:
+        CheckpointError: there is no such seed.
+    """
+    seeds = jax.tree.leaves(params)[0].shape[0]
+    if not 0 <= seed < seeds:
+        raise CheckpointError(f"training seed: found {seed}, expected 0 to {seeds - 1}")
+    return jax.tree.map(lambda leaf: leaf[seed], params)

@@ -1,0 +1,234 @@
+"""`jaxrl-rollouts evaluate` and `jaxrl-rollouts export`: a trained policy, played or taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.plugins import Command
+
+if TYPE_CHECKING:
+    from .environments import Environment
+    from .evaluation import Evaluation
+    from .saved_policies import SavedPolicy
+
+INTERVAL_FROM = 3  # seeds; an interval over fewer says nothing
+
+
+def evaluate(
+    run: tyro.conf.Positional[Path],
+    environment: str = "",
+    episodes: int = 100,
+    seed: int = 0,
+    training_seed: int | None = None,
+    best: bool = False,
+    sample: bool = False,
+    video: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Play a trained policy in an environment and print what it earns.
+
+    Args:
+        run: the folder of a run, or of one of the policies that it trained.
+        environment: as for `run offline`. Left empty: where the policy was trained.
+        episodes: whole ones, of each training seed.
+        seed: of the start states; the same gives the same numbers on a CPU.
+        training_seed: which seed of the run, from 0. Left out: all.
+        best: the policy of the best evaluation while it was trained, and not the last one. It was
+            chosen by its return in the true environment.
+        sample: draw actions, and not the mean one.
+        video: also write one episode of the first of these seeds as .gif or .mp4.
+        out: also write the numbers, every episode's too, as JSON.
+    """
+    # These load jax, which `--help` should not wait for.
+    from jaxrl_rollouts.record.folder import write_json_atomically
+
+    from .evaluation import check_count
+    from .saved_policies import read_policy
+
+    check_count("--episodes", episodes)
+    if not 0 <= seed < 2**32:
+        raise ConfigError("--seed", seed, "a whole number from 0 to 4294967295")
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+    saved = read_policy(run, best=best)
+    env = _environment(saved, environment)
+    if video is not None:
+        from .video import check_video
+
+        check_video(video, env.name)
+    seeds = list(range(saved.facts["seeds"])) if training_seed is None else [training_seed]
+    played = play(saved, env, seeds, episodes, seed, sample=sample)
+    rows = table(saved, env, seeds, played)
+    _print(saved, env, rows, best)
+    if out is not None:
+        facts = {"environment": env.name, "episodes": episodes, "seed": seed, "best": best}
+        every = {name: value.tolist() for name, value in played._asdict().items()}
+        policy = {k: saved.facts.get(k) for k in ("method", "dataset", "selection")}
+        write_json_atomically(out, {**facts, "policy": policy, "rows": rows, "played": every})
+        print(f"numbers: {out}")
+    if video is not None:
+        from .policy import Policy
+        from .video import record
+
+        bounds = {"action_low": env.action_low, "action_high": env.action_high}
+        there = saved._replace(facts={**saved.facts, **bounds})
+        earned = record(Policy(there, seeds[0], deterministic=not sample), env, video, seed)
+        print(f"video:   {video}  (training seed {seeds[0]}, return {earned:.4g})")
+
+
+def _environment(saved: SavedPolicy, name: str) -> Environment:
+    from .environments import make
+
+    if not (name or saved.environment):
+        expected = "a name, since the policy was trained without a simulator"
+        raise ConfigError("--environment", name, expected)
+    env = make(name or saved.environment)
+    saved.sees(env)
+    return env
+
+
+def play(
+    saved: SavedPolicy,
+    env: Environment,
+    seeds: Sequence[int],
+    episodes: int,
+    seed: int,
+    *,
+    sample: bool = False,
+) -> Evaluation:
+    """Whole episodes of several training seeds, `[len(seeds), episodes]` of numpy.
+
+    Raises:
+        CheckpointError: there is no such training seed.
+        ConfigError: an environment of other sizes.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from .evaluation import Evaluation, evaluate_seeds
+
+    actors = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(saved.actor, seeds))
+    fresh = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (len(seeds), *x.shape)), saved.start(episodes)
+    )
+    played = evaluate_seeds(
+        saved.sees(env),
+        saved.agent.policy if sample else saved.agent.greedy,
+        actors,
+        jax.random.key(seed),
+        episodes,
+        memory=fresh,
+        discount=discount_of(saved),
+    )
+    return Evaluation(*(np.asarray(column) for column in played))
+
+
+def discount_of(saved: SavedPolicy) -> float:
+    """The discount the agent was trained with."""
+    return float(saved.facts["agent"].get("discount", 0.99))
+
+
+def table(
+    saved: SavedPolicy, env: Environment, seeds: Sequence[int], played: Evaluation
+) -> list[dict[str, Any]]:
+    """A row for every seed, with an interval over its episodes; and one for all, over the seeds."""
+    from jaxrl_rollouts.reports.statistics import bootstrap_interval
+
+    from .data.references import normalised_score
+
+    rows = []
+    for index, seed in enumerate(seeds):
+        returns = played.returns[index]
+        low, high = bootstrap_interval(returns, "mean")
+        rows.append({"seed": str(seed), "return": float(returns.mean()), "low": low, "high": high})
+    means = played.returns.mean(1)
+    if len(seeds) > 1:
+        row: dict[str, Any] = {"seed": "all", "return": float(means.mean())}
+        if len(seeds) >= INTERVAL_FROM:
+            row["low"], row["high"] = bootstrap_interval(means, "mean")
+        rows.append(row)
+    columns = {"discounted": played.discounted, "length": played.lengths}
+    # A score belongs to a dataset's own environment.
+    name = saved.facts.get("dataset") or ""
+    scored = env.name == saved.environment and normalised_score(name, 0.0) is not None
+    for index, row in enumerate(rows):
+        part = slice(None) if row["seed"] == "all" else index
+        row |= {column: float(values[part].mean()) for column, values in columns.items()}
+        if scored:
+            row["D4RL score"] = normalised_score(name, row["return"])
+    return rows
+
+
+def _print(
+    saved: SavedPolicy, env: Environment, rows: Sequence[Mapping[str, Any]], best: bool
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from jaxrl_rollouts.reports.text import format_number
+
+    facts = saved.facts
+    shown = Table(title=f"{facts.get('method')} on {facts.get('dataset')}, played in {env.name}")
+    names = [name for name in rows[0] if name not in ("low", "high")]
+    heads = {"seed": "training seed", "discounted": f"discounted ({discount_of(saved):g})"}
+    for name in names:
+        shown.add_column(heads.get(name, name), justify="right")
+        if name == "return":
+            shown.add_column("95 % interval", justify="right")
+    for row in rows:
+        cells = []
+        for name in names:
+            cells.append(row[name] if name == "seed" else format_number(row[name]))
+            if name == "return":
+                ends = [format_number(row[end]) for end in ("low", "high") if end in row]
+                cells.append(f"[{', '.join(ends)}]".replace("[", "\\[") if ends else "-")
+        shown.add_row(*cells)
+    console = Console()
+    console.print(shown)
+    console.print(
+        "Intervals are bootstrapped: over episodes for a seed, over seeds for all.", highlight=False
+    )
+    if best:
+        console.print(f"Best policies: {facts.get('selection')}.", highlight=False)
+
+
+def export(
+    run: tyro.conf.Positional[Path], out: Path, training_seed: int = 0, best: bool = False
+) -> None:
+    """Write a trained policy as one file that acts with jax alone (StableHLO).
+
+    Parameters, bounds and memory are inside; it takes any number of observations and runs on CPU,
+    GPU and TPU. In Python: `jaxrl_rollouts.exported.load_exported(file)(observation)`.
+
+    Args:
+        run: the folder of a run, or of one of the policies that it trained.
+        out: the file to write.
+        training_seed: which seed of the run, from 0.
+        best: the policy of the best evaluation while it was trained, and not the last one.
+    """
+    if not out.parent.is_dir():
+        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+    from .policy import load_policy
+
+    policy = load_policy(run, training_seed, best=best)
+    policy.export(out)
+    print(f"{out}: {policy.facts.get('method')}, {out.stat().st_size:,} bytes")
+    print(f'act with: jaxrl_rollouts.exported.load_exported("{out}")(observation)')
+
+
+def _evaluate_main(arguments: Sequence[str], prog: str) -> None:
+    tyro.cli(evaluate, args=list(arguments) or ["--help"], prog=prog)
+
+
+def _export_main(arguments: Sequence[str], prog: str) -> None:
+    tyro.cli(export, args=list(arguments) or ["--help"], prog=prog)
+
+
+EVALUATE = Command("evaluate", "Play a trained policy and print what it earns.", _evaluate_main)
+EXPORT = Command("export", "Write a trained policy as one file for jax alone.", _export_main)

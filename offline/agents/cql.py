@@ -1,0 +1,268 @@
+"""CQL(H) on SAC (Kumar et al. 2020, arXiv:2006.04779): critics that are low where no data are.
+
+Besides the Bellman error, equation 4 pushes a soft maximum of Q over all actions down and Q at the
+data's actions up. The soft maximum is estimated with uniform actions and the policy's own, each
+corrected by its density (appendix F). Two habits of the authors' code are kept, since their weights
+are meant for them: the squared error has no factor 1/2, and the soft maximum is a sum over the
+drawn actions and not their mean, which shifts it by a constant.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl_rollouts import draws
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.scaler import Scaler
+from jaxrl_rollouts.trees import PyTree
+
+from ..data import Transitions
+from . import sac
+from .agent import Agent, AgentSpec
+from .sac import SacNets, SoftConfig, temperature_step
+from .tanh_gaussian import log_prob, sample_and_log_prob
+
+LIMIT = 0.999  # actions beyond it have no finite likelihood under the squashed policy
+LARGEST = 1e6  # of the Lagrange multiplier
+
+
+@dataclass(frozen=True)
+class CqlConfig(SoftConfig):
+    """Hyper-parameters; defaults are the paper's for locomotion, without the multiplier.
+
+    Attributes:
+        weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
+        actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+        gap: tau in equation 30: the multiplier of the conservative term is learned so that the
+            weighted term stays near it (5 or 10 there). None: no multiplier.
+        backup_entropy: bootstrap from the soft value, as SAC does.
+        warm_start: gradient steps in which the policy imitates the data's actions first
+            (40,000 in the authors' code).
+    """
+
+    actor_rate: float = 3e-5
+    temperature_rate: float = 3e-5
+    weight: float = 5.0
+    actions: int = 10
+    gap: float | None = None
+    backup_entropy: bool = False
+    warm_start: int = 0
+
+    def validate(self) -> None:
+        super().validate()
+        at_least_one(self, "actions")
+        if self.weight < 0:
+            raise ConfigError("weight", self.weight, "at least 0")
+        if self.gap is not None and self.gap < 0:
+            raise ConfigError("gap", self.gap, "at least 0, or None for no multiplier")
+        if self.warm_start < 0:
+            raise ConfigError("warm_start", self.warm_start, "at least 0 gradient steps")
+
+
+class CqlState(NamedTuple):
+    """Everything the agent learns; critics' leaves are `[N, ...]`. `steps` counts updates."""
+
+    actor: PyTree
+    critic: PyTree
+    target_critic: PyTree
+    log_alpha: jax.Array
+    log_multiplier: jax.Array
+    opt_actor: optax.OptState
+    opt_critic: optax.OptState
+    opt_alpha: optax.OptState
+    opt_multiplier: optax.OptState
+    steps: jax.Array
+
+
+@functools.lru_cache(maxsize=32)
+def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agent:
+    """Bind the functions of this module and SAC's. Equal arguments give the same functions.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    config.validate()
+    nets = sac.make_nets(config, observation_size, action_size)
+    functions = (init, update, sac.policy, sac.greedy, sac.q)
+    return Agent(
+        *(functools.partial(function, nets) for function in functions),
+        sample=functools.partial(sac.sample, nets),
+    )
+
+
+def init(nets: SacNets, key: jax.Array, scaler: Scaler | None = None) -> CqlState:
+    """SAC's fresh state and a multiplier of 1; CQL sees observations as they are."""
+    soft, zero = sac.init(nets, key, scaler), jnp.zeros(())
+    return CqlState(
+        soft.actor,
+        soft.critic,
+        soft.target_critic,
+        soft.log_alpha,
+        zero,
+        soft.opt_actor,
+        soft.opt_critic,
+        soft.opt_alpha,
+        nets.learn_critic.init(zero),
+        jnp.int32(0),
+    )
+
+
+def bellman_target(nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions) -> jax.Array:
+    """`r + gamma (1 - d) min_i Q'_i(s', a')`, `[B]`; less `alpha log pi(a' | s')` if so wanted."""
+    actions, density = sac.sample(nets, state.actor, key, batch.next_observations)
+    value = sac.q(nets, state.target_critic, batch.next_observations, actions).min(0)
+    if nets.config.backup_entropy:
+        value = value - jnp.exp(state.log_alpha) * density
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)
+
+
+def candidates(
+    nets: SacNets, actor: PyTree, key: jax.Array, batch: Transitions
+) -> tuple[jax.Array, jax.Array]:
+    """Actions `[3 K, B, A]` to push down and their log-densities `[3 K, B]`.
+
+    K each are uniform, from the policy at s and from the policy at s'; all are tried at s.
+    """
+    uniform_key, *keys = jax.random.split(key, 3)
+    shape = (nets.config.actions, *batch.actions.shape)
+    actions = [draws.uniform(uniform_key, shape, low=-1.0, high=1.0)]
+    densities = [jnp.full(shape[:2], -shape[-1] * math.log(2.0))]
+    for here, seen in zip(keys, (batch.observations, batch.next_observations), strict=True):
+        mean, log_std = (jnp.broadcast_to(x, shape) for x in sac.heads(nets, actor, seen))
+        drawn, density = sample_and_log_prob(here, mean, log_std)
+        actions.append(drawn)
+        densities.append(density)
+    return jnp.concatenate(actions), jnp.concatenate(densities)
+
+
+def conservative_gap(
+    nets: SacNets, critic: PyTree, batch: Transitions, values: jax.Array, drawn: tuple
+) -> jax.Array:
+    """`mean [log sum_k exp(Q_i(s, a_k) - log mu(a_k)) - Q_i(s, a)]` of every critic, `[N]`.
+
+    Equation 4's term in parentheses.
+
+    Args:
+        nets: of the agent.
+        critic: its parameters.
+        batch: `[B]` rows.
+        values: `[N, B]` of the data's actions.
+        drawn: of `candidates`.
+    """
+    actions, densities = drawn
+    tried = jax.vmap(lambda a: sac.q(nets, critic, batch.observations, a))(actions)
+    highest = jax.nn.logsumexp(tried - densities[:, None], axis=0)
+    return (highest - values).mean(1)
+
+
+def critic_loss(
+    critic: PyTree,
+    nets: SacNets,
+    batch: Transitions,
+    target: jax.Array,
+    drawn: tuple,
+    multiplier: jax.Array,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    """`sum_i mean (Q_i(s, a) - target)^2 + multiplier (weight gap_i - tau)`; equations 4 and 30.
+
+    Returns:
+        The loss, with the values `[N, B]`, the squared error of one critic and the gaps `[N]`.
+    """
+    values = sac.q(nets, critic, batch.observations, batch.actions)
+    fit = jnp.square(values - target).mean(1).sum()
+    gap = conservative_gap(nets, critic, batch, values, drawn)
+    loss = fit + (multiplier * nets.config.weight * gap).sum()
+    return loss, (values, fit / values.shape[0], gap)
+
+
+def actor_loss(
+    actor: PyTree, nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions
+) -> tuple[jax.Array, jax.Array]:
+    """SAC's `mean (alpha log pi(a' | s) - min_i Q_i(s, a'))` with `a' ~ pi`.
+
+    In the first `warm_start` steps `log pi(a | s)` of the data's actions stands for the value.
+
+    Returns:
+        The loss, and the log-densities `[B]` of the drawn actions.
+    """
+    actions, density = sac.sample(nets, actor, key, batch.observations)
+    value = sac.q(nets, state.critic, batch.observations, actions).min(0)
+    if nets.config.warm_start:
+        inside = jnp.clip(batch.actions, -LIMIT, LIMIT)
+        imitation = log_prob(inside, *sac.heads(nets, actor, batch.observations))
+        value = jnp.where(state.steps < nets.config.warm_start, imitation, value)
+    log_alpha = state.log_alpha + temperature_step(nets, state, density)[0]
+    return (jnp.exp(log_alpha) * density - value).mean(), density
+
+
+def multiplier_loss(log_multiplier: jax.Array, excess: jax.Array) -> tuple[jax.Array, None]:
+    """`-multiplier excess` with `excess = mean_i (weight gap_i) - tau`; equation 30's maximum."""
+    return -jnp.minimum(jnp.exp(log_multiplier), LARGEST) * excess, None
+
+
+def update(
+    nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions
+) -> tuple[CqlState, dict[str, jax.Array]]:
+    """One gradient step of temperature and policy, then of critics and multiplier."""
+    config = nets.config
+    actor_key, target_key, draw_key = jax.random.split(key, 3)
+    actor, opt_actor, _, density = descend(
+        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, actor_key, batch
+    )
+    step, opt_alpha = temperature_step(nets, state, density)
+    moved = state._replace(actor=actor, log_alpha=state.log_alpha + step)
+    target = bellman_target(nets, moved, target_key, batch)
+    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch))
+    multiplier = jnp.minimum(jnp.exp(state.log_multiplier), LARGEST)
+    critic, opt_critic, _, (values, fit, gap) = descend(
+        nets.learn_critic,
+        critic_loss,
+        state.critic,
+        state.opt_critic,
+        nets,
+        batch,
+        target,
+        drawn,
+        multiplier,
+    )
+    metrics = {
+        "critic_loss": fit,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+        "conservative_gap": gap.mean(),
+        "entropy": -density.mean(),
+        "alpha": jnp.exp(moved.log_alpha),
+    }
+    moved = moved._replace(
+        critic=critic,
+        target_critic=optax.incremental_update(critic, state.target_critic, config.polyak),
+        opt_actor=opt_actor,
+        opt_critic=opt_critic,
+        opt_alpha=opt_alpha,
+        steps=state.steps + 1,
+    )
+    if config.gap is None:
+        return moved, metrics
+    log_multiplier, opt_multiplier, _, _ = descend(
+        nets.learn_critic,
+        multiplier_loss,
+        state.log_multiplier,
+        state.opt_multiplier,
+        config.weight * gap.mean() - config.gap,
+    )
+    moved = moved._replace(log_multiplier=log_multiplier, opt_multiplier=opt_multiplier)
+    return moved, metrics | {"multiplier": multiplier}
+
+
+AGENT = AgentSpec(CqlConfig, make_cql)

@@ -1,0 +1,249 @@
+"""Arrays under D4RL's names, out of a file or out of memory, to a checked `Dataset`.
+
+`observations` [N, S], `actions` [N, A], `rewards` [N], `terminals` [N], and where there are any
+`timeouts` [N] and `next_observations` [N, S].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+
+from .bounds import bounded
+from .checks import as_flags, as_floats, check_limit, validate
+from .successors import cut_by_length, is_frozen, mismatches, shift
+from .transitions import Dataset, Transitions, file_sha256, take_rows
+
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+OPTIONAL = ("timeouts", "next_observations")
+FILE_KEYS = {"terminations": "terminals", "truncations": "timeouts"}
+PARTS = "observations of several parts are not supported here: concatenate them to one [N, S]"
+
+
+class Assembled(NamedTuple):
+    """Rows that keep the contract of `Transitions`.
+
+    Attributes:
+        rows: the transitions.
+        kept: `[M]`, which rows of the arrays they are.
+        action_low, action_high: as a `Dataset` has them.
+        facts: `successors` and what was dropped, as `Dataset.attributes` has them.
+    """
+
+    rows: Transitions
+    kept: np.ndarray
+    action_low: np.ndarray | None
+    action_high: np.ndarray | None
+    facts: dict[str, Any]
+
+
+def from_arrays(
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    terminals: Any,
+    timeouts: Any = None,
+    next_observations: Any = None,
+    *,
+    action_low: Any = -1.0,
+    action_high: Any = 1.0,
+    environment: str | None = None,
+    max_episode_steps: int | None = None,
+    name: str = "arrays",
+    clip: bool = False,
+) -> Dataset:
+    """A dataset from numpy arrays: the same checks and rules as for files.
+
+    Args:
+        observations: `[N, S]`, of whole episodes one after the other, in order.
+        actions: `[N, A]`, in the environment's own units.
+        rewards: `[N]`.
+        terminals: `[N]`, 0 or 1: the episode is over after this row; no value follows.
+        timeouts: `[N]`, 0 or 1: the episode was cut after this row (a time limit).
+        next_observations: `[N, S]`. Left out, the following row of the episode is taken, and the
+            last row of every episode is dropped.
+        action_low, action_high: bounds of the actions, a number or one for each entry; actions are
+            rescaled from there to [-1, 1], and the dataset keeps the bounds.
+        environment: name of where they are from, as `make` knows it; None where there is none.
+        max_episode_steps: time limit that cuts episodes, where there are no `timeouts`.
+        name: label for reports.
+        clip: clip actions to the bounds instead of refusing them.
+
+    Raises:
+        DataError: see `validate`; episode ends that cannot be told; actions beyond their bounds.
+        ConfigError: an argument out of range.
+    """
+    columns = (observations, actions, rewards, terminals, timeouts, next_observations)
+    given = dict(zip((*REQUIRED, *OPTIONAL), columns, strict=True))
+    return from_mapping(
+        {key: value for key, value in given.items() if value is not None},
+        Path("(arrays)"),
+        name=name,
+        environment=environment,
+        max_episode_steps=max_episode_steps,
+        action_low=action_low,
+        action_high=action_high,
+        clip=clip,
+    )
+
+
+def from_mapping(
+    arrays: Mapping[str, Any],
+    source: Path,
+    *,
+    name: str,
+    environment: str | None = None,
+    max_episode_steps: int | None = None,
+    action_low: Any = None,
+    action_high: Any = None,
+    action_limit: float | None = 1.0,
+    clip: bool = False,
+) -> Dataset:
+    """`from_arrays` for a mapping, whose action bounds need not be declared; see `load`."""
+    place = source if source.exists() else name
+    limit = steps_limit(place, max_episode_steps, None)
+    rows, _, low, high, facts = assemble(
+        place,
+        arrays,
+        limit=limit,
+        action_low=action_low,
+        action_high=action_high,
+        action_limit=action_limit,
+        clip=clip,
+    )
+    facts = {"format": "arrays", **facts} | ({} if limit is None else {"max_episode_steps": limit})
+    sha256 = identity(source, rows)
+    return Dataset(name, rows, environment, source, sha256, facts, action_low=low, action_high=high)
+
+
+def assemble(
+    source: str | Path,
+    arrays: Mapping[str, Any],
+    *,
+    limit: int | None = None,
+    action_low: Any = None,
+    action_high: Any = None,
+    action_limit: float | None = 1.0,
+    clip: bool = False,
+) -> Assembled:
+    """Check arrays, cut them into episodes and give every row its successor.
+
+    Args:
+        source: file or dataset that messages name.
+        arrays: under the names of this module; others are ignored.
+        limit: cuts episodes that have no `timeouts`.
+        action_low, action_high, action_limit, clip: see `load`.
+
+    Warns:
+        UserWarning: most stored successors differ from the row that follows.
+
+    Raises:
+        DataError, ConfigError: see `from_arrays`.
+    """
+    check_limit(action_limit)
+    for key in REQUIRED:
+        if key not in arrays:
+            found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
+            raise DataError(source, key, found, f"an array {key}")
+    for key in (*REQUIRED, *OPTIONAL):
+        if isinstance(arrays.get(key), Mapping):
+            raise DataError(source, key, "a dict", "one array", PARTS)
+    observations = as_floats(source, "observations", arrays["observations"], 2)
+    actions = as_floats(source, "actions", arrays["actions"], 2)
+    rewards = as_floats(source, "rewards", arrays["rewards"], 1)
+    terminations = as_flags(source, "terminals", arrays["terminals"])
+    truncations = _truncations(source, arrays, terminations, limit)
+    stored = "next_observations" in arrays
+    following = observations
+    if stored:
+        following = as_floats(source, "next_observations", arrays["next_observations"], 2)
+    actions, low, high = bounded(
+        source, "actions", actions, action_low, action_high, limit=action_limit, clip=clip
+    )
+    rows = Transitions(observations, actions, rewards, following, terminations, truncations)
+    validate(rows, source, action_limit=action_limit, keys=FILE_KEYS)
+    if stored:
+        _check_moving(source, rows)
+        facts = {"successors": "stored", "successor_mismatches": _count_mismatches(source, rows)}
+        return Assembled(rows, np.arange(len(rewards)), low, high, facts)
+    shifted = shift(observations, terminations, truncations)
+    if not len(shifted.rows):
+        expected = "a row whose successor is known"
+        raise DataError(source, "next_observations", "no such key", expected)
+    rows = take_rows(rows, shifted.rows)._replace(
+        next_observations=shifted.next_observations, truncations=shifted.truncations
+    )
+    dropped = {f"dropped_{key}": n for key, n in shifted.dropped._asdict().items()}
+    return Assembled(rows, shifted.rows, low, high, {"successors": "shifted", **dropped})
+
+
+def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | None:
+    """The time limit an argument gives, else what the file has stored.
+
+    Raises:
+        ConfigError: the argument is not at least 1.
+        DataError: what is stored is no such number.
+    """
+    if argument is not None:
+        if argument < 1:
+            raise ConfigError("max_episode_steps", argument, "at least 1")
+        return argument
+    if stored is None:
+        return None
+    if isinstance(stored, bool) or not isinstance(stored, int) or stored < 1:
+        raise DataError(source, "attribute max_episode_steps", repr(stored), "an integer from 1")
+    return stored
+
+
+def identity(source: Path, rows: Transitions) -> str:
+    """Hex SHA-256 of a file or folder, or of the rows where they are from memory."""
+    if source.exists():
+        return file_sha256(source)
+    whole = hashlib.sha256()
+    for column in rows:
+        whole.update(f"{column.dtype}{column.shape}".encode())
+        whole.update(np.ascontiguousarray(column).data)
+    return whole.hexdigest()
+
+
+def _truncations(
+    source: str | Path, arrays: Mapping[str, Any], terminations: np.ndarray, limit: int | None
+) -> np.ndarray:
+    if "timeouts" in arrays:
+        return as_flags(source, "timeouts", arrays["timeouts"])
+    if limit is not None:
+        return cut_by_length(terminations, limit)
+    if terminations.any() and "next_observations" in arrays:
+        return np.zeros_like(terminations)
+    # Shifting across an unmarked time limit would invent transitions, so terminals do not suffice.
+    expected = "episode ends that can be told"
+    raise DataError(source, "timeouts", "no such key", expected, "give max_episode_steps")
+
+
+def _check_moving(source: str | Path, rows: Transitions) -> None:
+    if is_frozen(rows):  # compares columns, so they must be checked by now
+        expected = "observations that move as next_observations do"
+        hint = "the collector must store copies of its environment's observations, not views"
+        raise DataError(source, "observations", "one and the same all episode", expected, hint)
+
+
+def _count_mismatches(source: str | Path, rows: Transitions) -> int:
+    ending = np.asarray(rows.terminations | rows.truncations)
+    here, there = np.asarray(rows.next_observations), np.asarray(rows.observations)
+    count = len(mismatches(there, here, ending))
+    inner = int((~ending[:-1]).sum())
+    # A few are a collector's seams; most of them mean that one of the two columns is wrong.
+    if 2 * count > inner:
+        warnings.warn(
+            f"{source}: next_observations: found {count} of {inner} rows inside episodes that "
+            "differ from the row that follows; observations or next_observations may be wrong",
+            stacklevel=4,
+        )
+    return count

@@ -1,0 +1,165 @@
+"""Where a dataset is from: its environment or none, whether the two fit, how episodes end there."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+
+from ..data import Dataset, episodes
+from ..data.bounds import is_unit
+from ..data.checks import ACTION_TOLERANCE
+from ..data.inspection import bounds_text
+from ..environments import Environment, make
+from ..environments.absent import NONE, is_simulator, no_simulator
+from ..environments.base import own_bounds
+from ..environments.registry import is_known
+from ..environments.terminations import Termination, termination_function
+from ..worlds.endings import TerminationConfig
+
+WITHOUT_REWARDS = ("bc",)  # methods that read none
+
+
+class Endings(Protocol):
+    """The part of a `StudyConfig` that says how imagined episodes end."""
+
+    @property
+    def termination(self) -> str: ...
+
+    @property
+    def ending(self) -> TerminationConfig: ...
+
+
+def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
+    """Where the policy is played: the environment asked for, else the one a dataset is from.
+
+    Args:
+        dataset: the rows.
+        environment: what `make` takes, or "none" for no simulator. None takes what the dataset
+            says, or its name; where neither says anything there is no simulator.
+
+    Returns:
+        An environment that the dataset fits; without a simulator one that cannot be played in
+        (`is_simulator`), with the dataset's sizes, bounds and longest episode.
+
+    Raises:
+        ConfigError: there is no such environment.
+        DataError: see `check_fits`.
+    """
+    if isinstance(environment, str) and environment == NONE:
+        return _without(dataset)
+    if environment is not None and environment != "":
+        env = make(environment)
+    elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
+        return _without(dataset)
+    elif dataset.environment is None:
+        env = make(dataset.name)
+    else:
+        try:
+            env = make(dataset.environment)
+        except ConfigError as error:
+            hint = "name another (package.module:factory is one way), or none to train without"
+            raise ConfigError(
+                f"environment of {dataset.name}", dataset.environment, error.expected, hint
+            ) from error
+    check_fits(dataset, env)
+    return env
+
+
+def _without(dataset: Dataset) -> Environment:
+    rows = dataset.transitions
+    stored = dataset.attributes.get("max_episode_steps")
+    limit = stored if isinstance(stored, int) else int(episodes(rows).lengths.max())
+    low, high = dataset.action_low, dataset.action_high
+    bounds = {} if low is None or high is None else own_bounds(low, high)
+    return no_simulator(rows.observations.shape[1], rows.actions.shape[1], limit, **bounds)
+
+
+def check_fits(dataset: Dataset, env: Environment) -> None:
+    """Hold a dataset to the environment it is said to be from, before anything is compiled.
+
+    Raises:
+        DataError: other numbers of observation or action entries, other declared bounds, none
+            declared where the environment's are not [-1, 1], or actions outside [-1, 1].
+    """
+    rows = dataset.transitions
+    source = dataset.source if dataset.source.exists() else dataset.name
+    for key, values, expected in (
+        ("observations", rows.observations, env.observation_size),
+        ("actions", rows.actions, env.action_size),
+    ):
+        if values.shape[1] != expected:
+            where = f"{expected}, as {env.name} has them"
+            hint = "name the environment they are from, or none"
+            raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
+    largest = float(np.abs(rows.actions).max())
+    if largest > 1 + ACTION_TOLERANCE:
+        hint = "declare action_low and action_high, which rescales them"
+        raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
+    _check_bounds(dataset, env, str(source))
+
+
+def _check_bounds(dataset: Dataset, env: Environment, source: str) -> None:
+    count = env.action_size
+    low, high = env.action_low or (-1.0,) * count, env.action_high or (1.0,) * count
+    shown = ", ".join(dict.fromkeys(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)))
+    found_low, found_high = dataset.action_low, dataset.action_high
+    if found_low is None or found_high is None:
+        # Rows that no reader touched keep the contract of `Transitions`; a file might not.
+        if env.action_low is not None and "format" in dataset.attributes:
+            expected = f"action_low and action_high, since {env.name} has {shown}"
+            hint = "declare those (--action-low, --action-high), or -1 and 1 for rescaled actions"
+            raise DataError(source, "actions", "no declared bounds", expected, hint)
+    elif not is_unit(found_low, found_high):
+        same = np.allclose([found_low, found_high], [low, high], rtol=1e-4)
+        if not same:
+            expected = f"{shown}, as {env.name} has them"
+            raise DataError(source, "action bounds", bounds_text(dataset), expected)
+
+
+def check_rewards(dataset: Dataset, method: str) -> None:
+    """`DataError` where a method needs rewards and the dataset has none (OGBench's plain sets)."""
+    if dataset.attributes.get("rewards") == "none" and method not in WITHOUT_REWARDS:
+        expected = f"rewards for {method} to learn from"
+        hint = "take a single-task dataset, or give arrays with rewards to from_arrays"
+        raise DataError(dataset.name, "rewards", "none in the file", expected, hint)
+
+
+def termination_of(
+    dataset: Dataset, env: Environment, config: Endings
+) -> Termination | TerminationConfig:
+    """How model rollouts end: the known rule, or where there is none that of a learned one."""
+    if config.termination == "learned":
+        return config.ending
+    if env.termination is not None:
+        return env.termination
+    if not is_simulator(env) and dataset.environment is not None:
+        try:
+            return termination_function(dataset.environment)
+        except ConfigError:
+            pass
+    return config.ending
+
+
+def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
+    """What a user should know of a training before its numbers, a sentence each.
+
+    Args:
+        dataset, env, config: of the training.
+        imagines: whether it rolls a learned model, whose episodes have to end.
+    """
+    facts = []
+    if text := bounds_text(dataset):
+        low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
+        if not is_unit(low, high):
+            facts.append(f"Actions were rescaled to [-1, 1] from the declared {text}.")
+    if imagines and isinstance(termination_of(dataset, env, config), TerminationConfig):
+        why = "" if config.termination == "learned" else " (no rule is known)"
+        facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
+    if not is_simulator(env):
+        facts.append(
+            "Not evaluated: trained without a simulator. --environment names one to play in."
+        )
+    return facts

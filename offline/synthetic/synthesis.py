@@ -1,0 +1,284 @@
+"""A dataset in, made-up rows out: SynthER's, or those of policy-guided diffusion.
+
+more = synthesise(dataset, "synther", 100_000)
+near = synthesise(dataset, "pgd", 100_000, policy=(outcome.agent, actor))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.configs import did_you_mean, positive
+from jaxrl_rollouts.diffusion import (
+    Denoiser,
+    DenoiserTrainingConfig,
+    ResidualMlpConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    make_denoiser,
+    make_guidance,
+    make_temporal_unet,
+    small_training,
+    train_denoiser,
+)
+from jaxrl_rollouts.diffusion.guide import GuideParams
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
+from ..agents.agent import Agent
+from ..behaviours.made import load_dataset
+from ..data import Dataset, Transitions, take_rows
+from .pgd import PgdConfig, policy_target
+from .synther import RowLayout, SyntherConfig, fit_layout, generate, make_synther
+from .windows import WindowLayout, cut_windows, fit_window_layout, generate_windows
+
+Kind = Literal["synther", "pgd"]
+KINDS: tuple[Kind, ...] = ("synther", "pgd")
+
+
+def _published() -> DenoiserTrainingConfig:
+    """Policy-guided diffusion's."""
+    return DenoiserTrainingConfig(
+        updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
+    )
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """Diffusion models of a dataset and what is drawn from them; defaults are the papers'.
+
+    Attributes:
+        synther: SynthER's model of single transitions.
+        rows: drawn from it once.
+        real_share: of real rows in a batch beside SynthER's; 0 replaces the data.
+        length, stride: states of a window of policy-guided diffusion, and rows between two.
+        unet, training: its model of windows.
+        pgd: guidance, and how often windows are drawn anew while an agent learns.
+    """
+
+    synther: SyntherConfig = field(default_factory=SyntherConfig)
+    rows: int = positive(5_000_000)
+    real_share: float = 0.0
+    length: int = 16
+    stride: int = positive(8)
+    unet: TemporalUnetConfig = field(default_factory=lambda: TemporalUnetConfig(features=1024))
+    training: DenoiserTrainingConfig = field(default_factory=_published)
+    pgd: PgdConfig = field(default_factory=PgdConfig)
+
+    def validate(self) -> None:
+        if not 0 <= self.real_share <= 1:
+            raise ConfigError("real_share", self.real_share, "in [0, 1]")
+        if self.length < 2:
+            raise ConfigError("length", self.length, "at least 2 states")
+
+
+def small_synthetic(
+    *,
+    width: int = 128,
+    features: int = 16,
+    blocks: int = 3,
+    updates: int = 10_000,
+    steps: int = 32,
+    rows: int = 50_000,
+    windows: int = 256,
+    refresh: int = 1000,
+    length: int = 16,
+) -> SyntheticConfig:
+    """Small networks and few sampler steps, for a CPU.
+
+    Args:
+        width: of SynthER's network.
+        features, blocks: of the U-Net.
+        updates: of the first; the second takes half as many.
+        steps: of both samplers.
+        rows: of SynthER's.
+        windows, refresh: drawn at a time, and gradient steps of the agent between two draws.
+        length: of a window.
+    """
+    sampler = SamplerConfig(steps)
+    return SyntheticConfig(
+        SyntherConfig(ResidualMlpConfig(width=width), small_training(updates, 256), sampler),
+        rows=rows,
+        length=length,
+        unet=TemporalUnetConfig(features=features, blocks=blocks),
+        training=small_training(updates // 2, 64),
+        pgd=PgdConfig(sampler=sampler, windows=windows, updates=refresh),
+    )
+
+
+class RowModel(NamedTuple):
+    """A trained model of single transitions."""
+
+    denoiser: Denoiser
+    params: PyTree
+    layout: RowLayout
+
+
+class WindowModel(NamedTuple):
+    """A trained model of windows."""
+
+    denoiser: Denoiser
+    params: PyTree
+    layout: WindowLayout
+
+
+def fit_rows(
+    rows: Transitions,
+    config: SyntherConfig,
+    key: jax.Array,
+    *,
+    stage: str = "synther",
+    context: RunContext | None = None,
+) -> RowModel:
+    """SynthER's model of a dataset's rows; `key` is consumed."""
+    layout = fit_layout(rows)
+    denoiser = make_synther(config, layout.features).denoiser
+    params = _fitted(denoiser, config.training, layout.pack(rows), key, stage, context)
+    return RowModel(denoiser, params, layout)
+
+
+def fit_windows(
+    rows: Transitions,
+    config: SyntheticConfig,
+    key: jax.Array,
+    *,
+    stage: str = "pgd",
+    source: str = "dataset",
+    context: RunContext | None = None,
+) -> WindowModel:
+    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed.
+
+    Raises:
+        DataError: no episode is as long as a window.
+    """
+    windows = cut_windows(rows, config.length, config.stride, source=source)
+    layout = fit_window_layout(windows)
+    net = make_temporal_unet(config.unet, config.length, layout.channels)
+    denoiser = make_denoiser(net)
+    params = _fitted(denoiser, config.training, layout.pack(windows), key, stage, context)
+    return WindowModel(denoiser, params, layout)
+
+
+def _fitted(
+    denoiser: Denoiser,
+    config: DenoiserTrainingConfig,
+    rows: jax.Array,
+    key: jax.Array,
+    stage: str,
+    context: RunContext | None,
+) -> PyTree:
+    """The averaged weights of one training, which resumes by itself."""
+    trained = train_denoiser(denoiser, config, rows, key[None], stage=stage, context=context)
+    return jax.tree.map(lambda x: x[0], trained.state.average)
+
+
+def synthesise(
+    dataset: Dataset | str,
+    kind: Kind = "synther",
+    rows: int | None = None,
+    *,
+    policy: tuple[Agent, PyTree] | None = None,
+    config: SyntheticConfig | None = None,
+    seed: int = 0,
+    stage: str | None = None,
+    context: RunContext | None = None,
+) -> Dataset:
+    """Fit a diffusion model to a dataset and draw rows from it.
+
+    Args:
+        dataset: a `Dataset`, or what `load_dataset` knows.
+        kind: `synther` draws single transitions (every row an episode that was cut at once), `pgd`
+            windows of consecutive ones.
+        rows: how many; None is the configuration's. Of windows what follows a termination is left
+            out, so that they may be fewer.
+        policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
+            are pulled; None draws unguided windows.
+        config: networks, lengths and samplers; None is `small_synthetic()`, for minutes on two
+            cores.
+        seed: of training and draws.
+        stage: of the run; by default the kind.
+        context: a run whose folder keeps checkpoints and the rows. None keeps nothing.
+
+    Returns:
+        A `Dataset` whose `attributes` say `synthetic` and `made_from`.
+
+    Raises:
+        ConfigError: an unknown kind, a setting out of range, or a policy without a normal density.
+        DataError: the dataset cannot be read, or has no episode as long as a window.
+        DivergenceError: a draw is not finite.
+    """
+    if kind not in KINDS:
+        raise ConfigError(
+            "kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind.lower(), KINDS)
+        )
+    if policy is not None and (kind != "pgd" or policy[0].gaussian is None):
+        raise ConfigError("policy", kind, "pgd, and an agent with a normal policy")
+    if isinstance(dataset, str):
+        dataset = load_dataset(dataset, seed)
+    config, stage = config or small_synthetic(), stage or kind
+    config = config if rows is None else replace(config, rows=rows)
+    keys = tuple(jax.random.split(jax.random.key(seed)))
+    make = partial(_synther, dataset, config, keys)
+    if kind == "pgd":
+        make = partial(_windows, dataset, config, keys, policy)
+
+    def measure() -> dict[str, np.ndarray]:
+        return make(stage, context)._asdict()
+
+    made = Transitions(**remember(context, stage, "rows", measure))
+    facts = {"format": "synthetic", "synthetic": kind, "made_from": dataset.name}
+    return replace(
+        dataset,
+        name=f"{dataset.name}-{kind}",
+        transitions=made,
+        environment=dataset.environment or dataset.name,
+        attributes={**dataset.attributes, **facts},
+        infos={},
+    )
+
+
+def _synther(
+    dataset: Dataset,
+    config: SyntheticConfig,
+    keys: tuple,
+    stage: str,
+    context: RunContext | None,
+) -> Transitions:
+    fitted = fit_rows(dataset.transitions, config.synther, keys[0], stage=stage, context=context)
+    sampler = config.synther.sampler
+    drawn = generate(
+        fitted.denoiser, fitted.params, keys[1], fitted.layout, config.rows, config=sampler
+    )
+    made = jax.tree.map(np.asarray, drawn)
+    return made._replace(truncations=~made.terminations)
+
+
+def _windows(
+    dataset: Dataset,
+    config: SyntheticConfig,
+    keys: tuple,
+    policy: tuple[Agent, PyTree] | None,
+    stage: str,
+    context: RunContext | None,
+) -> Transitions:
+    fit = {"stage": stage, "source": dataset.name, "context": context}
+    fitted = fit_windows(dataset.transitions, config, keys[0], **fit)
+    guided = {}
+    if policy is not None:
+        target = policy_target(policy[0].gaussian, fitted.layout)
+        guided["guidance"] = make_guidance(target, config.pgd.guidance)
+        guided["guide"] = GuideParams(policy[1], config.pgd.coefficient)
+    steps = config.length - 1
+    count, sampler = -(-config.rows // steps), config.pgd.sampler
+    drawn = generate_windows(*fitted[:2], keys[1], fitted.layout, count, config=sampler, **guided)
+    made, valid = jax.tree.map(np.asarray, fitted.layout.unpack(drawn))
+    last = np.arange(len(valid)) % steps == steps - 1
+    made = made._replace(truncations=last & ~made.terminations)
+    return take_rows(made, np.flatnonzero(valid)[: config.rows])

@@ -1,0 +1,178 @@
+"""One episode of a policy as a film: GIF by pillow, MP4 by imageio where it has a codec.
+
+Gymnasium's environments draw themselves (`rgb_array`); the embedded ones are drawn with matplotlib.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError, DataError, MissingExtraError, one_line
+
+from .environments import Environment
+from .environments.plane import GOAL
+from .policy import Policy
+
+FORMATS = (".gif", ".mp4")
+FPS = 25
+GL = (
+    "MUJOCO_GL=egl (Debian: libegl1) and MUJOCO_GL=osmesa (libosmesa6) draw without a display; "
+    "Gymnasium's own need: pip install 'gymnasium[classic-control]'"
+)
+Lines = list[np.ndarray]  # each `[points, 2]`
+
+
+def check_video(file: Path, environment: str) -> None:
+    """Refuse what cannot be written or drawn, before anything is played.
+
+    Raises:
+        ConfigError: another ending than `FORMATS`, no such folder, or an environment that nobody
+            draws.
+        MissingExtraError: MP4 without a codec for imageio.
+    """
+    if file.suffix not in FORMATS or not file.parent.is_dir():
+        expected = f"a file that ends in {' or '.join(FORMATS)}, in an existing folder"
+        raise ConfigError("--video", str(file), expected)
+    if environment not in DRAWINGS and not environment.startswith(("mujoco/", "gymnasium/")):
+        expected = f"one of Gymnasium's, or {', '.join(DRAWINGS)}"
+        raise ConfigError("--video", environment, expected, "others cannot be drawn")
+    if file.suffix == ".mp4":
+        try:
+            import imageio_ffmpeg  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError("MP4 video", "imageio-ffmpeg", "video") from error
+
+
+def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
+    """Play one episode and write it.
+
+    Args:
+        policy: begins a new episode.
+        env: where; see `check_video`.
+        file: to write.
+        seed: of the start state.
+
+    Returns:
+        The episode's return.
+    """
+    shown = _embedded(policy, env, seed) if env.name in DRAWINGS else _gymnasium(policy, env, seed)
+    frames, rewards = zip(*shown, strict=True)
+    try:
+        _write(file, list(frames))
+    except OSError as error:
+        raise DataError(file, "video", one_line(error), "a file that can be written") from None
+    return float(sum(rewards))
+
+
+def _write(file: Path, frames: list[np.ndarray]) -> None:
+    if file.suffix == ".gif":
+        from PIL import Image
+
+        first, *others = [Image.fromarray(frame) for frame in frames]
+        first.save(file, save_all=True, append_images=others, duration=1000 // FPS, loop=0)
+        return
+    import imageio.v2 as imageio
+
+    imageio.mimwrite(file, frames, fps=FPS)  # pyright: ignore[reportArgumentType]
+
+
+def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Frames and rewards of one episode, played in Gymnasium itself."""
+    import gymnasium
+
+    name = env.name.partition("/")[2].partition("?")[0]
+    settings: Any = {"render_mode": "rgb_array", "max_episode_steps": env.max_episode_steps}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of versions
+            made = gymnasium.make(name, disable_env_checker=True, **settings)
+        observation, _ = made.reset(seed=seed)
+        frame: Any = made.render()
+    except Exception as error:  # each backend has errors of its own
+        raise ConfigError("--video", one_line(error), f"{name} to draw itself", GL) from None
+    policy.reset()
+    reward, over = 0.0, False
+    while not over:
+        observation, paid, terminated, truncated, _ = made.step(policy(observation, reward))
+        reward, over = float(paid), terminated or truncated
+        yield np.asarray(frame, np.uint8), reward
+        frame = made.render()
+    made.close()
+
+
+def _embedded(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Frames and rewards of one episode of an embedded environment."""
+    step, key = jax.jit(env.step), jax.random.key(seed)
+    state = env.reset(key, 1)
+    half = 0.5 * (policy.action_high - policy.action_low)
+    middle = 0.5 * (policy.action_high + policy.action_low)
+    policy.reset()
+    reward, over = None, False
+    paint = painter(env.name)
+    while not over:
+        observation = np.asarray(env.observe(state))
+        action = (policy(observation, reward) - middle) / half  # `step` takes [-1, 1]
+        state, out = step(key, state, action)
+        reward = np.asarray(out.reward)
+        over = bool(out.terminated[0] | out.truncated[0])
+        yield paint(observation[0]), float(reward[0])
+
+
+def _pendulum(observation: np.ndarray) -> Lines:
+    cosine, sine, _ = observation
+    return [np.array([[0, 0], [sine, cosine]])]
+
+
+def _acrobot(observation: np.ndarray) -> Lines:
+    cosine, sine, second_cosine, second_sine = observation[:4]
+    elbow = np.array([sine, -cosine])
+    both = np.arctan2(sine, cosine) + np.arctan2(second_sine, second_cosine)
+    return [np.array([[0, 0], elbow, elbow + [np.sin(both), -np.cos(both)]])]
+
+
+def _runner(observation: np.ndarray) -> Lines:
+    speed, angle, _ = observation
+    cart = np.array([[-0.3, 0], [0.3, 0]])
+    ahead = np.array([[0, -0.3], [speed / 2, -0.3]])  # how fast, and which way
+    return [cart, np.array([[0, 0], [np.sin(angle), np.cos(angle)]]), ahead]
+
+
+def _plane(observation: np.ndarray) -> Lines:
+    goal = np.array(GOAL)
+    cross = [np.array([goal - d, goal + d]) for d in (np.array([0.4, 0.4]), np.array([0.4, -0.4]))]
+    return [*cross, observation + 0.2 * np.array([[-1, 0], [0, 1], [1, 0], [0, -1], [-1, 0]])]
+
+
+# Name -> lines of an observation, and the square that is shown.
+DRAWINGS: dict[str, tuple[Callable[[np.ndarray], Lines], tuple[float, float]]] = {
+    "pendulum": (_pendulum, (-1.2, 1.2)),
+    "acrobot": (_acrobot, (-2.2, 2.2)),
+    "runner": (_runner, (-1.2, 1.2)),
+    "plane": (_plane, (-4.0, 10.0)),
+}
+
+
+def painter(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """`observation -> frame [H, W, 3]`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines_of, limits = DRAWINGS[name]
+    figure = Figure(figsize=(3, 3), dpi=80)
+    canvas, ax = FigureCanvasAgg(figure), figure.add_axes((0, 0, 1, 1))
+
+    def paint(observation: np.ndarray) -> np.ndarray:
+        ax.clear()
+        ax.set(xlim=limits, ylim=limits, xticks=[], yticks=[], aspect="equal")
+        for line in lines_of(observation):
+            ax.plot(*line.T, "o-", color="black", linewidth=3, markersize=4)
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+    return paint

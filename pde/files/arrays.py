@@ -1,0 +1,146 @@
+"""Trajectories that are arrays: in memory, or in a plain `.npy` or `.npz` file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxrl_rollouts.errors import DataError, one_line
+
+from ..fieldset import FieldSet
+from .stored import check_finite, check_numbers, positions
+
+MEMORY = Path("array")  # the "file" of arrays in memory, for messages
+KINDS = ("periodic", "wall", "open")
+MANY = 16  # channels; four axes with more might as well be two of space
+NAMES = "u, and perhaps dt, dx, boundaries, channels and parameters of the equation"
+
+
+def from_arrays(
+    u: ArrayLike,
+    dt: ArrayLike | None = None,
+    dx: ArrayLike | None = None,
+    conditions: Mapping[str, ArrayLike] | None = None,
+    boundaries: str | Sequence[str] = "periodic",
+    names: Sequence[str] | None = None,
+    *,
+    axes: int | None = None,
+    source: str | Path = MEMORY,
+) -> FieldSet:
+    """Trajectories of your own, checked.
+
+        fields = from_arrays(u, dt=0.1, dx=22 / 64)                      # u [N, T, X]
+        fields = from_arrays(u, conditions={"viscosity": nu})            # nu [N]
+
+    Args:
+        u: `[N, T, X]` or `[N, T, C, X]`: trajectories, frames, channels, points; with `axes=2`
+            `[N, T, X, Y]` or `[N, T, C, X, Y]`, and likewise with 3.
+        dt: time between frames, one for all or `[N]`; None where it is not known.
+        dx: distance between points, one for all, per axis or `[N, axes]`; None likewise.
+        conditions: parameters of the equation by name, one for all or `[N]`.
+        boundaries: of every axis, or one each: periodic, wall or open, "" where it is not known.
+        names: of the channels.
+        axes: of space; left out, 1 for three or four axes of `u`, 2 for five, 3 for six.
+        source: a name for messages.
+
+    Raises:
+        DataError: a shape that does not fit, no numbers, or a value that is not finite: which
+            trajectory, frame and channel.
+    """
+    path = Path(source)
+    values, space = _channelled(path, np.asarray(u), axes)
+    count, frames, channels = values.shape[:3]
+    named = tuple(names) if names else _default_names(channels)
+    if len(named) != channels:
+        raise DataError(path, "names", f"{len(named)} names", f"{channels}, one per channel")
+    kinds = (boundaries,) * space if isinstance(boundaries, str) else tuple(boundaries)
+    if len(kinds) != space or not set(kinds) <= {*KINDS, ""}:
+        expected = f"{space} of {', '.join(KINDS)} or an empty text"
+        raise DataError(path, "boundaries", ", ".join(kinds) or "nothing", expected)
+    spacing = np.full((count, space), np.nan)
+    if dx is not None:
+        own = np.shape(dx) == (count,) and count != space
+        dx = np.reshape(dx, (count, 1)) if own else dx
+        spacing = _column(path, "dx", dx, (count, space), positive=True)
+    times = np.full(count, np.nan) if dt is None else _column(path, "dt", dt, (count,), True)
+    given = {k: _column(path, k, v, (count,)) for k, v in (conditions or {}).items()}
+    check_finite(path, "u", values, np.arange(count), np.arange(frames), named)
+
+    def read(rows: Any, frames: Any) -> np.ndarray:
+        picked = (
+            positions(path, "u", i, n) for i, n in zip((rows, frames), values.shape, strict=False)
+        )
+        return values[np.ix_(*picked)]
+
+    extent = spacing * np.asarray(values.shape[3:])
+    return FieldSet(path, "array", values.shape, read, times, extent, given, named, kinds)
+
+
+def read_arrays(path: str | Path) -> FieldSet:
+    """A plain `.npy` array, or an `.npz` archive with `u` and, if you like, the rest by name.
+
+    What an archive does not say is not known, the boundaries included.
+
+    Raises:
+        DataError: as `from_arrays`, or a file that cannot be read.
+    """
+    path = Path(path)
+    try:
+        # Objects are pickles, which may run anything: numpy refuses them here.
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"u": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise DataError(path, "array", one_line(error), "a whole .npy or .npz file") from error
+    if "u" not in arrays and len(arrays) == 1:
+        arrays = {"u": next(iter(arrays.values()))}
+    if "u" not in arrays:
+        raise DataError(path, "arrays", ", ".join(sorted(arrays)) or "nothing", NAMES)
+    own = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
+    kinds = arrays.pop("boundaries", np.asarray(""))
+    boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()
+    names = arrays.pop("channels", np.zeros(0)).tolist()
+    return from_arrays(
+        **own, conditions=arrays, boundaries=boundaries, names=names or None, source=path
+    )
+
+
+def _channelled(path: Path, u: np.ndarray, axes: int | None) -> tuple[np.ndarray, int]:
+    """`u` as `[N, T, C, *space]` float32 (float64 stays) and its number of axes of space."""
+    if u.dtype.kind not in "fiu":
+        raise DataError(path, "u", u.dtype, "real numbers")
+    if not 3 <= u.ndim <= 6 or 0 in u.shape:
+        expected = "[N, T, X] or [N, T, C, X] (up to three axes of space), not empty"
+        raise DataError(path, "u", f"shape {list(u.shape)}", expected)
+    space = axes or (1 if u.ndim <= 4 else u.ndim - 3)
+    if u.ndim - space not in (2, 3):
+        raise DataError(path, "u", f"shape {list(u.shape)}", f"[N, T, (C,) {space} axes of space]")
+    if axes is None and u.ndim == 4 and u.shape[2] > MANY:
+        expected = f"[N, T, C, X] with at most {MANY} channels"
+        hint = "axes=1 says that these are channels, axes=2 that space has two axes"
+        raise DataError(path, "u", f"shape {list(u.shape)}", expected, hint)
+    values = u if u.ndim - space == 3 else u[:, :, None]
+    return values if u.dtype.kind == "f" else values.astype(np.float32), space
+
+
+def _column(
+    path: Path, key: str, given: ArrayLike, shape: tuple[int, ...], positive: bool = False
+) -> np.ndarray:
+    """Numbers for every trajectory, float64."""
+    values = check_numbers(path, key, given)
+    if positive and (values <= 0).any():
+        raise DataError(path, key, values.min(), "above 0")
+    try:
+        return np.broadcast_to(values, shape).astype(np.float64)
+    except ValueError:
+        expected = f"one number or {list(shape)}"
+        raise DataError(path, key, f"shape {list(values.shape)}", expected) from None
+
+
+def _default_names(channels: int) -> tuple[str, ...]:
+    return ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))

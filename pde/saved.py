@@ -1,0 +1,236 @@
+"""Trained emulators on disk, and rolled without the run that made them.
+
+    save_emulator("runs/ks/emulator", trained)
+    emulator = load_emulator("runs/ks/emulator")
+    fields = emulator.roll(u0, 1000)          # u0 [C, N] or [B, C, N] -> [1000, (B,) C, N]
+
+An emulator's folder holds `emulator.json` (settings of network and objective, sizes, how its
+conditions are scaled) and one checkpoint of the (averaged) parameters of all seeds.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxrl_rollouts.configs import from_json, to_json
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.record.provenance import provenance
+from jaxrl_rollouts.record.saved import (
+    find_folder,
+    load_params,
+    one_seed,
+    read_facts,
+    save_trained,
+)
+from jaxrl_rollouts.trees import PyTree
+
+from .emulator import Emulator, FieldNetwork
+from .evaluation import roll_emulator
+from .fieldset import CONDITIONS, Scaling
+from .objectives import OneStepConfig, make_one_step
+from .operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from .refiner import RefinerConfig, make_refiner
+
+FORMAT = 1
+FILE = "emulator.json"
+OBJECTIVES = {"one_step": (OneStepConfig, make_one_step), "refiner": (RefinerConfig, make_refiner)}
+
+
+def scalings(names: tuple[str, ...]) -> dict[str, Scaling]:
+    """How this library scales conditions of these names."""
+    return {name: CONDITIONS.get(name, Scaling()) for name in names}
+
+
+@dataclass(frozen=True)
+class TrainedEmulator:
+    """An emulator with the parameters it learned; of one-dimensional periodic fields.
+
+    Attributes:
+        network, objective: settings it was made with; the residual scale is the objective's.
+        params: leading axis = seeds; the moving average where there is one.
+        channels, points: of its fields `[C, N]`.
+        history: `H`, frames it steps from.
+        conditions: what it is told about a trajectory, and how that is scaled.
+        dt: time from one frame to the next of what it rolls; None where nobody said.
+        units: of every channel, for an emulator of standardised fields; () for fields as they are.
+        facts: what else is known (data, channel names, length of the domain), for `emulator.json`.
+    """
+
+    network: ResnetConfig | UnetConfig | FnoConfig
+    objective: OneStepConfig | RefinerConfig
+    params: PyTree
+    channels: int
+    points: int
+    history: int = 1
+    conditions: Mapping[str, Scaling] = field(default_factory=dict)
+    dt: float | None = None
+    units: tuple[Scaling, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def net(self) -> FieldNetwork:
+        """Its network."""
+        make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
+        return make(self.network, self.channels, self.points, len(self.conditions), self.history)
+
+    @functools.cached_property
+    def emulator(self) -> Emulator:
+        """Its functions, in `units`. Made once, since `jit` compiles once per function object."""
+        make: Any = OBJECTIVES[_name(OBJECTIVES, self.objective)][1]
+        return make(self.net, self.objective)
+
+    def roll(
+        self,
+        initial: ArrayLike,
+        steps: int,
+        key: jax.Array | int = 0,
+        *,
+        conditions: Mapping[str, ArrayLike] | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Roll fields forward.
+
+        Args:
+            initial: one field `[C, N]` or many `[B, C, N]`; `[H, C, N]` or `[B, H, C, N]`, oldest
+                frame first, for an emulator that sees a history.
+            steps: how many.
+            key: consumed by stochastic emulators, or the number to make one of.
+            conditions: values in the data's own units, one number for all or `[B]`, by name.
+            seed: which of the trained seeds.
+
+        Returns:
+            `[steps, C, N]` or `[steps, B, C, N]` float32, the start left out.
+
+        Raises:
+            DataError: fields of another shape, or not finite.
+            ConfigError: `steps` below 1, or conditions that are not the emulator's.
+            CheckpointError: there is no such seed.
+        """
+        if steps < 1:
+            raise ConfigError("steps", steps, "at least 1")
+        params = one_seed(self.params, seed)
+        fields, single = self._fields(initial)
+        told = self._told(conditions or {}, len(fields))
+        key = jax.random.key(key) if isinstance(key, int) else key
+        shift, factor = self._units()
+        start = (fields - np.tile(shift, (self.history, 1))) * np.tile(factor, (self.history, 1))
+        rolled = np.asarray(self._rolled(params, start, told, key, steps)) / factor + shift
+        return rolled[:, 0] if single else rolled
+
+    def save(self, folder: str | Path) -> Path:
+        """See `save_emulator`."""
+        return save_emulator(folder, self)
+
+    @functools.cached_property
+    def _rolled(self) -> Any:
+        roll = functools.partial(roll_emulator, self.emulator)
+        return jax.jit(roll, static_argnums=4)
+
+    def _units(self) -> np.ndarray:
+        """Shift and factor of every channel, `[2, C, 1]` float32."""
+        units = self.units or (Scaling(),) * self.channels
+        return np.array(units, np.float32).T[:, :, None]
+
+    def _fields(self, initial: ArrayLike) -> tuple[jax.Array, bool]:
+        """`[B, H * C, N]` on the device, and whether it was one field."""
+        values = np.asarray(initial, np.float32)
+        shape = (self.channels, self.points)
+        shape = shape if self.history == 1 else (self.history, *shape)
+        single = values.ndim == len(shape)
+        many = values[None] if single else values
+        if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):
+            expected = f"{list(shape)} or {['B', *shape]}".replace("'", "")
+            raise DataError("initial", "shape", list(values.shape), expected)
+        if not np.isfinite(values).all():
+            bad = np.argwhere(~np.isfinite(values))[0].tolist()
+            raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")
+        return jnp.asarray(many.reshape(len(many), -1, self.points)), single
+
+    def _told(self, given: Mapping[str, ArrayLike], rows: int) -> jax.Array:
+        """Scaled conditions `[B, P]`."""
+        if set(given) != set(self.conditions):
+            expected = f"{sorted(self.conditions)}, which the emulator was trained with"
+            raise ConfigError("conditions", sorted(given), expected)
+        columns = [np.zeros((rows, 0))]
+        for name, scaling in self.conditions.items():
+            values = np.asarray(given[name], np.float64)
+            if values.shape not in ((), (1,), (rows,)) or not np.isfinite(values).all():
+                expected = f"one finite number or {rows}"
+                raise ConfigError(f"conditions.{name}", values.tolist(), expected)
+            columns.append(np.broadcast_to(scaling(values), rows)[:, None])
+        return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
+
+
+def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
+    """Write an emulator with the parameters of all its seeds; the folder is made if need be."""
+    facts = {
+        **trained.facts,
+        "format": FORMAT,
+        "network": {_name(NETWORKS, trained.network): to_json(trained.network)},
+        "objective": {_name(OBJECTIVES, trained.objective): to_json(trained.objective)},
+        "channels": trained.channels,
+        "points": trained.points,
+        "history": trained.history,
+        "conditions": {name: list(scaling) for name, scaling in trained.conditions.items()},
+        "dt": trained.dt,
+        "units": [list(unit) for unit in trained.units],
+        "versions": provenance(),
+    }
+    return save_trained(folder, FILE, facts, trained.params)
+
+
+def load_emulator(folder: str | Path) -> TrainedEmulator:
+    """Read what `save_emulator` wrote; the folder, or one that holds a single emulator.
+
+    Raises:
+        CheckpointError: there is none or several, or it cannot be read.
+        ConfigError: its settings are not this library's.
+    """
+    folder = find_folder(folder, FILE, "emulator")
+    path = folder / FILE
+    sizes = ("channels", "points", "history")
+    facts = read_facts(path, "an emulator's folder", FORMAT, sizes)
+    dt = facts.get("dt")
+    if not (dt is None or isinstance(dt, int | float)):
+        raise CheckpointError(f"{path}: dt: found {dt!r}, expected a number or null")
+    trained = TrainedEmulator(
+        _config(path, "network", facts, NETWORKS),
+        _config(path, "objective", facts, OBJECTIVES),
+        None,
+        *(facts[name] for name in sizes),
+        _scalings(path, facts.get("conditions")),
+        dt,
+        tuple(_scalings(path, dict(enumerate(facts.get("units") or []))).values()),
+        facts,
+    )
+    return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))
+
+
+def _name(table: Mapping[str, tuple], config: Any) -> str:
+    return next(name for name, (kind, _) in table.items() if type(config) is kind)
+
+
+def _config(path: Path, key: str, facts: Mapping[str, Any], table: Mapping[str, tuple]) -> Any:
+    given = facts.get(key)
+    if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in table:
+        found = sorted(given) if isinstance(given, dict) else given
+        raise CheckpointError(f"{path}: {key}: found {found!r}, expected one of {', '.join(table)}")
+    ((name, settings),) = given.items()
+    return from_json(table[name][0], settings, f"{path}: {key}")
+
+
+def _scalings(path: Path, given: Any) -> dict[str, Scaling]:
+    try:
+        return {name: Scaling(*map(float, numbers)) for name, numbers in given.items()}
+    except (AttributeError, TypeError, ValueError):
+        expected = "names with shift and factor"
+        raise CheckpointError(f"{path}: conditions: found {given!r}, expected {expected}") from None

@@ -1,0 +1,294 @@
+"""An emulator of fields of your own, in one call.
+
+fields = from_arrays(u, dt=0.1)                  # u [N, T, X]
+fitted = fit("refiner", fields, updates=5000, seeds=2)
+rolled = fitted.roll(u[:, 0], 1000)              # [1000, N, 1, X]
+fitted.save("emulator")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.history import History
+from jaxrl_rollouts.trees import PyTree
+
+from ..emulator import Emulator
+from ..fieldset import Fields, FieldSet, Scaling, check_trainable, condition_values
+from ..files import from_arrays, read_fields
+from ..objectives import OBJECTIVES, OneStepConfig
+from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from ..refiner import RefinerConfig, refinements
+from ..saved import TrainedEmulator
+from ..training import TrainingConfig, make_training
+
+Objective = RefinerConfig | OneStepConfig
+Network = ResnetConfig | UnetConfig | FnoConfig
+TOLD = 10.0  # conditions are told on a scale from 0 to this
+
+
+class Fitted(NamedTuple):
+    """A trained emulator, all seeds.
+
+    Attributes:
+        emulator: what is saved, with the averaged weights `[seeds, ...]`.
+        trained: what the loop returned.
+        every: frames of the data per step.
+    """
+
+    emulator: TrainedEmulator
+    trained: Trained
+    every: int
+
+    @property
+    def history(self) -> History:
+        """The loss and other metrics over training."""
+        return self.trained.history
+
+    @property
+    def params(self) -> PyTree:
+        """The averaged weights, `[seeds, ...]`."""
+        return self.emulator.params
+
+    def roll(
+        self,
+        initial: ArrayLike | FieldSet,
+        steps: int,
+        key: jax.Array | int = 0,
+        *,
+        conditions: Mapping[str, ArrayLike] | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Roll fields forward.
+
+        Args:
+            initial: `[N, C, X]`, `[N, X]` of a single channel, or `[N, H, C, X]` for an emulator
+                with a history; or trajectories, whose first frames and conditions are taken.
+            steps: how many.
+            key: consumed by stochastic emulators, or the number to make one of.
+            conditions: values in the data's units, one or `[N]`, by name.
+            seed: which of the trained seeds.
+
+        Returns:
+            `[steps, N, C, X]` float32 in the data's units, the start left out.
+
+        Raises:
+            DataError: fields of another shape, or not finite.
+            ConfigError: `steps` below 1, or conditions that are not the emulator's.
+        """
+        own = self.emulator
+        if isinstance(initial, FieldSet):
+            initial, conditions = start_of(own, initial, self.every)
+        start = np.asarray(initial)
+        if own.channels == own.history == 1 and start.ndim == 2:
+            start = start[:, None]
+        return own.roll(start, steps, key, conditions=conditions, seed=seed)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it, to be read by `load_emulator`; returns the folder."""
+        return self.emulator.save(folder)
+
+
+def fit(
+    objective: str | Objective,
+    fields: FieldSet | str | Path | ArrayLike,
+    *,
+    network: str | Network = "resnet",
+    conditions: tuple[str, ...] | None = None,
+    history: int = 1,
+    every: int = 1,
+    updates: int | None = None,
+    seeds: int = 1,
+    key: jax.Array | int = 0,
+    training: TrainingConfig | None = None,
+    stage: str = "emulator",
+    context: RunContext | None = None,
+) -> Fitted:
+    """Train an emulator on trajectories of fields, all seeds side by side.
+
+    Channels are standardised, the residual scale is the standard deviation of a step's change, and
+    conditions are told on a scale from 0 to 10: all three are measured on `fields` and kept with
+    the emulator.
+
+    Args:
+        objective: `mse`, `refiner`, another name of `OneStepConfig`, or a configuration, whose
+            residual scale is replaced.
+        fields: of `from_arrays` or `read_fields`; or an array or a file, for those.
+        network: `resnet`, `unet`, `fno`, or a configuration.
+        conditions: what the emulator is told: `dt`, `dx` and parameters; None for those that
+            differ between the trajectories.
+        history: frames it sees.
+        every: frames of the data per step.
+        updates: gradient steps; instead of the training's.
+        seeds: how many emulators.
+        key: consumed, or the number to make one of.
+        training: batch, learning rate and so on. Windows are moved around the circle where
+            the fields are known to be periodic.
+        stage, context: as for `loop.train`.
+
+    Raises:
+        ConfigError: an unknown name, or a setting out of range.
+        DataError: fields that the networks here cannot do, or that never change.
+        DivergenceError: the loss became NaN or infinite.
+        Interrupted: the context's stop flag was raised.
+    """
+    found = _fields(fields)
+    check_trainable(found)
+    config, net = _objective(objective), _network(network)
+    if min(history, every, seeds) < 1:
+        raise ConfigError("history, every, seeds", (history, every, seeds), "each at least 1")
+    u = np.asarray(found.read(slice(None), slice(None)), np.float32)
+    if len(u[0]) <= history * every:
+        expected = f"more than {history * every}: a history and a step after it"
+        raise DataError(found.path, "frames", len(u[0]), expected)
+    units = channel_units(found, u)
+    scalings = condition_scalings(found, conditions)
+    data = standardised(found, u, units, scalings)
+    change = np.asarray(data.fields[:, every:] - data.fields[:, :-every])
+    config = replace(config, residual_scale=float(f"{change.std():.3g}"))
+    own = TrainedEmulator(
+        net, config, None, u.shape[2], u.shape[3], history, scalings,
+        dt=_mean_dt(found, every), units=units,
+        facts={"every": every, "channel_names": list(found.channels), "data": found.path.name},
+    )  # fmt: skip
+    functions = make_training(own.emulator, _training(training, updates, every, found))
+    first = jax.random.key(key) if isinstance(key, int) else key
+    trained = train(
+        functions.update,
+        functions.init,
+        jax.random.split(first, seeds),
+        data,
+        iterations=functions.iterations,
+        stage=stage,
+        units_per_iteration=_training(training, updates, every, found).per_iteration,
+        context=context,
+    )
+    return Fitted(replace(own, params=trained.state.average), trained, every)
+
+
+def stages(own: TrainedEmulator) -> list[Emulator]:
+    """Its emulator, on standardised fields, with 0, 1, ... refinements; the last is the whole."""
+    if isinstance(own.objective, RefinerConfig):
+        return refinements(own.net, own.objective)
+    return [own.emulator]
+
+
+def standardised(
+    found: FieldSet,
+    u: np.ndarray,
+    units: tuple[Scaling, ...],
+    scalings: Mapping[str, Scaling],
+) -> Fields:
+    """Fields `[N, T, C, X]` and conditions as a network sees them.
+
+    Args:
+        found: of which the conditions are.
+        u: its fields.
+        units: of `channel_units`.
+        scalings: of `condition_scalings`.
+    """
+    shift, factor = (np.array(column, np.float32)[:, None] for column in zip(*units, strict=True))
+    columns = [np.zeros((len(u), 0))]
+    columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
+    table = np.concatenate(columns, 1)
+    return Fields(jnp.asarray((u - shift) * factor), jnp.asarray(table, jnp.float32))
+
+
+def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
+    """Mean and one over the standard deviation of every channel of `[N, T, C, X]`.
+
+    Raises:
+        DataError: a channel that is the same everywhere, or fields that never change.
+    """
+    axes = (0, 1, 3)
+    mean, spread = u.mean(axes, np.float64), u.std(axes, dtype=np.float64)
+    if np.abs(np.diff(u, axis=1)).max() == 0:
+        raise DataError(found.path, "u", "no change from frame to frame", "fields that change")
+    if (spread == 0).any():
+        name = found.channels[int(spread.argmin())] if found.channels else "u"
+        raise DataError(found.path, name, "a constant", "a channel that changes")
+    return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
+
+
+def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
+    """How conditions are told, by name: from 0 to 10 over the trajectories.
+
+    Raises:
+        DataError: one that the file does not know, or whose value it does not say.
+    """
+    if names is None:
+        known = {"dt": found.dt, "dx": found.extent, **found.parameters}
+        names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v) > 0)
+    scalings = {}
+    for name in names:
+        values = condition_values(found, name)
+        span = float(np.ptp(values))
+        scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
+    return scalings
+
+
+def start_of(
+    own: TrainedEmulator, found: FieldSet, every: int
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """First frames `[N, (H,) C, X]` of trajectories and what an emulator is told about them."""
+    frames = found.read(slice(None), slice(0, (own.history - 1) * every + 1, every))
+    told = {name: condition_values(found, name)[:, 0] for name in own.conditions}
+    return frames[:, 0] if own.history == 1 else frames, told
+
+
+def _fields(given: FieldSet | str | Path | ArrayLike) -> FieldSet:
+    if isinstance(given, FieldSet):
+        return given
+    return read_fields(given) if isinstance(given, str | Path) else from_arrays(given)
+
+
+def _objective(given: str | Objective) -> Objective:
+    if not isinstance(given, str):
+        return given
+    if given == "refiner":
+        return RefinerConfig()
+    if given not in OBJECTIVES:
+        known = ("refiner", *OBJECTIVES)
+        raise ConfigError("objective", given, ", ".join(known), did_you_mean(given, known))
+    name: Any = given
+    return OneStepConfig(objective=name)
+
+
+def _network(given: str | Network) -> Network:
+    if not isinstance(given, str):
+        return given
+    if given not in NETWORKS:
+        raise ConfigError("network", given, ", ".join(NETWORKS), did_you_mean(given, NETWORKS))
+    return NETWORKS[given][0]()
+
+
+def _training(
+    training: TrainingConfig | None, updates: int | None, every: int, found: FieldSet
+) -> TrainingConfig:
+    """The training's settings, for so many updates, moving windows only where space is a circle."""
+    training = training or TrainingConfig()
+    if updates is not None and updates >= 1:
+        per = max(n for n in range(1, 101) if updates % n == 0)
+        warmup = min(training.warmup, updates // 10)
+        training = replace(training, updates=updates, warmup=warmup, per_iteration=per)
+    elif updates is not None:
+        raise ConfigError("updates", updates, "at least 1")
+    shift = training.shift and found.boundaries == ("periodic",)
+    return replace(training, every=every, shift=shift)
+
+
+def _mean_dt(found: FieldSet, every: int) -> float | None:
+    """Time of a step; None where the file does not say it."""
+    return every * float(found.dt.mean()) if np.isfinite(found.dt).all() else None

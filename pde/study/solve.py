@@ -1,0 +1,40 @@
+"""Trajectories of a known equation, solved into memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..equations import equation
+from ..fieldset import FieldSet
+from ..files import from_arrays
+from ..generate import GenerateConfig, Solved, generate
+
+
+def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> FieldSet:
+    """Solve an equation many times, in float64.
+
+        fields = solve(Equation("ks", trajectories=64, points=64, extent=(22, 22), dt=(0.8, 0.8)))
+
+    Args:
+        config: which equation, how often, how long; PDE-Refiner's training set if left out.
+        progress: show progress.
+
+    Returns:
+        `[trajectories, frames, 1, points]`, with the equation's parameter by its name.
+
+    Raises:
+        ConfigError: a setting is out of range.
+        DivergenceError: a solution became infinite.
+        MissingExtraError: the extra `pde` is not installed.
+    """
+    config = config or GenerateConfig()
+    chunks = generate(config, progress=progress)
+    solved = Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
+    name = equation(config.equation).parameter
+    return from_arrays(
+        solved.fields,
+        solved.dt,
+        solved.extent / config.points,
+        {name: solved.parameter},
+        source=config.equation,
+    )

@@ -1,0 +1,181 @@
+"""`jaxrl-rollouts pde train FILE`: from a file of fields to a trained emulator and a report.
+
+It is an experiment like the others, so that its runs resume and its reports are theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import tyro
+
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from .emulator import persistence
+from .fieldset import FieldSet, check_trainable, take_trajectories
+from .files import read_fields
+from .objectives import OneStep, OneStepConfig
+from .operators import FnoConfig, ResnetConfig, UnetConfig
+from .refiner import RefinerConfig
+from .study.fit import Fitted, fit, stages, standardised
+from .study.look import Evaluation, evaluate
+from .study.page import make_report
+from .study.train import StudyConfig, StudyData
+from .training import TrainingConfig
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What `pde train` does.
+
+    Attributes:
+        file: trajectories in the layout of PDEArena, The Well, PDEBench or APEBench, or a plain
+            array (.npy, .npz with u, dt, dx, ...).
+        test: another file, to test on; left out, the last trajectories of `file`.
+        test_share: their share.
+        objective: refiner, mse, pushforward, unrolled, sobolev, correction or prediction.
+        network: resnet, unet or fno; its sizes have options of their own.
+        updates: gradient steps.
+        batch: windows per gradient step.
+        rate: learning rate after the warm-up.
+        seeds: emulators trained side by side.
+        seed: decides everything that is drawn.
+        history: frames an emulator sees.
+        every: frames of the file per step.
+        conditions: what emulators are told: dt, dx and parameters of the file; left out, those
+            that differ between trajectories.
+        steps: of the test rollouts; left out, as long as the test trajectories are.
+    """
+
+    file: tyro.conf.Positional[str] = ""
+    test: str = ""
+    test_share: float = 0.2
+    objective: Literal["refiner"] | OneStep = "refiner"
+    network: Literal["resnet", "unet", "fno"] = "resnet"
+    updates: int = positive(5000)
+    batch: int = positive(32)
+    rate: float = 1e-3
+    seeds: int = positive(2)
+    seed: int = 0
+    history: int = positive(1)
+    every: int = positive(1)
+    conditions: tuple[str, ...] | None = None
+    steps: int | None = None
+    resnet: ResnetConfig = field(default_factory=ResnetConfig)
+    unet: UnetConfig = field(default_factory=UnetConfig)
+    fno: FnoConfig = field(default_factory=FnoConfig)
+    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+
+    def validate(self) -> None:
+        if not 0 < self.test_share < 1:
+            raise ConfigError("test_share", self.test_share, "above 0 and below 1")
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError("steps", self.steps, "at least 1")
+
+
+def run(config: TrainConfig, context: RunContext) -> Report:
+    """Train, save the emulator, roll it over the test trajectories, report."""
+    train_set, test_set = split(config)
+    objective = (
+        config.refiner
+        if config.objective == "refiner"
+        else OneStepConfig(objective=config.objective)
+    )
+    fitted = fit(
+        objective,
+        train_set,
+        network=getattr(config, config.network),
+        conditions=config.conditions,
+        history=config.history,
+        every=config.every,
+        updates=config.updates,
+        seeds=config.seeds,
+        key=config.seed,
+        training=TrainingConfig(batch=config.batch, rate=config.rate, final_rate=config.rate / 100),
+        stage=config.objective,
+        context=context,
+    )
+    fitted.save(context.folder.path / "emulator")
+    study, data = tested(config, fitted, test_set)
+    arms: dict[str, Evaluation] = {
+        name: evaluate(name, emulators, params, study, data, context)
+        for name, emulators, params in (
+            (config.objective, stages(fitted.emulator), fitted.params),
+            ("persistence", [persistence(config.history)], ()),
+        )
+    }
+    report = Report.of(context, config.seeds)
+    make_report(report, fitted, train_set, study, data, arms)
+    return report
+
+
+def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
+    """Trajectories to train and to test on, both checked.
+
+    Raises:
+        ConfigError: no file.
+        DataError: fields that cannot be trained on, or too few of them.
+    """
+    if not config.file:
+        raise ConfigError(
+            "file", "nothing", "a file of trajectories: jaxrl-rollouts pde train FILE"
+        )
+    found = read_fields(config.file)
+    check_trainable(found)
+    if config.test:
+        other = read_fields(config.test)
+        if other.shape[2:] != found.shape[2:]:
+            expected = f"those of {found.path.name}, {list(found.shape[2:])}"
+            raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
+        return found, other
+    count = max(1, round(config.test_share * found.shape[0]))
+    if found.shape[0] <= count:
+        raise DataError(
+            found.path, "trajectories", found.shape[0], f"more than the {count} to test on"
+        )
+    rows = slice(0, -count), slice(-count, None)
+    train_set, test_set = (take_trajectories(found, part) for part in rows)
+    return train_set, test_set
+
+
+def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyConfig, StudyData]:
+    """How the evaluation goes, and its trajectories, in units of the training data.
+
+    Raises:
+        DataError: trajectories too short for the rollouts.
+    """
+    own = fitted.emulator
+    u = np.asarray(test.read(slice(None), slice(0, None, config.every)), np.float32)
+    fields = standardised(test, u, own.units, own.conditions)
+    longest = u.shape[1] - config.history
+    steps = config.steps or longest
+    if not 0 < steps <= longest:
+        expected = f"more than {(steps + config.history - 1) * config.every}"
+        raise DataError(test.path, "frames", test.shape[1], expected, "ask for fewer --steps")
+    study = StudyConfig(
+        seeds=config.seeds, seed=config.seed, history=config.history, points=own.points, steps=steps
+    )
+    return study, StudyData(fields, fields, own.dt or 1.0, np.zeros(len(u)))
+
+
+EXPERIMENT = Experiment(
+    name="pde_train",
+    summary="a file of fields: train an emulator, roll it over trajectories it has not seen",
+    source="",
+    config_type=TrainConfig,
+    presets={
+        "cpu": TrainConfig(),
+        "smoke": TrainConfig(
+            updates=20,
+            batch=8,
+            resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8),
+        ),
+    },
+    run=run,
+)

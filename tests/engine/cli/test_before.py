@@ -1,0 +1,85 @@
+"""What a run knows before it starts, and the programs that are kept between runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxrl_rollouts.cli import before
+from jaxrl_rollouts.errors import ConfigError
+
+
+def test_places_are_looked_at_before_anything_is_made(tmp_path: Path) -> None:
+    before.check_places(tmp_path / "a" / "b", None)
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="--publish: .*is a file"):
+        before.check_places(tmp_path, tmp_path / "file" / "x")
+
+
+def test_minutes_are_scaled_by_how_fast_a_core_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [before.words(m) for m in (0.3, 12.2, 83, 150)] == [
+        "a minute",
+        "12 minutes",
+        "83 minutes",
+        "2.5 hours",
+    ]
+    ticks = iter([5.0, 0.8, 2.0, *[3.0] * 100_000])
+    monkeypatch.setattr(before, "_chunk", lambda: next(ticks) * before.REFERENCE_SECONDS)
+    assert before.slowness(0.001) == pytest.approx(0.8), "the best look counts"
+
+
+def test_the_oldest_programs_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(before, "CACHE_BYTES", 100)
+    for age, name in enumerate("abcd"):
+        (tmp_path / name).write_bytes(b"x" * 24)
+        os.utime(tmp_path / name, (age, age))
+    before._prune(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4, "there is room"
+    (tmp_path / "e").write_bytes(b"x" * 24)
+    before._prune(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d", "e"]
+
+
+def test_jax_and_the_user_have_the_last_word(tmp_path: Path) -> None:
+    assert before.keep_compiled({"JAXRL_ROLLOUTS_CACHE": "off"}) is None
+    assert before.keep_compiled({"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}) is None
+    (tmp_path / "file").touch()
+    assert before.keep_compiled({"JAXRL_ROLLOUTS_CACHE": str(tmp_path / "file")}) is None
+
+
+PROGRAM = """
+import jax, jax.monitoring, numpy as np
+from jaxrl_rollouts.cli.before import keep_compiled
+keep_compiled()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+def step(x, _):
+    return jax.numpy.sin(x @ x.T) @ x + 1e-3, x.sum()
+start = jax.random.normal(jax.random.key(0), (9, 5))
+x, sums = jax.jit(lambda x: jax.lax.scan(step, x, None, 50))(start)
+print(np.asarray(x).tobytes().hex(), np.asarray(sums).tobytes().hex())
+print(hits.count("/jax/compilation_cache/cache_hits"))
+"""
+
+
+def test_a_kept_program_gives_the_same_bits(tmp_path: Path) -> None:
+    """Cold, then from the cache, then without one: the promise of bitwise equality holds."""
+    found = []
+    for cache in (tmp_path / "programs", tmp_path / "programs", "off"):
+        clean = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
+        environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(cache)}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.splitlines())
+    cold, warm, without = found
+    assert cold[0] == warm[0] == without[0]
+    assert int(cold[1]) == int(without[1]) == 0 < int(warm[1])
+    assert list((tmp_path / "programs").glob("*/*-cache"))

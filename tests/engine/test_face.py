@@ -1,0 +1,102 @@
+"""The public names: all there, all documented, and nothing is loaded before it is used."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxrl_rollouts as jr
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.fitted import fit_ensemble
+from jaxrl_rollouts.record.run import Run
+
+FACES = (
+    "jaxrl_rollouts",
+    "jaxrl_rollouts.offline",
+    "jaxrl_rollouts.pde",
+    "jaxrl_rollouts.diffusion",
+)
+NAMES = [(face, name) for face in FACES for name in importlib.import_module(face).__all__]
+LOADED = """
+import json, sys
+before = set(sys.modules)
+import jaxrl_rollouts as jr
+jr.__version__, dir(jr)
+import jaxrl_rollouts.offline, jaxrl_rollouts.pde
+dir(jaxrl_rollouts.offline)
+print(json.dumps([m for m in ("jax", "numpy", "flax", "h5py", "matplotlib") if m in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize(("face", "name"), NAMES, ids=lambda part: part.rpartition(".")[2])
+def test_every_public_name_is_there_and_documented(face: str, name: str) -> None:
+    module = importlib.import_module(face)
+    assert name in dir(module)
+    value = getattr(module, name)
+    if name in ("__version__", "METHODS"):
+        assert value
+        return
+    text = inspect.getdoc(value) or ""
+    assert text and not text.startswith(f"{name}("), "a dataclass's own signature is no docstring"
+    if inspect.isfunction(value) and inspect.signature(value).parameters:
+        assert "Args:" in text or "`" in text, "what is it given, in which shapes?"
+
+
+def test_importing_loads_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_a_mistyped_name_is_told() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rolout'; did you mean rollout?"):
+        jr.rolout  # noqa: B018
+    assert jr.__version__ == importlib.metadata.version("jaxrl-rollouts")
+
+
+def test_an_ensemble_in_one_call() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(200, 3, (600, 2))
+    y = np.stack([1e-3 * x[:, 0], 500 * (x[:, 1] > 200)], 1) + rng.normal(size=(600, 2)) * [1e-4, 1]
+    config = jr.EnsembleConfig(
+        members=3, elites=2, hidden=(32,), weight_decay=(0.0,), max_epochs=60
+    )
+    fitted = fit_ensemble(x, y, config, seeds=2, key=jax.random.key(1))
+    prediction = fitted.predict(x[:50], seed=1)
+    assert prediction.mean.shape == prediction.std.shape == (2, 50, 2)
+    error = np.abs(np.asarray(prediction.mean) - y[:50]).mean((0, 1))
+    assert error[0] < 0.2 * y[:, 0].std() and error[1] < 0.5 * y[:, 1].std()
+    with pytest.raises(DataError, match="inputs: found .* in row 7, expected finite"):
+        fit_ensemble(np.where(np.arange(600)[:, None] == 7, np.nan, x), y, config)
+    with pytest.raises(DataError, match=r"\[600, 2\], \[5, 2\]"):
+        fit_ensemble(x, y[:5], config)
+
+
+def test_a_run_folder_resumes(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(100, 1))
+    config = jr.EnsembleConfig(members=1, elites=1, hidden=(4,), weight_decay=(0.0,), max_epochs=2)
+    curves = []
+    for _ in range(2):
+        with Run.open(tmp_path / "mine", progress=False, loggers=("csv",)) as run:
+            assert run.folder.experiment == "mine"
+            fitted = fit_ensemble(x, x, config, context=run)
+            curves.append(fitted.trained.history.curve("holdout_mse")[1])
+            report = jr.Report.of(run, seeds=1)
+            report.number("x", [1.0])
+            report.save(run.folder.path)
+    np.testing.assert_array_equal(*curves)
+    assert fitted.trained.run_seconds > 0  # the first session's: nothing was trained again
+    assert len((tmp_path / "mine" / "metrics.csv").read_text().splitlines()) > 1
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot make a run folder"):
+        Run.open(tmp_path / "file")
+    with pytest.raises(ConfigError, match="logger"):
+        Run.open(tmp_path / "other", loggers=("cvs",))

@@ -1,0 +1,193 @@
+"""CQL and behaviour cloning: each loss against an explicit version, in the order of updates."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
+from jaxrl_rollouts.offline.agents.cql import CqlConfig, CqlState, make_cql
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.scaler import Scaler
+
+S, A, B, K, N = 3, 2, 6, 4, 2
+# Rates so large that it shows which of the old and the new parameters a loss has used.
+CONFIG = CqlConfig(
+    hidden=(16,),
+    discount=0.9,
+    polyak=0.2,
+    actor_rate=0.1,
+    critic_rate=0.05,
+    temperature_rate=0.3,
+    weight=3.0,
+    actions=K,
+    gap=2.0,
+    warm_start=2,
+)
+KEY = jax.random.key(3)
+
+
+def some_batch(seed: int = 0) -> Transitions:
+    rng = np.random.default_rng(seed)
+    floats = [rng.normal(size=s).astype(np.float32) for s in ((B, S), (B, A), (B,), (B, S))]
+    floats[1] = np.tanh(floats[1])
+    floats[1][0] = 1.0  # at the bound, as many of D4RL's
+    done = np.arange(B) % 3 == 0
+    return Transitions(*map(jnp.asarray, [*floats, done, np.roll(done, 1)]))
+
+
+@functools.cache
+def updated(steps: int) -> tuple[CqlState, CqlState, dict]:
+    """A state that has left its initial weights and counts `steps`, the next one, its metrics."""
+    agent = make_cql(CONFIG, S, A)
+    update = jax.jit(agent.update)
+    before, _ = update(agent.init(jax.random.key(0)), jax.random.key(9), some_batch(1))
+    fresh = agent.init(jax.random.key(1))  # fresh moments: the next step shows the gradient
+    moments = {name: getattr(fresh, name) for name in fresh._fields if name.startswith("opt_")}
+    before = before._replace(**moments, steps=jnp.int32(steps))
+    return before, *update(before, KEY, some_batch())
+
+
+def dense(params: Any, index: int, x: Any) -> Any:
+    return x @ params[f"Dense_{index}"]["kernel"] + params[f"Dense_{index}"]["bias"]
+
+
+def explicit_draw(actor: Any, key: Any, s: Any, times: tuple = ()) -> tuple[Any, Any]:
+    hidden = jnp.maximum(dense(actor, 0, s), 0)
+    mean, std = dense(actor, 1, hidden), jnp.exp(jnp.clip(dense(actor, 2, hidden), -5, 2))
+    u = mean + std * jax.random.normal(key, (*times, *mean.shape))
+    density = jax.scipy.stats.norm.logpdf(u, mean, std) - jnp.log(1 - jnp.tanh(u) ** 2 + 1e-6)
+    return jnp.tanh(u), density.sum(-1)
+
+
+def all_q(critic: Any, s: Any, a: Any) -> Any:
+    """`[N, ..., B]` of actions `[..., B, A]`."""
+    joined = jnp.concatenate([jnp.broadcast_to(s, (*a.shape[:-1], S)), a], -1)
+    each = [jax.tree.map(lambda p: p[i], critic) for i in range(N)]  # noqa: B023
+    return jnp.stack([dense(c, 1, jnp.maximum(dense(c, 0, joined), 0))[..., 0] for c in each])
+
+
+def gradient_of(moments: Any) -> Any:
+    """Adam's first moment after one step is a tenth of the gradient."""
+    return jax.tree.map(lambda m: 10.0 * m, moments[0].mu)
+
+
+def assert_trees(left: Any, right: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4), left, right)
+
+
+def test_critic_and_multiplier_losses() -> None:
+    before, after, metrics = updated(2)
+    batch, (_, target_key, draw_key) = some_batch(), jax.random.split(KEY, 3)
+    # The new actor, and no entropy in the target.
+    following, _ = explicit_draw(after.actor, target_key, batch.next_observations)
+    value = all_q(before.target_critic, batch.next_observations, following).min(0)
+    target = batch.rewards + CONFIG.discount * jnp.where(batch.terminations, 0.0, value)
+    np.testing.assert_allclose(metrics["target_mean"], target.mean(), rtol=1e-4)
+
+    keys = jax.random.split(draw_key, 3)
+    tried = [jax.random.uniform(keys[0], (K, B, A), minval=-1, maxval=1)]
+    densities = [np.full((K, B), np.log(0.5**A))]
+    for key, s in zip(keys[1:], (batch.observations, batch.next_observations), strict=True):
+        drawn, density = explicit_draw(after.actor, key, s, (K,))
+        tried.append(drawn)
+        densities.append(density)
+    candidates, log_mu = jnp.concatenate(tried), jnp.concatenate(densities)
+    multiplier = float(np.exp(before.log_multiplier))
+    assert multiplier != 1.0
+
+    def gaps(critic: Any) -> Any:
+        ratio = jnp.exp(all_q(critic, batch.observations, candidates)) / jnp.exp(log_mu)
+        data = all_q(critic, batch.observations, batch.actions)
+        return (jnp.log(ratio.sum(1)) - data).mean(1)
+
+    def loss(critic: Any) -> Any:
+        data = all_q(critic, batch.observations, batch.actions)
+        total = 0.0
+        for i in range(N):
+            total += ((data[i] - target) ** 2).mean()
+            total += multiplier * CONFIG.weight * gaps(critic)[i]
+        return total
+
+    gap = gaps(before.critic).mean()
+    np.testing.assert_allclose(metrics["conservative_gap"], gap, rtol=1e-4)
+    data = all_q(before.critic, batch.observations, batch.actions)
+    np.testing.assert_allclose(metrics["critic_loss"], ((data - target) ** 2).mean(), rtol=1e-4)
+    assert_trees(gradient_of(after.opt_critic), jax.jit(jax.grad(loss))(before.critic))
+    # Dual ascent on multiplier (weight gap - tau).
+    want = -multiplier * (CONFIG.weight * gap - CONFIG.gap)
+    np.testing.assert_allclose(gradient_of(after.opt_multiplier), want, rtol=1e-3)
+    moved = float(after.log_multiplier - before.log_multiplier)
+    np.testing.assert_allclose(moved, CONFIG.critic_rate * np.sign(-want), rtol=1e-3)
+
+
+@pytest.mark.parametrize("imitates", [True, False])
+def test_the_policy_imitates_first(imitates: bool) -> None:
+    before, after, metrics = updated(1 if imitates else 2)
+    assert int(after.steps) == int(before.steps) + 1
+    batch, key = some_batch(), jax.random.split(KEY, 3)[0]
+
+    def loss(actor: Any) -> Any:
+        action, density = explicit_draw(actor, key, batch.observations)
+        value = all_q(before.critic, batch.observations, action).min(0)
+        if imitates:
+            hidden = jnp.maximum(dense(actor, 0, batch.observations), 0)
+            log_std = jnp.clip(dense(actor, 2, hidden), -5, 2)
+            u = jnp.arctanh(jnp.clip(batch.actions, -0.999, 0.999))
+            normal = jax.scipy.stats.norm.logpdf(u, dense(actor, 1, hidden), jnp.exp(log_std))
+            value = (normal - jnp.log(1 - jnp.tanh(u) ** 2 + 1e-6)).sum(-1)
+        return (jnp.exp(after.log_alpha) * density - value).mean()
+
+    assert_trees(gradient_of(after.opt_actor), jax.jit(jax.grad(loss))(before.actor))
+    density = explicit_draw(before.actor, key, batch.observations)[1]
+    np.testing.assert_allclose(metrics["entropy"], -density.mean(), rtol=1e-3)
+
+
+def test_target_critics_follow_slowly() -> None:
+    before, after, _ = updated(2)
+    want = jax.tree.map(lambda new, old: 0.2 * new + 0.8 * old, after.critic, before.target_critic)
+    assert_trees(after.target_critic, want)
+
+
+def test_behaviour_cloning_is_the_squared_error() -> None:
+    agent = make_bc(BcConfig(hidden=(16,), actor_rate=0.01), S, A)
+    scaler, batch = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0])), some_batch()
+    before = agent.init(KEY, scaler)
+    after, metrics = jax.jit(agent.update)(before, KEY, batch)
+
+    def act(net: Any) -> Any:
+        seen = (batch.observations - scaler.mean) / scaler.std
+        return jnp.tanh(dense(net, 1, jnp.maximum(dense(net, 0, seen), 0)))
+
+    own = np.asarray(act(before.actor.net), np.float64)
+    want = np.square(own - np.asarray(batch.actions)).mean()
+    np.testing.assert_allclose(metrics["actor_loss"], want, rtol=1e-4)
+    slope = jax.grad(lambda net: jnp.square(act(net) - batch.actions).mean())(before.actor.net)
+    assert_trees(gradient_of(after.opt_actor), slope)
+    np.testing.assert_allclose(
+        agent.greedy(before.actor, KEY, batch.observations, ())[0], own, rtol=1e-4, atol=1e-5
+    )
+    assert agent.q is None and agent.normalise
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"weight": -1.0}, "weight"),
+        ({"actions": 0}, "actions"),
+        ({"gap": -1.0}, "gap"),
+        ({"warm_start": -1}, "warm_start"),
+        ({"critics": 0}, "critics"),
+        ({"discount": 1.0}, "discount"),
+    ],
+)
+def test_settings_are_checked(change: dict, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_cql(CqlConfig(**change), S, A)
+    assert caught.value.setting == setting

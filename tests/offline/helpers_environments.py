@@ -1,0 +1,43 @@
+"""A tiny Gymnasium environment of one's own: a cart on a line, bounds of +-0.4, in numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+LOW, HIGH = -0.4, 0.4
+
+
+class Cart(gymnasium.Env):
+    """Push a cart to the origin; too far away ends the episode."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Box(LOW, HIGH, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(-0.5, 0.5, 2)
+        return self.state.copy(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert self.action_space.contains(np.float32(action)), action
+        place, speed = self.state
+        speed = speed + float(action[0])
+        self.state = np.array([place + 0.2 * speed, speed])
+        reward = -float(self.state[0] ** 2)
+        return self.state.copy(), reward, bool(abs(place) > 1.5), False, {}
+
+
+class Shapes(Cart):
+    """The same with spaces of other kinds."""
+
+    def __init__(self, observations: Any = None, actions: Any = None) -> None:
+        self.observation_space = observations or self.observation_space
+        self.action_space = actions or self.action_space
+
+
+def cart_factory() -> gymnasium.Env:
+    """What `helpers_environments:cart_factory` names."""
+    return gymnasium.wrappers.TimeLimit(Cart(), 15)

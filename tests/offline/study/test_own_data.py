@@ -1,0 +1,172 @@
+"""One's own data and one's own environment, or none: from a file to a policy that was played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
+
+from jaxrl_rollouts.errors import ConfigError, DataError  # noqa: E402
+from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
+from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
+from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
+from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
+from jaxrl_rollouts.offline.saved_policies import load_policy  # noqa: E402
+from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
+from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
+    check_fits,
+    check_rewards,
+    environment_of,
+    facts_of,
+    termination_of,
+)
+from jaxrl_rollouts.record.context import RunContext  # noqa: E402
+from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402
+
+BUDGET = replace(
+    small_budget(),
+    study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
+    model_free=ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, updates=8, per_iteration=2),
+)
+
+
+def played(steps: int = 60) -> dict[str, np.ndarray]:
+    """What a user records: a loop over Gymnasium, actions in the environment's own units."""
+    env, rng = cart_factory(), np.random.default_rng(0)
+    rows: list[tuple] = []
+    observation, _ = env.reset(seed=0)
+    for _ in range(steps):
+        action = rng.uniform(LOW, HIGH, 1).astype(np.float32)
+        following, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, following, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else following
+    names = "observations", "actions", "rewards", "next_observations", "terminals", "timeouts"
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    gymnasium.register("test/Own-v0", Cart, max_episode_steps=15)
+    yield
+    del gymnasium.registry["test/Own-v0"]
+
+
+def test_an_own_file_of_an_own_environment_gives_a_policy_with_a_return(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "own.hdf5", "w") as file:
+        for key, values in played().items():
+            file[key] = values
+        file.attrs.update({"env_id": "test/Own-v0", "action_low": LOW, "action_high": HIGH})
+    folder = RunFolder.create(tmp_path, "own", "test", BUDGET, "nothing")
+    context = RunContext(folder, progress=False)
+    outcome = train(tmp_path / "own.hdf5", "td3_bc", BUDGET, context=context)
+    assert outcome.env.name == "gymnasium/test/Own-v0" and outcome.returns.shape == (2,)
+    # The reward is minus a distance squared, below 9 in each of 15 steps.
+    assert ((outcome.returns < 0) & (outcome.returns > -135)).all()
+    assert load_policy(folder.path).environment == "gymnasium/test/Own-v0"
+    np.testing.assert_allclose(outcome.source.dataset.action_high, [HIGH])
+
+
+def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path: Path) -> None:
+    dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
+    folder = RunFolder.create(tmp_path, "own", "test", BUDGET, "nothing")
+    context = RunContext(folder, progress=False)
+    outcome = train(dataset, "td3_bc", BUDGET, context=context)
+    assert outcome.env is None and outcome.returns is None and outcome.true_value is None
+    assert outcome.estimated_value.shape == (2,) and np.isfinite(outcome.estimated_value).all()
+    assert set(outcome.history.records[-1].metrics) >= {"estimated_value"}
+    saved = load_policy(folder.path)
+    assert saved.environment == "none" and saved.facts["returns"] is None
+    with pytest.raises(ConfigError, match="a simulator to play in"):
+        outcome.source.env.reset(None, 1)
+
+
+def test_what_dataset_and_environment_say_of_each_other() -> None:
+    dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
+    alone = environment_of(dataset)
+    assert not is_simulator(alone) and alone.max_episode_steps == 15
+    np.testing.assert_allclose([alone.action_low, alone.action_high], [[LOW], [HIGH]])
+    assert is_simulator(environment_of(dataset, "test/Own-v0"))
+    assert not is_simulator(environment_of(replace(dataset, environment="test/Own-v0"), "none"))
+    lost = replace(dataset, environment="Nowhere-v0")
+    with pytest.raises(ConfigError, match="environment of robot: found 'Nowhere-v0'.* or none"):
+        environment_of(lost)
+
+
+def rows_of(observations: int, actions: int, largest: float = 1.0) -> Transitions:
+    flags = np.zeros(4, bool)
+    states = np.zeros((4, observations), np.float32)
+    acted = np.full((4, actions), largest, np.float32)
+    return Transitions(states, acted, np.zeros(4, np.float32), states, flags, flags)
+
+
+def bounded_by(bound: float | None) -> dict[str, Any]:
+    if bound is None:
+        return {}
+    return {"action_low": np.float32([-bound]), "action_high": np.float32([bound])}
+
+
+@pytest.mark.parametrize(
+    ("rows", "attributes", "bound", "says"),
+    [
+        (rows_of(5, 1), {}, None, "observations: found 5 columns, expected 3, as pendulum has"),
+        (rows_of(3, 2), {}, None, "actions: found 2 columns, expected 1"),
+        (rows_of(3, 1, 1.5), {}, None, "magnitude 1.5"),
+        (rows_of(3, 1), {"format": "d4rl"}, None, r"no declared bounds.* pendulum has \[-2, 2\]"),
+        (rows_of(3, 1), {"format": "d4rl"}, 0.4, r"found \[-0.4, 0.4\], expected \[-2, 2\]"),
+        (rows_of(3, 1), {"format": "d4rl"}, 2.0, None),
+        (rows_of(3, 1), {"format": "d4rl"}, 1.0, None),  # declared to be rescaled already
+        (rows_of(3, 1), {}, None, None),  # rows of our own
+    ],
+)
+def test_a_dataset_that_does_not_fit_is_refused(
+    rows: Transitions, attributes: dict, bound: float | None, says: str | None
+) -> None:
+    dataset = Dataset("own", rows, None, Path("(x)"), "", attributes, **bounded_by(bound))
+    if says is None:
+        return check_fits(dataset, PENDULUM)
+    with pytest.raises(DataError, match=says):
+        check_fits(dataset, PENDULUM)
+
+
+def test_a_file_that_does_not_fit_is_refused_before_anything_is_trained() -> None:
+    with pytest.raises(DataError, match="2 columns, expected 3"):
+        train(
+            from_arrays(**played(), action_low=LOW, action_high=HIGH), "ravl", environment=PENDULUM
+        )
+
+
+def test_a_dataset_without_rewards_is_for_imitation_alone() -> None:
+    dataset = Dataset("play", rows_of(3, 1), None, Path("(x)"), "", {"rewards": "none"})
+    check_rewards(dataset, "bc")
+    with pytest.raises(DataError, match="rewards for ravl"):
+        check_rewards(dataset, "ravl")
+
+
+def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
+    config = StudyConfig()
+    dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
+    env = environment_of(dataset)
+    assert termination_of(dataset, env, config) is config.ending
+    assert termination_of(replace(dataset, environment="Hopper-v2"), env, config) is hopper
+    assert termination_of(dataset, PENDULUM, config) is never
+    assert (
+        termination_of(dataset, PENDULUM, replace(config, termination="learned")) is config.ending
+    )
+    said = " ".join(facts_of(dataset, env, config, imagines=True))
+    assert "rescaled to [-1, 1] from the declared [-0.4, 0.4]" in said
+    assert "learned from the dataset's own ends (no rule is known)" in said
+    assert "Not evaluated" in said
+    assert "learned" not in " ".join(facts_of(dataset, env, config, imagines=False))
+    assert facts_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []

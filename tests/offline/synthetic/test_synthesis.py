@@ -1,0 +1,80 @@
+"""A dataset in, rows of a diffusion model out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
+from jaxrl_rollouts.offline.agents.cql import CqlConfig, make_cql
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import Dataset, episodes
+from jaxrl_rollouts.offline.synthetic.synthesis import (
+    SyntheticConfig,
+    small_synthetic,
+    synthesise,
+)
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+
+CONFIG = small_synthetic(width=8, features=8, blocks=1, updates=8, steps=2, rows=50, length=4)
+KEY = jax.random.key(0)
+
+
+def dataset() -> Dataset:
+    rows = pendulum_mixed(jax.random.key(0), 400)
+    return Dataset("pendulum-mixed", rows, None, Path("(made)"), "", {"format": "made"})
+
+
+def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
+    context = RunContext(RunFolder.create(tmp_path, "toy", "test", CONFIG, "x"), progress=False)
+    made = synthesise(dataset(), config=CONFIG, context=context)
+    assert len(made) == 50 and made.name == "pendulum-mixed-synther"
+    facts = {"format": "synthetic", "synthetic": "synther", "made_from": "pendulum-mixed"}
+    assert dict(made.attributes) == facts and made.environment == "pendulum-mixed"
+    assert (episodes(made.transitions).lengths == 1).all()
+    assert np.abs(made.transitions.actions).max() <= 1
+    again = synthesise(dataset(), config=CONFIG, context=context)
+    for a, b in zip(made.transitions, again.transitions, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
+    agent = make_bc(BcConfig(hidden=(8,)), 3, 1)
+    actor = agent.init(KEY).actor
+    plain = synthesise(dataset(), "pgd", config=CONFIG).transitions
+    guided = synthesise(dataset(), "pgd", config=CONFIG, policy=(agent, actor)).transitions
+    for rows in (plain, guided):
+        assert len(rows.rewards) == 50
+        within = ~rows.truncations[:-1]
+        assert within.sum() == 33
+        np.testing.assert_array_equal(
+            rows.next_observations[:-1][within], rows.observations[1:][within]
+        )
+
+    def gap(rows: Any) -> float:
+        wanted, _ = agent.greedy(actor, KEY, rows.observations, ())
+        return float(np.square(rows.actions - np.asarray(wanted)).mean())
+
+    assert gap(guided) < gap(plain)
+
+
+def test_what_cannot_be_made_is_named() -> None:
+    with pytest.raises(ConfigError, match="kind: found 'Pgd'.*did you mean pgd"):
+        synthesise(dataset(), "Pgd")  # type: ignore[arg-type]
+    for kind, agent in (
+        ("synther", make_bc(BcConfig(), 3, 1)),
+        ("pgd", make_cql(CqlConfig(), 3, 1)),
+    ):
+        with pytest.raises(ConfigError, match="policy"):
+            synthesise(dataset(), kind, policy=(agent, None))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="episodes"):
+        synthesise(dataset(), "pgd", config=small_synthetic(length=300))
+    for wrong, setting in (({"real_share": 2.0}, "real_share"), ({"length": 1}, "length")):
+        with pytest.raises(ConfigError, match=setting):
+            SyntheticConfig(**wrong).validate()

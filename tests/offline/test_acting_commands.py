@@ -1,0 +1,176 @@
+"""`jaxrl-rollouts evaluate` and `export`: their numbers, their files, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.offline import video
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.offline.environments.registry import EMBEDDED
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.policy import load_policy
+from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
+
+CONFIG = SacConfig(critics=2, diversity=0.0, hidden=(4,), discount=0.9)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: Any) -> Path:
+    """Three seeds on the plane, the last policy and the best."""
+    agent = make_sac(CONFIG, 2, 2)
+    actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 3)).actor
+    folder = tmp_path_factory.mktemp("run")
+    for name, shift, facts in (
+        ("policy", 0.1, {}),
+        ("policy-best", 0.5, {"selection": "chosen by returns"}),
+    ):
+        moved = jax.tree.map(lambda x, by=shift: x + by, actors)
+        save_policy(folder / "s" / name, CONFIG, moved, PLANE, method="m", dataset="d", **facts)
+    return folder
+
+
+def call(*arguments: Any) -> None:
+    cli.main([str(a) for a in arguments])
+
+
+def refused(capsys: Any, *arguments: Any) -> str:
+    with pytest.raises(SystemExit) as caught:
+        call(*arguments)
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and err.count("\n") == 1
+    return err
+
+
+def test_evaluate_prints_and_writes_what_the_policies_earn(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    out = tmp_path / "numbers.json"
+    call("evaluate", run, "--episodes", 4, "--seed", 5, "--out", out)
+    printed, numbers = capsys.readouterr().out, json.loads(out.read_text())
+    saved = read_policy(run)
+    keys = jax.random.split(jax.random.key(5), 3)
+    for seed in range(3):
+        expected = evaluate(
+            PLANE, saved.agent.greedy, saved.actor(seed), keys[seed], 4, discount=0.9
+        )
+        row = numbers["rows"][seed]
+        np.testing.assert_allclose(numbers["played"]["returns"][seed], expected.returns, rtol=1e-5)
+        assert row["return"] == pytest.approx(float(expected.returns.mean()), rel=1e-5)
+        assert row["discounted"] == pytest.approx(float(expected.discounted.mean()), rel=1e-5)
+        assert row["low"] <= row["return"] <= row["high"]
+    means = [row["return"] for row in numbers["rows"][:3]]
+    assert numbers["rows"][3]["return"] == pytest.approx(np.mean(means))
+    assert "m on d, played in plane" in printed and "discounted (0.9)" in printed
+    assert "score" not in printed
+
+
+def test_one_seed_of_the_best_policies(run: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "numbers.json"
+    call("evaluate", run, "--episodes", 2, "--best", "--training-seed", 1, "--out", out)
+    numbers = json.loads(out.read_text())
+    assert [row["seed"] for row in numbers["rows"]] == ["1"]
+    assert numbers["policy"]["selection"] in capsys.readouterr().out
+    call("evaluate", run, "--episodes", 2, "--training-seed", 1, "--out", out)
+    assert json.loads(out.read_text())["rows"][0]["return"] != numbers["rows"][0]["return"]
+
+
+def test_a_gif_of_an_episode(run: Path, tmp_path: Path, capsys: Any) -> None:
+    film = tmp_path / "film.gif"
+    call("evaluate", run, "--episodes", 1, "--training-seed", 0, "--video", film)
+    with Image.open(film) as image:
+        assert 2 <= image.n_frames <= PLANE.max_episode_steps
+        assert np.asarray(image.convert("L")).std() > 5
+    # The film is an episode of the policy: one of this start state earns the same.
+    state = PLANE.reset(jax.random.key(0), 1)
+    saved, total = read_policy(run), 0.0
+    for _ in range(PLANE.max_episode_steps):
+        action, _ = saved.agent.greedy(saved.actor(0), jax.random.key(0), state.observation, ())
+        state, out = PLANE.step(jax.random.key(0), state, action)
+        total += float(out.reward[0])
+    assert f"return {total:.4g})" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_embedded_environment_is_drawn(name: str) -> None:
+    paint, env = video.painter(name), EMBEDDED[name]
+    states = env.observe(env.reset(jax.random.key(0), 2))
+    first, second = (paint(np.asarray(o)) for o in states)
+    assert first.shape == (240, 240, 3) and first.dtype == np.uint8
+    assert (first != second).any() and (first < 128).any()
+
+
+def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Spot(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+        action_space = gymnasium.spaces.Box(-1, 1, (2,))
+        metadata = {"render_modes": ["rgb_array"]}
+
+        def __init__(self, render_mode: str, broken: bool = False) -> None:
+            self.render_mode, self.time, self.broken = render_mode, 0, broken
+
+        def reset(self, seed: Any = None, options: Any = None) -> Any:
+            return np.zeros(2), {}
+
+        def step(self, action: Any) -> Any:
+            self.time += 1
+            return np.zeros(2), 2.0, self.time == 3, False, {}
+
+        def render(self) -> Any:
+            if self.broken:
+                raise RuntimeError("no\nOpenGL")
+            return np.full((8, 8, 3), 60 * self.time, np.uint8)
+
+    for name in ("Spot-v0", "Broken-v0"):
+        broken = {"broken": name == "Broken-v0"}
+        gymnasium.register(name, entry_point=Spot, kwargs=broken)
+        monkeypatch.setitem(gymnasium.registry, name, gymnasium.registry[name])
+    film, policy = tmp_path / "film.gif", load_policy(run)
+    env = PLANE._replace(name="gymnasium/Spot-v0")
+    assert video.record(policy, env, film, 0) == 6.0
+    with Image.open(film) as image:
+        assert image.n_frames == 3
+    with pytest.raises(Exception, match="found 'no OpenGL', expected Broken-v0 to draw.*MUJOCO_GL"):
+        video.record(policy, PLANE._replace(name="gymnasium/Broken-v0"), film, 0)
+
+
+def test_what_evaluate_refuses(run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    def said(*options: Any) -> str:
+        return refused(capsys, "evaluate", run, *options)
+
+    assert "observation_size 2, as the policy has" in said("--environment", "pendulum")
+    assert "did you mean pendulum" in said("--environment", "pendulm")
+    assert "--episodes: found 0" in said("--episodes", 0)
+    assert "training seed: found 3, expected 0 to 2" in said("--training-seed", 3)
+    assert "--video: found" in said("--video", tmp_path / "film.avi")
+    assert "--out: found" in said("--out", tmp_path / "no" / "numbers.json")
+    assert "no trained policy" in refused(capsys, "evaluate", tmp_path)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert "pip install 'jaxrl-rollouts[video]'" in said("--video", tmp_path / "film.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_export_writes_the_policy(run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    pytest.importorskip("flatbuffers")
+    from jaxrl_rollouts.exported import load_exported
+
+    file, seen = tmp_path / "policy.stablehlo", np.ones((3, 2), np.float32)
+    call("export", run, "--out", file, "--training-seed", 2, "--best")
+    expected = load_policy(run, 2, best=True)(seen)
+    np.testing.assert_allclose(load_exported(file)(seen), expected, rtol=1e-5)
+    assert str(file) in capsys.readouterr().out
+    assert "--out" in refused(capsys, "export", run, "--out", tmp_path / "no" / "policy")
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    assert "[export]" in refused(capsys, "export", run, "--out", tmp_path / "other")

@@ -1,0 +1,203 @@
+"""A policy that acts on numpy arrays: what it answers, what it remembers, and in one file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError, UserError
+from jaxrl_rollouts.exported import load_exported
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.policy import Policy, load_policy
+from jaxrl_rollouts.offline.recurrent.histories import remembering
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig, make_recurrent_sac
+from jaxrl_rollouts.offline.saved_policies import SavedPolicy, policy_of, save_policy
+
+CONFIG = SacConfig(critics=2, diversity=0.0, hidden=(4,))
+MEMORY = RecurrentSacConfig(
+    memory=MemoryConfig("lru", width=4, state=2, layers=1), head=(4,), critics=2
+)
+OBSERVATIONS = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+
+
+def actors_of(agent: Any) -> Any:
+    """Two seeds; biases apart from zero, so that no output is."""
+    actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 2)).actor
+    return jax.tree.map(lambda x: x + 0.1 if x.dtype == jnp.float32 else x, actors)
+
+
+@pytest.fixture(scope="module")
+def saved() -> SavedPolicy:
+    """Without a memory, for Pendulum with its torque of 2."""
+    return policy_of(CONFIG, actors_of(make_sac(CONFIG, 3, 1)), PENDULUM, method="sac")
+
+
+@pytest.fixture(scope="module")
+def remembering_policy() -> SavedPolicy:
+    env = remembering(PENDULUM)
+    return policy_of(MEMORY, actors_of(make_recurrent_sac(MEMORY, 5, 1)), env, method="neubay")
+
+
+def test_actions_are_in_the_environments_bounds(saved: SavedPolicy) -> None:
+    policy, key = Policy(saved, 1), jax.random.key(0)
+    unit, _ = saved.agent.greedy(saved.actor(1), key, jnp.asarray(OBSERVATIONS), ())
+    many = policy(OBSERVATIONS)
+    assert many.dtype == np.float32 and many.shape == (3, 1)
+    np.testing.assert_allclose(many, 2.0 * np.asarray(unit), rtol=1e-6)
+    one = policy(OBSERVATIONS[1].astype(np.float64).tolist())
+    np.testing.assert_allclose(one, many[1], rtol=1e-6)
+    one[0] = 7.0  # the caller's own
+    assert (policy.action_low, policy.action_high) == (-2.0, 2.0)
+
+
+def test_random_actions_go_on_and_begin_alike(saved: SavedPolicy) -> None:
+    policy, again = Policy(saved), Policy(saved, deterministic=False)
+    draws = [policy.sample(OBSERVATIONS) for _ in range(2)]
+    np.testing.assert_array_equal(draws[0], again(OBSERVATIONS))
+    assert (draws[0] != draws[1]).any() and (np.abs(draws) <= 2.0).all()
+    assert (Policy(saved, key=1).sample(OBSERVATIONS) != draws[0]).any()
+
+
+def play(policy: Any, rows: slice = slice(None)) -> list[np.ndarray]:
+    """Three steps with made-up rewards."""
+    actions, reward = [], None
+    for t in range(3):
+        actions.append(policy(OBSERVATIONS[rows] + t, reward))
+        reward = np.arange(3.0)[rows] - t
+    return actions
+
+
+def test_a_memory_is_shown_what_training_showed(remembering_policy: SavedPolicy) -> None:
+    saved = remembering_policy
+    actions, key = play(Policy(saved, 1)), jax.random.key(0)
+    last, reward, memory = np.zeros((3, 1)), np.zeros((3, 1)), saved.start(3)
+    for t, action in enumerate(actions):
+        token = jnp.asarray(np.concatenate([OBSERVATIONS + t, last, reward], 1), jnp.float32)
+        unit, memory = saved.agent.greedy(saved.actor(1), key, token, memory)
+        np.testing.assert_allclose(action, 2.0 * np.asarray(unit), rtol=1e-5, atol=1e-6)
+        last, reward = unit, np.arange(3.0)[:, None] - t
+
+
+def test_reset_begins_an_episode_of_all_or_of_some(remembering_policy: SavedPolicy) -> None:
+    policy = Policy(remembering_policy)
+    first = play(policy)
+    policy.reset()
+    np.testing.assert_array_equal(play(policy), first)
+    policy.reset([False, True, False])
+    then = policy(OBSERVATIONS, np.ones(3))
+    np.testing.assert_allclose(then[1], first[0][1], rtol=1e-5)
+    assert (np.abs(then - first[0])[[0, 2]] > 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"),
+    [
+        (np.zeros(4), "policy: observation: found shape [4], expected [3] or [B, 3]"),
+        (np.zeros((0, 3)), "found shape [0, 3]"),
+        (np.zeros((1, 1, 3)), "found shape [1, 1, 3]"),
+        ([0.0, np.nan, 0.0], "found nan in entry [1], expected finite numbers"),
+        ("left", "found str, expected real numbers"),
+    ],
+)
+def test_what_is_no_observation(saved: SavedPolicy, observation: Any, words: str) -> None:
+    with pytest.raises(UserError) as error:
+        Policy(saved)(observation)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_a_memory_cannot_do_without(remembering_policy: SavedPolicy) -> None:
+    policy = Policy(remembering_policy)
+    policy(OBSERVATIONS)
+    for arguments, words in (
+        ((OBSERVATIONS,), "reward: found None, expected that of the last step"),
+        ((OBSERVATIONS, np.zeros(2)), "reward: found shape [2]"),
+        ((OBSERVATIONS, np.inf), "reward: found inf"),
+        ((OBSERVATIONS[:2], 0.0), "observation: found 2 rows, expected 3; call reset()"),
+    ):
+        with pytest.raises(UserError) as error:
+            policy(*arguments)
+        assert words in str(error.value)
+    with pytest.raises(UserError, match="training seed: found 2, expected 0 to 1"):
+        Policy(remembering_policy, 2)
+
+
+def test_a_policy_without_an_environment(tmp_path: Path) -> None:
+    actors = actors_of(make_sac(CONFIG, 3, 2))
+    with pytest.raises(ConfigError, match="sizes"):
+        save_policy(tmp_path, CONFIG, actors)
+    bounds = ([0.0, -1.0], [4.0, 1.0])
+    save_policy(str(tmp_path / "a"), CONFIG, actors, sizes=(3, 2), bounds=bounds)
+    policy = load_policy(tmp_path, 1)
+    assert policy.facts["environment"] is None
+    np.testing.assert_array_equal(policy.action_high, [4.0, 1.0])
+    unit = load_policy(save_policy(tmp_path / "b", CONFIG, actors, sizes=(3, 2)), 1)(OBSERVATIONS)
+    np.testing.assert_allclose(policy(OBSERVATIONS)[:, 0], 2.0 + 2.0 * unit[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(policy(OBSERVATIONS)[:, 1], unit[:, 1], rtol=1e-5)
+
+
+BLOCKED = """
+import sys
+for name in ("flax", "optax", "orbax", "jaxrl_rollouts.offline", "jaxrl_rollouts.record"):
+    sys.modules[name] = None
+import numpy as np
+from jaxrl_rollouts.exported import load_exported
+policy, numbers = load_exported(sys.argv[1]), np.load(sys.argv[2])
+reward = None
+for t in range(3):
+    found = policy(numbers["observations"] + t, reward)
+    np.testing.assert_allclose(found, numbers["actions"][t], rtol=1e-5, atol=1e-6)
+    reward = np.arange(3.0) - t
+policy.reset()
+one = policy(numbers["observations"][0])
+np.testing.assert_allclose(one, numbers["actions"][0, 0], rtol=1e-5, atol=1e-6)
+"""
+
+
+@pytest.mark.parametrize("fixture", ["saved", "remembering_policy"])
+def test_an_exported_policy_acts_with_jax_alone(
+    fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    pytest.importorskip("flatbuffers")
+    policy = Policy(request.getfixturevalue(fixture), 1)
+    actions = play(policy)
+    file, numbers = policy.export(tmp_path / "policy.stablehlo"), tmp_path / "numbers.npz"
+    np.savez(numbers, observations=OBSERVATIONS, actions=actions)
+    command = [sys.executable, "-c", BLOCKED, str(file), str(numbers)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [p.name for p in tmp_path.iterdir() if p.suffix != ".npz"] == ["policy.stablehlo"]
+
+
+def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -> None:
+    pytest.importorskip("flatbuffers")
+    file = Policy(saved).export(tmp_path / "a.stablehlo")
+    with zipfile.ZipFile(file) as archive:
+        facts, program = json.loads(archive.read("policy.json")), archive.read("policy.bin")
+    assert facts["method"] == "sac" and facts["action_high"] == [2.0]
+
+    def said(facts: Any, program: bytes) -> str:
+        with zipfile.ZipFile(tmp_path / "b", "w") as archive:
+            archive.writestr("policy.json", json.dumps(facts))
+            archive.writestr("policy.bin", program)
+        with pytest.raises(ValueError) as error:
+            load_exported(tmp_path / "b")
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    assert "format: found 9, expected 1" in said({**facts, "format": 9}, program)
+    assert "jax cannot read it" in said(facts, program[:40])
+    (tmp_path / "c").write_bytes(file.read_bytes()[:100])
+    for name, words in (("c", "found no exported policy"), ("d", "found no such file")):
+        with pytest.raises(ValueError, match=words):
+            load_exported(tmp_path / name)

@@ -1,0 +1,103 @@
+"""Trajectories that are arrays: what is taken, what is refused, and plain files of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
+from jaxrl_rollouts.pde.files import from_arrays, read_fields
+
+RNG = np.random.default_rng(0)
+U = RNG.normal(size=(3, 5, 8)).astype("f4")
+ALL = slice(None)
+
+
+def test_an_array_without_channels_gets_one() -> None:
+    found = from_arrays(U, dt=0.1, dx=[0.5, 0.25, 0.125], conditions={"nu": [1, 2, 3], "c": 2})
+    assert found.shape == (3, 5, 1, 8) and found.channels == ("u",)
+    np.testing.assert_array_equal(found.read([2, 0], slice(1, 3))[:, :, 0], U[[2, 0], 1:3])
+    np.testing.assert_array_equal(found.read(1, ALL)[0, :, 0], U[1])
+    np.testing.assert_allclose(found.extent[:, 0], [4.0, 2.0, 1.0])
+    np.testing.assert_array_equal(found.parameters["c"], [2, 2, 2])
+    data = to_fields(found, conditions=("nu", "dt"))
+    np.testing.assert_allclose(data.conditions, [[1, -5], [2, -5], [3, -5]], rtol=1e-5)
+
+
+def test_more_axes_are_kept_and_refused_by_training() -> None:
+    plane = from_arrays(U.reshape(3, 5, 1, 2, 4), dx=(0.5, 1.0), boundaries=("periodic", "wall"))
+    assert plane.shape == (3, 5, 1, 2, 4)
+    np.testing.assert_allclose(plane.extent[0], [1.0, 4.0])
+    with pytest.raises(DataError, match=r"axes: found 2 of space \(2 x 4 points\), expected 1"):
+        check_trainable(plane)
+    assert from_arrays(U.reshape(3, 5, 2, 4), axes=2).shape == (3, 5, 1, 2, 4)
+    assert from_arrays(U.reshape(3, 5, 2, 4)).channels == ("u_0", "u_1")
+
+
+def test_walls_are_refused_by_training_and_unknown_ends_are_not() -> None:
+    with pytest.raises(DataError, match="boundaries: found wall, expected periodic; .*mirror"):
+        check_trainable(from_arrays(U, boundaries="wall"))
+    check_trainable(from_arrays(U, boundaries=""))
+
+
+def spoilt(value: float) -> np.ndarray:
+    u = np.repeat(U[:, :, None], 2, 2)
+    u[2, 3, 1, 5] = value
+    return u
+
+
+REFUSED: dict[str, tuple[Any, dict, str]] = {
+    "nan": (spoilt(np.nan), {}, r"found nan in trajectory 2, frame 3, channel 1 \(u_1\)"),
+    "inf": (spoilt(-np.inf), {"names": "ab"}, r"found -inf in .* channel 1 \(b\)"),
+    "two axes": (U[0], {}, r"shape \[5, 8\], expected \[N, T, X\]"),
+    "nothing": (U[:0], {}, "not empty"),
+    "words": (np.array([[["a"]]]), {}, "expected real numbers"),
+    "complex": (U * 1j, {}, "found complex64, expected real numbers"),
+    "an image": (np.zeros((2, 3, 32, 32)), {}, "at most 16 channels; axes=1 .* axes=2"),
+    "dt of another length": (U, {"dt": [1.0, 2.0]}, r"dt: found shape \[2\].* \[3\]"),
+    "no time": (U, {"dt": 0.0}, "dt: found 0.0, expected above 0"),
+    "nan dx": (U, {"dx": np.nan}, "dx: found a value that is not finite"),
+    "names": (U, {"names": ("u", "v")}, "names: found 2 names, expected 1"),
+    "a boundary": (U, {"boundaries": "walls"}, "boundaries: found walls, expected 1 of periodic"),
+    "a parameter": (U, {"conditions": {"nu": [1, 2]}}, "nu: found shape"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(what: str) -> None:
+    u, options, message = REFUSED[what]
+    with pytest.raises(DataError, match=message) as caught:
+        from_arrays(u, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_plain_files_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "u.npy", U)
+    found = read_fields(tmp_path / "u.npy")
+    assert found.shape == (3, 5, 1, 8) and found.boundaries == ("",) and np.isnan(found.dt).all()
+    rest = {"boundaries": np.asarray("periodic"), "nu": np.arange(3.0)}
+    np.savez(tmp_path / "u.npz", u=U, dt=0.1, channels=np.array(["height"]), **rest)
+    found = read_fields(tmp_path / "u.npz")
+    assert found.boundaries == ("periodic",) and found.channels == ("height",)
+    np.testing.assert_array_equal(found.parameters["nu"], [0, 1, 2])
+    np.savez(tmp_path / "two.npz", a=U, b=U)
+    with pytest.raises(DataError, match="two.npz: arrays: found a, b, expected u"):
+        read_fields(tmp_path / "two.npz")
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "u.npz").read_bytes()[:200])
+    with pytest.raises(DataError, match="torn.npz: array"):
+        read_fields(tmp_path / "torn.npz")
+
+
+def test_some_trajectories_are_a_set() -> None:
+    part = take_trajectories(
+        from_arrays(U, dt=[1, 2, 3], conditions={"nu": U[:, 0, 0]}), slice(1, 3)
+    )
+    assert part.shape[0] == 2
+    np.testing.assert_array_equal(part.read([1], ALL)[0, :, 0], U[2])
+    np.testing.assert_array_equal(part.read(ALL, 0)[:, 0, 0], U[1:, 0])
+    np.testing.assert_array_equal(part.dt, [2, 3])
+    np.testing.assert_array_equal(part.parameters["nu"], U[1:, 0, 0])

@@ -1,0 +1,138 @@
+"""From an array to an emulator, and the same by the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.operators import ResnetConfig, UnetConfig, make_resnet
+from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.study.fit import Fitted, fit
+from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.reports.report import load_report
+
+N = 16
+NET = ResnetConfig(width=12, blocks=1, dilations=(1, 2, 1), embedding=8)
+QUICK = TrainingConfig(rate=3e-3, warmup=50, average=0.99)
+
+
+def waves(count: int = 24, frames: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Waves of 300 and of 0.01 units that move `way` points a frame: `[N, T, 2, X]`, `[N]`."""
+    rng = np.random.default_rng(0)
+    way = rng.choice([-1.0, 1.0], count)
+    mode, phase = rng.integers(1, 3, (count, 1, 1)), rng.uniform(0, 6, (count, 1, 1))
+    x = np.arange(N) - way[:, None, None] * np.arange(frames)[:, None]
+    wave = np.sin(2 * np.pi * mode * x / N + phase)
+    return np.stack([300 + 50 * wave, 0.01 * wave], 2), way
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    u, way = waves()
+    fields = from_arrays(u, dt=0.5, conditions={"way": way, "same": 1.0})
+    return fit("mse", fields, network=NET, updates=1000, seeds=2, key=3, training=QUICK)
+
+
+def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
+    u, way = waves()
+    assert list(fitted.emulator.conditions) == ["way"] and fitted.emulator.dt == 0.5
+    assert 0.1 < fitted.emulator.objective.residual_scale < 1.0  # of standardised fields
+    rolled = fitted.roll(u[:, 0], 7, conditions={"way": way}, seed=1)
+    assert rolled.shape == (7, 24, 2, N)
+    error = np.abs(rolled - np.swapaxes(u[:, 1:], 0, 1)).mean((0, 1, 3))
+    assert error[0] < 0.2 * 50 and error[1] < 0.2 * 0.01
+    with pytest.raises(ConfigError, match="way"):
+        fitted.roll(u[:, 0], 2)
+
+
+def test_it_starts_from_a_file_and_is_saved(fitted: Fitted, tmp_path: Path) -> None:
+    u, way = waves()
+    fields = from_arrays(u, conditions={"way": way})
+    rolled = fitted.roll(fields, 3)
+    np.testing.assert_array_equal(rolled, fitted.roll(u[:, 0], 3, conditions={"way": way}))
+    fitted.save(tmp_path / "emulator")
+    again = load_emulator(tmp_path / "emulator").roll(u[:, 0], 3, conditions={"way": way})
+    np.testing.assert_array_equal(again, rolled)
+
+
+def test_what_cannot_be_trained_is_refused_by_name() -> None:
+    u, _ = waves(2, 3)
+    with pytest.raises(DataError, match="axes: found 2"):
+        fit("mse", from_arrays(u, axes=2), updates=1)
+    with pytest.raises(DataError, match="boundaries: found open"):
+        fit("mse", from_arrays(u, boundaries="open"), updates=1)
+    with pytest.raises(DataError, match="u: found no change from frame to frame"):
+        fit("mse", u[:, :1].repeat(3, 1), updates=1)
+    with pytest.raises(DataError, match="frames: found 3, expected more than 4"):
+        fit("mse", u, every=2, history=2, updates=1)
+    with pytest.raises(ConfigError, match="objective.*did you mean refiner"):
+        fit("refine", u, updates=1)
+    with pytest.raises(ConfigError, match="network.*did you mean unet"):
+        fit("mse", u, network="uunet", updates=1)
+    with pytest.raises(DataError, match="u: found nan in trajectory 1, frame 2, channel 0"):
+        fit("mse", np.where(np.arange(6).reshape(2, 3, 1, 1) == 5, np.nan, u), updates=1)
+
+
+def test_a_network_knows_its_grid() -> None:
+    net = make_resnet(NET, 1, N, conditions=1)
+    params, told = net.init(jax.random.key(0)), jnp.zeros((1,))
+
+    def apply(*shape: int) -> jax.Array:
+        return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, told)
+
+    assert apply(1, N).shape == (1, N)
+    with pytest.raises(ConfigError, match=r"2 axes of space \[16, 16\]', expected 1 axis of 16"):
+        apply(1, N, N)
+    with pytest.raises(ConfigError, match="on 8 points', expected 1 channels .* on 16 points"):
+        apply(1, N // 2)
+    with pytest.raises(ConfigError, match="2 channels"):
+        apply(2, N)
+    with pytest.raises(ConfigError, match="conditions: found '\\[0\\]', expected \\[1\\]"):
+        net.apply(params, jnp.zeros((1, N)), jnp.zeros((1, N)), 0.0, jnp.zeros((0,)))
+    with pytest.raises(ConfigError, match="points: found .*one-dimensional"):
+        make_resnet(NET, 1, (N, N))  # type: ignore[arg-type]
+    assert UnetConfig().hidden
+
+
+def test_from_a_file_to_a_report_and_a_long_rollout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    u, way = waves()
+    file, out = tmp_path / "waves.npz", tmp_path / "runs"
+    np.savez(file, u=u[:, :, :1], dt=0.5, way=way, boundaries=np.asarray("periodic"))
+    sizes = "--resnet.width 8 --resnet.blocks 1 --resnet.dilations 1 2 --resnet.embedding 8"
+    refiner = "--refiner.steps 1 --refiner.min-noise-variance 1e-4 --updates 20 --batch 8"
+    cli.dispatch(
+        ["pde", "train", str(file), "--out", str(out), "--no-progress", "--history", "2"]
+        + sizes.split()
+        + refiner.split()
+    )
+    (folder,) = out.iterdir()
+    report = load_report(folder)
+    rows = report.tables["on trajectories it has not seen"]
+    assert [row[""] for row in rows] == ["refiner", "persistence"]
+    assert rows[0]["one-step MSE"].seeds == 2
+    assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
+    rolled, picture = tmp_path / "rolled.h5", tmp_path / "rolled.png"
+    capsys.readouterr()
+    cli.dispatch(
+        ["pde", "roll", str(folder), str(file), "--steps", "30", "--rows", "3"]
+        + ["--out", str(rolled), "--picture", str(picture)]
+    )
+    assert "stays above 0.8" in capsys.readouterr().out and picture.stat().st_size
+    found = read_fields(rolled)
+    assert found.shape == (3, 31, 1, N) and found.dt[0] == 0.5
+    np.testing.assert_allclose(found.read(ALL, 0)[:, 0, 0], u[:3, 1, 0], rtol=1e-6)
+    before = load_report(folder).to_json()["tables"]
+    cli.dispatch(["resume", str(folder), "--no-progress"])
+    assert load_report(folder).to_json()["tables"] == before
+
+
+ALL = slice(None)

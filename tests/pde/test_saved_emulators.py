@@ -1,0 +1,147 @@
+"""Emulators on disk: what comes back rolls as what was saved, and damage is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import UserError
+from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
+from jaxrl_rollouts.pde.objectives import OneStepConfig
+from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
+from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator, save_emulator, scalings
+
+N, SEEDS = 8, 2
+RESNET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
+FNO = FnoConfig(width=4, layers=1, modes=3, embedding=4)
+ONE_STEP = OneStepConfig(residual_scale=0.5)
+REFINER = RefinerConfig(steps=1, residual_scale=0.25)
+
+
+def trained(network: Any, objective: Any, **more: Any) -> TrainedEmulator:
+    """Two seeds of fresh networks; an output layer of zeros would hide what is inside."""
+    empty = TrainedEmulator(network, objective, None, 1, N, **more)
+    params = jax.vmap(empty.emulator.init)(jax.random.split(jax.random.key(0), SEEDS))
+    filled = jax.tree.map(lambda x: x + 0.1, params)
+    return TrainedEmulator(network, objective, filled, 1, N, **more)
+
+
+def start(*lead: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(*lead, 1, N)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def told() -> TrainedEmulator:
+    """A refiner that is told a viscosity, of two seeds."""
+    return trained(RESNET, REFINER, conditions=scalings(("viscosity",)), dt=0.2)
+
+
+@pytest.fixture
+def folder(told: TrainedEmulator, tmp_path: Path) -> Path:
+    return save_emulator(tmp_path / "run" / "emulator", told)
+
+
+def test_a_loaded_emulator_rolls_as_the_saved_one(told: TrainedEmulator, folder: Path) -> None:
+    loaded = load_emulator(folder.parent)
+    assert (loaded.network, loaded.objective, loaded.dt) == (RESNET, REFINER, 0.2)
+    options: Any = {"steps": 2, "key": 3, "conditions": {"viscosity": 0.53}, "seed": 1}
+    rolled = loaded.roll(start(3), **options)
+    np.testing.assert_array_equal(rolled, told.roll(start(3), **options))
+    other = loaded.roll(start(3), **{**options, "seed": 0})
+    assert rolled.shape == (2, 3, 1, N) and (rolled != other).any()
+
+
+def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> None:
+    table = condition_table(
+        FieldSet(
+            Path("x"), "x", (2, 3, 1, N), lambda *_: np.zeros(0), np.ones(2), np.ones((2, 1)),
+            {"viscosity": np.array([0.51, 0.58])},
+        ),
+        ("viscosity",),
+    )  # fmt: skip
+    params = jax.tree.map(lambda x: x[0], told.params)
+    expected = roll_emulator(
+        told.emulator, params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1
+    )
+    rolled = told.roll(start(2), 1, conditions={"viscosity": [0.51, 0.58]})
+    np.testing.assert_allclose(rolled, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("network", "objective"),
+    [(FNO, ONE_STEP), (UnetConfig(hidden=8, multipliers=(1,), blocks=1), ONE_STEP)],
+)
+def test_every_network_comes_back(network: Any, objective: Any, tmp_path: Path) -> None:
+    saved = trained(network, objective)
+    loaded = load_emulator(saved.save(tmp_path / "emulator"))
+    assert (loaded.network, loaded.objective, loaded.dt) == (network, objective, None)
+    for ours, theirs in zip(
+        jax.tree.leaves(saved.params), jax.tree.leaves(loaded.params), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_one_field_and_a_history(tmp_path: Path) -> None:
+    emulator = trained(FNO, ONE_STEP, history=2)
+    loaded = load_emulator(emulator.save(tmp_path))
+    one, many = loaded.roll(start(2), 2), loaded.roll(start(1, 2), 2)
+    assert one.shape == (2, 1, N)
+    np.testing.assert_array_equal(one, many[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("format", 7, "format: found 7, expected 1"),
+        ("points", "8", "points: found '8', expected a whole number"),
+        ("seeds", 3, "does not fit"),
+        ("network", {"transformer": {}}, "network: found ['transformer'], expected one of resnet"),
+        ("network", {"resnet": {"width": 4, "wide": 1}}, "wide: found 'an unknown setting'"),
+        ("objective", None, "objective: found None, expected one of one_step, refiner"),
+        ("conditions", {"viscosity": ["a", 1]}, "conditions: found"),
+        ("dt", "fast", "dt: found 'fast', expected a number or null"),
+    ],
+)
+def test_damage_is_named(folder: Path, key: str, value: Any, words: str) -> None:
+    file = folder / "emulator.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(UserError) as error:
+        load_emulator(folder)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("initial", "options", "words"),
+    [
+        (start(3)[..., :4], {}, "shape: found [3, 1, 4], expected [1, 8] or [B, 1, 8]"),
+        (np.full((1, N), np.nan), {}, "entry [0, 0]: found nan"),
+        (start(), {"steps": 0}, "steps: found 0"),
+        (start(), {"seed": 2}, "training seed: found 2, expected 0 to 1"),
+        (start(), {"conditions": {}}, "conditions: found [], expected ['viscosity']"),
+        (start(), {"conditions": {"viscosity": [1, 2]}}, "conditions.viscosity: found [1, 2]"),
+    ],
+)
+def test_what_cannot_be_rolled(
+    told: TrainedEmulator, initial: Any, options: Any, words: str
+) -> None:
+    given: Any = {"steps": 1, "conditions": {"viscosity": 0.5}, **options}
+    with pytest.raises(UserError) as error:
+        told.roll(initial, **given)
+    assert words in str(error.value)
+
+
+def test_scaling_is_the_savers(folder: Path) -> None:
+    """A folder says how its conditions are scaled; a later library may scale others."""
+    file = folder / "emulator.json"
+    facts = json.loads(file.read_text())
+    assert facts["conditions"] == {"viscosity": [0.5, 100.0]}
+    file.write_text(json.dumps({**facts, "conditions": {"viscosity": [0.0, 1.0]}}))
+    assert load_emulator(folder).conditions == {"viscosity": Scaling(0.0, 1.0)}
