@@ -34,7 +34,7 @@ from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.synthetic import paths
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
-from jaxrl_rollouts.offline.synthetic.windows import WindowModel, cut_windows, fit_windows
+from jaxrl_rollouts.offline.synthetic.windows import WindowModel, cut_windows, fit_window_models
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
@@ -236,7 +236,7 @@ def prepare(
     windows = cut_windows(data, horizon + 1, STRIDE, source=config.data)
     keys = jax.random.split(windows_key, seeds)
     run = {"stage": f"{slug(config.data)}-denoiser", "context": context}
-    model = fit_windows(windows, config.unet, config.training, keys, **run)
+    model = fit_window_models(windows, config.unet, config.training, keys, **run)
     run = {"stage": f"{slug(config.data)}-world", "context": context}
     fitted = fit_worlds(config.ensemble, data, world_key, seeds=seeds, **run)
     elites = fitted.model.elites

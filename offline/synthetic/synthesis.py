@@ -20,9 +20,7 @@ from jaxrl_rollouts.diffusion import (
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
-    make_denoiser,
     make_guidance,
-    make_temporal_unet,
     small_training,
     train_denoiser,
 )
@@ -30,14 +28,14 @@ from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..agents.agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from .pgd import PgdConfig, policy_target
 from .synther import RowLayout, SyntherConfig, fit_layout, generate, make_synther
-from .windows import WindowLayout, cut_windows, fit_window_layout, generate_windows
+from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 Kind = Literal["synther", "pgd"]
 KINDS: tuple[Kind, ...] = ("synther", "pgd")
@@ -121,14 +119,6 @@ class RowModel(NamedTuple):
     layout: RowLayout
 
 
-class WindowModel(NamedTuple):
-    """A trained model of windows."""
-
-    denoiser: Denoiser
-    params: PyTree
-    layout: WindowLayout
-
-
 def fit_rows(
     rows: Transitions,
     config: SyntherConfig,
@@ -140,8 +130,9 @@ def fit_rows(
     """SynthER's model of a dataset's rows; `key` is consumed."""
     layout = fit_layout(rows)
     denoiser = make_synther(config, layout.features).denoiser
-    params = _fitted(denoiser, config.training, layout.pack(rows), key, stage, context)
-    return RowModel(denoiser, params, layout)
+    packed, run = layout.pack(rows), {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, config.training, packed, key[None], **run)
+    return RowModel(denoiser, unstack(trained.state.average)[0], layout)
 
 
 def fit_windows(
@@ -159,24 +150,9 @@ def fit_windows(
         DataError: no episode is as long as a window.
     """
     windows = cut_windows(rows, config.length, config.stride, source=source)
-    layout = fit_window_layout(windows)
-    net = make_temporal_unet(config.unet, config.length, layout.channels)
-    denoiser = make_denoiser(net)
-    params = _fitted(denoiser, config.training, layout.pack(windows), key, stage, context)
-    return WindowModel(denoiser, params, layout)
-
-
-def _fitted(
-    denoiser: Denoiser,
-    config: DenoiserTrainingConfig,
-    rows: jax.Array,
-    key: jax.Array,
-    stage: str,
-    context: RunContext | None,
-) -> PyTree:
-    """The averaged weights of one training, which resumes by itself."""
-    trained = train_denoiser(denoiser, config, rows, key[None], stage=stage, context=context)
-    return jax.tree.map(lambda x: x[0], trained.state.average)
+    run = {"stage": stage, "context": context}
+    model = fit_window_models(windows, config.unet, config.training, key[None], **run)
+    return model._replace(params=unstack(model.params)[0])
 
 
 def synthesise(
