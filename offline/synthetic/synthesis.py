@@ -33,7 +33,7 @@ from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from .pgd import PgdConfig, policy_target
 from .synther import SyntherConfig, upsample
-from .windows import WindowModel, cut_windows, fit_windows, generate_windows
+from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 Kind = Literal["synther", "pgd"]
 KINDS: tuple[Kind, ...] = ("synther", "pgd")
@@ -124,7 +124,7 @@ def model_windows(
     """
     windows = cut_windows(dataset.transitions, config.length, config.stride, source=dataset.name)
     run = {"stage": stage, "context": context}
-    fitted = fit_windows(windows, config.unet, config.training, key[None], **run)
+    fitted = fit_window_models(windows, config.unet, config.training, key[None], **run)
     return fitted._replace(params=jax.tree.map(lambda x: x[0], fitted.params))
 
 
