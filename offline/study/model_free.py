@@ -18,7 +18,7 @@ from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, make_agent, row
 from ..data import sample_batch, to_device
 from ..synthetic.pgd import PgdData, make_pgd
 from ..synthetic.synther import MixedData, mixing
-from ..synthetic.synthesis import SyntheticConfig, model_windows, synthesise
+from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
 from ..training import train_learner
 from .model_based import Setting, StudyConfig, slug
 from .outcome import Outcome, finish, judge
@@ -181,7 +181,9 @@ def on_pgd(
     iterations, per = cadence(config.updates, pgd.updates, agent.period)
     fit_key = jax.random.split(jax.random.key(study.seed))[0]
     stage = f"{slug(dataset.name)}-pgd"
-    fitted = model_windows(dataset, synthetic, fit_key, stage=stage, context=context)
+    fitted = fit_windows(
+        dataset.transitions, synthetic, fit_key, stage=stage, source=dataset.name, context=context
+    )
     pgd = replace(pgd, updates=per, batch_size=config.batch_size)
     learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout)
     drawn = iterations * pgd.windows * (synthetic.length - 1)

@@ -8,31 +8,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import did_you_mean, positive
 from jaxrl_rollouts.diffusion import (
+    Denoiser,
     DenoiserTrainingConfig,
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
     make_guidance,
     small_training,
+    train_denoiser,
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..agents.agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from .pgd import PgdConfig, policy_target
-from .synther import SyntherConfig, upsample
+from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 Kind = Literal["synther", "pgd"]
@@ -109,23 +111,48 @@ def small_synthetic(
     )
 
 
-def model_windows(
-    dataset: Dataset,
+class RowModel(NamedTuple):
+    """A trained model of single transitions."""
+
+    denoiser: Denoiser
+    params: PyTree
+    layout: RowLayout
+
+
+def fit_rows(
+    rows: Transitions,
+    config: SyntherConfig,
+    key: jax.Array,
+    *,
+    stage: str = "synther",
+    context: RunContext | None = None,
+) -> RowModel:
+    """SynthER's model of a dataset's rows; `key` is consumed."""
+    layout = fit_layout(rows)
+    denoiser = make_synther(config, layout.features).denoiser
+    packed, run = layout.pack(rows), {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, config.training, packed, key[None], **run)
+    return RowModel(denoiser, unstack(trained.state.average)[0], layout)
+
+
+def fit_windows(
+    rows: Transitions,
     config: SyntheticConfig,
     key: jax.Array,
     *,
     stage: str = "pgd",
+    source: str = "dataset",
     context: RunContext | None = None,
 ) -> WindowModel:
-    """Policy-guided diffusion's model of a dataset's windows; `key` is consumed.
+    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed.
 
     Raises:
         DataError: no episode is as long as a window.
     """
-    windows = cut_windows(dataset.transitions, config.length, config.stride, source=dataset.name)
+    windows = cut_windows(rows, config.length, config.stride, source=source)
     run = {"stage": stage, "context": context}
-    fitted = fit_window_models(windows, config.unet, config.training, key[None], **run)
-    return fitted._replace(params=jax.tree.map(lambda x: x[0], fitted.params))
+    model = fit_window_models(windows, config.unet, config.training, key[None], **run)
+    return model._replace(params=unstack(model.params)[0])
 
 
 def synthesise(
@@ -211,7 +238,9 @@ def _windows(
     context: RunContext | None,
 ) -> Transitions:
     fit_key, draw_key = jax.random.split(key)
-    fitted = model_windows(dataset, config, fit_key, stage=stage, context=context)
+    fitted = fit_windows(
+        dataset.transitions, config, fit_key, stage=stage, source=dataset.name, context=context
+    )
     guided: dict[str, Any] = {}
     if policy is not None:
         target = policy_target(policy[0].gaussian, fitted.layout)
