@@ -7,6 +7,7 @@ it asks no other server for a script.
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -17,6 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
+REPORT = re.compile(r"\{\{ (\w+) \}\}")
 RESULTS = ROOT / "experiments" / "results"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -47,6 +49,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"experiments/{name}/index.md", content=text))
     files.append(File.generated(config, "experiments/index.md", content=overview()))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """`{{ experiment }}` becomes a link to its page, with how many of its claims hold."""
+    return REPORT.sub(lambda match: verdict(match[1]), markdown)
+
+
+def verdict(name: str) -> str:
+    claims = json.loads((RESULTS / name / "report.json").read_text())["claims"]
+    held = sum(claim["holds"] for claim in claims)
+    return f"[`{name}`](../experiments/{name}/index.md): {held} of {len(claims)} claims hold"
 
 
 def on_page_content(html: str, **_: Any) -> str:

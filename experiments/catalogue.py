@@ -21,6 +21,7 @@ METHODS = (
     *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
 )
 
+# The objectives of `pde train` besides `refiner`.
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (

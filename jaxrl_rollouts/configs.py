@@ -140,9 +140,10 @@ def unknown(setting: str, found: Any, choices: Iterable[str]) -> ConfigError:
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """A hint with the closest choice, or an empty string."""
-    close = get_close_matches(name, list(choices), n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    """A hint with the closest choice, whatever its case, or an empty string."""
+    lowered = {choice.lower(): choice for choice in choices}
+    close = get_close_matches(name.lower(), lowered, n=1)
+    return f"did you mean {lowered[close[0]]}?" if close else ""
 
 
 def _plain(value: Any) -> Any:

@@ -170,7 +170,9 @@ class KeepBest:
             return metrics
         else:
             kept = where_rows(jnp.asarray(better), now, before)
-        self._best = Best(kept.actors, np.asarray(kept.returns), np.asarray(kept.iterations))
+        # A copy: the loop gives the state's own buffers to its next chunk.
+        actors = jax.tree.map(jnp.copy, kept.actors)
+        self._best = Best(actors, np.asarray(kept.returns), np.asarray(kept.iterations))
         if self.folder:
             checkpoint.save(self.folder, iteration, self._best)
         return metrics

@@ -9,14 +9,20 @@ from jaxrl_rollouts.plugins import Command, Listing
 
 from .inspection import inspect
 
+ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
 # What `pde train` runs; known without importing it.
 TRAIN = Listing(
     "pde_train",
     "a file of fields: train an emulator, roll it over trajectories it has not seen",
     "",
-    minutes={"cpu": None, "smoke": None},
+    minutes={"smoke": 1, "cpu": None},
+    choices={
+        "objective": ("refiner", *ONE_STEP),
+        "network": ("resnet", "unet", "fno"),
+    },
     prepare="jaxrl_rollouts.pde.train_command:prepare",
+    unread="jaxrl_rollouts.pde.train_command:unread",
 )
 LISTINGS = {TRAIN.name: TRAIN}
 
@@ -45,7 +51,9 @@ def main(arguments: Sequence[str], prog: str) -> None:
     if first == "train":  # an experiment, so that its runs can be resumed
         from jaxrl_rollouts.cli.main import dispatch
 
-        return dispatch(["run", "pde_train", *arguments[1:]])
+        rest = list(arguments[1:])
+        named = ["--file"] if rest and not rest[0].startswith("-") else []
+        return dispatch(["run", "pde_train", *named, *rest])
     if first == "generate":  # help and inspect's own need no jax
         from .generate_command import generate
 

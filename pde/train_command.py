@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import tyro
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -57,7 +56,7 @@ class TrainConfig:
         refiner: PDE-Refiner's settings.
     """
 
-    file: tyro.conf.Positional[str] = ""
+    file: str = ""
     test: str = ""
     test_share: float = 0.2
     objective: Literal["refiner"] | OneStep = "refiner"
@@ -84,11 +83,20 @@ class TrainConfig:
 
 
 def prepare(config: TrainConfig) -> list[str]:
-    """Look at the files; what they hold. Raises as `split`."""
+    """Look into the files before anything is written; what they hold."""
     train_set, test_set = split(config)
-    steps = f"{train_set.shape[1]} frames of {list(train_set.shape[2:])}"
-    counts = f"{train_set.shape[0]:,} trajectories to train on, {test_set.shape[0]:,} to test on"
-    return [f"{config.file}: {counts}, {steps}"]
+    count, frames, channels, points = train_set.shape
+    return [
+        f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
+        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), {points} points"
+    ]
+
+
+def unread(config: TrainConfig) -> list[str]:
+    """Settings of the other networks and of the refiner where there is none; what is measured."""
+    hidden = [name for name in ("resnet", "unet", "fno") if name != config.network]
+    measured = ["refiner.residual_scale", "refiner.applied"]
+    return hidden + (measured if config.objective == "refiner" else ["refiner"])
 
 
 def run(config: TrainConfig, context: RunContext) -> Report:
@@ -179,12 +187,12 @@ def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyCo
 EXPERIMENT = TRAIN.experiment(
     config_type=TrainConfig,
     presets={
-        "cpu": TrainConfig(),
         "smoke": TrainConfig(
             updates=20,
             batch=8,
             resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8),
         ),
+        "cpu": TrainConfig(),
     },
     run=run,
 )

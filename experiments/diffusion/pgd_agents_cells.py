@@ -26,11 +26,12 @@ from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows, to_device
 from jaxrl_rollouts.offline.study.model_based import Setting, setting_of, slug
-from jaxrl_rollouts.offline.synthetic import synther, windows
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error
-from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
+from jaxrl_rollouts.offline.synthetic.synther import MixedData, SyntherConfig, generate, mixing
+from jaxrl_rollouts.offline.synthetic.synthesis import SyntheticConfig, fit_rows, fit_windows
+from jaxrl_rollouts.offline.synthetic.windows import WindowModel, generate_windows
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
@@ -103,15 +104,10 @@ class Config:
             expected = f"a divisor of refreshes ({self.refreshes})"
             raise ConfigError("evaluations", self.evaluations, expected)
 
-    @property
-    def pgd(self) -> PgdConfig:
-        sizes = self.windows, self.updates, self.batch_size, self.real_share
-        return PgdConfig(self.guidance, self.coefficient, self.sampler, *sizes)
-
     def regularisers(self, agent: str) -> Mapping[str, AgentConfig]:
         """Settings of one agent by a name for tables; the first is the default."""
-        rates = {"actor_rate": self.rate, "critic_rate": self.rate}
-        net: dict[str, Any] = {"hidden": self.hidden, **rates}
+        net: dict[str, Any] = {"hidden": self.hidden, "actor_rate": self.rate}
+        net["critic_rate"] = self.rate
         if agent == "td3_bc":
             return {f"alpha {alpha:g}": Td3BcConfig(alpha=alpha, **net) for alpha in self.alphas}
         iql = IqlConfig(normalise=True, value_rate=self.rate, **net)
@@ -122,46 +118,36 @@ class Config:
 
 
 class Sources(NamedTuple):
-    """A dataset with its environment, and what was made of it.
-
-    Attributes:
-        setting: dataset and environment.
-        sets: rows on the device by source, of those that are drawn once.
-        model: of windows, for all seeds; None without `unguided` and `guided`.
-    """
+    """A dataset with its environment, and what was made of it."""
 
     setting: Setting
-    sets: dict[str, Transitions]
-    model: windows.WindowModel | None
+    sets: dict[str, Transitions]  # by source, on the device, of those that are drawn once
+    model: WindowModel | None  # for all seeds; None without `unguided` and `guided`
 
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
     setting = setting_of(name, config.seed)
-    rows, sets = setting.dataset.transitions, {}
-    sets["real"], model = to_device(rows), None
+    rows, model = setting.dataset.transitions, None
+    sets = {"real": to_device(rows)}
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
     count = config.pool * (config.length - 1)
     if {"unguided", "guided"} & set(config.sources):
-        cut = windows.cut_windows(rows, config.length, config.stride, source=name)
-        run = {"stage": f"{slug(name)}-unet", "context": context}
-        model = windows.fit_windows(cut, config.unet, config.unet_training, unet_key[None], **run)
-        model = model._replace(params=unstack(model.params)[0])
+        cut = {"length": config.length, "stride": config.stride}
+        settings = SyntheticConfig(unet=config.unet, training=config.unet_training, **cut)
+        run = {"stage": f"{slug(name)}-unet", "source": name, "context": context}
+        model = fit_windows(rows, settings, unet_key, **run)
     if model and "unguided" in config.sources:
         draw = {"config": config.sampler, "batch": config.windows}
-        denoiser, layout, params = model
-        drawn = windows.generate_windows(denoiser, params, pool_key, layout, config.pool, **draw)
-        transitions, valid = layout.unpack(drawn)
+        drawn = generate_windows(*model[:2], pool_key, model.layout, config.pool, **draw)
+        transitions, valid = model.layout.unpack(drawn)
         sets["unguided"] = to_device(take_rows(transitions, np.flatnonzero(valid)))
         count = len(sets["unguided"].rewards)
     if "synther" in config.sources:
-        layout, settings = synther.fit_layout(rows), config.synther
-        denoiser = synther.make_synther(settings, layout.features).denoiser
         run = {"stage": f"{slug(name)}-synther", "context": context}
-        packed, keys = layout.pack(rows), mlp_key[None]
-        trained = diffusion.train_denoiser(denoiser, settings.training, packed, keys, **run)
-        drawn = denoiser, unstack(trained.state.average)[0], rows_key, layout, count
-        sets["synther"] = synther.generate(*drawn, config=settings.sampler)
+        denoiser, params, layout = fit_rows(rows, config.synther, mlp_key, **run)
+        sampler = {"config": config.synther.sampler}
+        sets["synther"] = generate(denoiser, params, rows_key, layout, count, **sampler)
     return Sources(setting, sets, model)
 
 
@@ -191,13 +177,14 @@ def train_cell(
     chosen = config.regularisers(agent)[regulariser]
     if source == "guided":
         assert sources.model is not None
-        denoiser, layout, params = sources.model
-        learner = make_pgd(config.pgd, chosen, denoiser, layout)
+        denoiser, params, layout = sources.model
+        sizes = config.windows, config.updates, config.batch_size, config.real_share
+        pgd = PgdConfig(config.guidance, config.coefficient, config.sampler, *sizes)
+        learner = make_pgd(pgd, chosen, denoiser, layout)
         data = PgdData(data, params)
     else:
         if source != "real":
-            data = synther.MixedData(data, sources.sets[source])
-            draw = synther.mixing(config.real_share)
+            data, draw = MixedData(data, sources.sets[source]), mixing(config.real_share)
         sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.updates}
         observed, acting = env.observation_size, env.action_size
         learner = make_model_free(chosen, observed, acting, draw=draw, **sizes)

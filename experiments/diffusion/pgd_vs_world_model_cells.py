@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -11,7 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, GuidanceConfig, SamplerConfig
+from jaxrl_rollouts.diffusion import (
+    DenoiserTrainingConfig,
+    GuidanceConfig,
+    SamplerConfig,
+    small_training,
+)
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -29,7 +34,7 @@ from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.synthetic import paths
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
-from jaxrl_rollouts.offline.synthetic.windows import WindowModel, cut_windows, fit_windows
+from jaxrl_rollouts.offline.synthetic.windows import WindowModel, cut_windows, fit_window_models
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
@@ -49,10 +54,9 @@ ENSEMBLE = EnsembleConfig(members=5, elites=5, weight_decay=(2.5e-5,), max_epoch
 
 
 def windows_training(updates: int, *, batch: int = 64) -> DenoiserTrainingConfig:
-    """Adam at 1e-3 with a tenth of the updates as warm-up; averaged after every update."""
-    rates = {"rate": 1e-3, "betas": (0.9, 0.999), "warmup": updates // 10}
-    average = {"average": 0.999, "average_every": 1, "per_iteration": min(500, updates)}
-    return DenoiserTrainingConfig(updates=updates, batch=batch, **rates, **average)
+    """As for a small budget, averaged over more updates."""
+    small = small_training(updates, batch)
+    return replace(small, average=0.999, per_iteration=min(500, updates))
 
 
 @dataclass(frozen=True)
@@ -234,7 +238,7 @@ def prepare(
     windows = cut_windows(data, horizon + 1, STRIDE, source=config.data)
     keys = jax.random.split(windows_key, seeds)
     run = {"stage": f"{slug(config.data)}-denoiser", "context": context}
-    model = fit_windows(windows, config.unet, config.training, keys, **run)
+    model = fit_window_models(windows, config.unet, config.training, keys, **run)
     run = {"stage": f"{slug(config.data)}-world", "context": context}
     fitted = fit_worlds(config.ensemble, data, world_key, seeds=seeds, **run)
     elites = fitted.model.elites
@@ -263,22 +267,18 @@ def data_paths(case: Case, key: jax.Array, count: int) -> list[Transitions]:
     return [jax.tree.map(np.asarray, paths_of_windows(layout, packed[r])) for r in rows]
 
 
-def measure(case: Case, imagined: list[Transitions], key: jax.Array) -> PathQuality:
-    """The quality of one source's paths, one entry of the list per seed; `[seeds, T]`."""
-    qualities = []
-    for actor, path in zip(unstack(case.target.params), imagined, strict=True):
-        policy = case.target.gaussian, actor
-        qualities.append(paths.path_quality(case.env, path, case.data, policy, key))
-    return jax.tree.map(lambda *seeds: np.stack(seeds), *qualities)
-
-
 def measure_sources(case: Case, config: Config, key: jax.Array) -> dict[Source, PathQuality]:
-    """Draw from every source and measure it."""
+    """Draw from every source and measure its paths, every seed's under the seed's own policy."""
     data_key, roll_key, draw_key, key = jax.random.split(key, 4)
     count, target, layout = config.windows, case.target, case.model.layout
-    drawn = {Source("data"): data_paths(case, data_key, count)}
-    drawn[Source("ensemble")] = ensemble_paths(case, roll_key, count, config.long_horizon)
-    measured = {source: measure(case, imagined, key) for source, imagined in drawn.items()}
+
+    def measure(imagined: list[Transitions]) -> PathQuality:
+        policy = target.gaussian, target.params
+        return paths.path_quality_of_seeds(case.env, imagined, case.data, *policy, key)
+
+    measured = {Source("data"): measure(data_paths(case, data_key, count))}
+    rolled = ensemble_paths(case, roll_key, count, config.long_horizon)
+    measured[Source("ensemble")] = measure(rolled)
     keys = jax.random.split(draw_key, len(target.returns))
     policies = case.model, target.gaussian, target.params, keys, count
     for rule, steps, coefficients in config.sweeps():
@@ -286,6 +286,5 @@ def measure_sources(case: Case, config: Config, key: jax.Array) -> dict[Source, 
         swept = guided_windows(*policies, coefficients, **settings)
         for coefficient, windows in zip(coefficients, swept, strict=True):
             source = Source(rule, steps, coefficient) if coefficient else Source("unguided", steps)
-            imagined = [paths_of_windows(layout, own) for own in windows]
-            measured[source] = measure(case, imagined, key)
+            measured[source] = measure([paths_of_windows(layout, own) for own in windows])
     return measured

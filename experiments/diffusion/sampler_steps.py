@@ -124,6 +124,10 @@ class Subject(NamedTuple):
     samples: int  # drawn per seed
     unpack: Callable[[jax.Array], Transitions]
 
+    def real(self, key: jax.Array) -> jax.Array:
+        """As many training rows as are sampled, drawn with replacement."""
+        return self.rows[jax.random.randint(key, (self.samples,), 0, len(self.rows))]
+
 
 def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subject]:
     """The MLP of transitions and the U-Net of windows."""
@@ -173,8 +177,8 @@ def measure_net(
     def cell(*point: Any, stage: str) -> Cell:
         return Cell(measure=lambda: measured(*point, stage))
 
-    samples = real_samples(subject, real_key, config.seeds)
-    earned = learn(samples, setting, config, learn_key, stage=f"{net}-real", context=context)
+    real = [subject.unpack(subject.real(k)) for k in jax.random.split(real_key, config.seeds)]
+    earned = learn(real, setting, config, learn_key, stage=f"{net}-real", context=context)
     axes = {"S_churn": config.churns, "steps": config.steps}
     grid = run_grid(axes, cell, context, seeds=config.seeds, stage=net, clear=False)
     return grid, Cell(extra={"distance": floor(subject, look_key), "return": earned})
@@ -200,7 +204,7 @@ def measure(
     per_seed = params, jax.random.split(draw_key, len(jax.tree.leaves(params)[0]))
     drawn = map_seeds(draw, per_seed)
     seconds = timed(lambda: map_seeds(draw, per_seed))
-    samples, real = [subject.unpack(rows) for rows in drawn], real_rows(subject, real_key)
+    samples, real = [subject.unpack(rows) for rows in drawn], subject.real(real_key)
     env, scale = setting.env, setting.dataset.transitions
     errors = [dynamics_error(env, rows, scale, look_key) for rows in samples]
     return {
@@ -228,19 +232,9 @@ def learn(
     return trained.history.last("return")
 
 
-def real_rows(subject: Subject, key: jax.Array) -> jax.Array:
-    """As many training rows as are sampled, drawn with replacement."""
-    return subject.rows[jax.random.randint(key, (subject.samples,), 0, len(subject.rows))]
-
-
-def real_samples(subject: Subject, key: jax.Array, seeds: int) -> list[Transitions]:
-    """What `measure` would return as samples if a sampler drew from the data themselves."""
-    return [subject.unpack(real_rows(subject, k)) for k in jax.random.split(key, seeds)]
-
-
 def floor(subject: Subject, key: jax.Array) -> float:
     """The distance of two draws of real rows: what no sampler goes below."""
-    return sliced_wasserstein(*(real_rows(subject, k) for k in jax.random.split(key)))
+    return sliced_wasserstein(*map(subject.real, jax.random.split(key)))
 
 
 def page(report: Report, config: Config, results: Results) -> None:

@@ -32,8 +32,8 @@ def show_experiments() -> None:
         for line in _facts(known[name]):
             text = textwrap.fill(line, WIDTH - width, break_on_hyphens=False)
             print(textwrap.indent(text, " " * (width + 2)))
-    print("\nTimes are rough, on two CPU cores. smoke only shows that everything runs, in a few")
-    print("minutes; paper and gpu presets are meant for a GPU.")
+    print("\nTimes are rough, on two CPU cores. smoke only shows that everything runs, in minutes;")
+    print("paper and gpu presets are meant for a GPU.")
 
 
 def _facts(listing: Listing) -> list[str]:

@@ -69,8 +69,10 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
     Raises:
         ConfigError: a negative penalty or no samples.
     """
-    if penalty < 0 or samples < 1:
-        raise ConfigError("penalty, samples", (penalty, samples), "at least 0 and at least 1")
+    if penalty < 0:
+        raise ConfigError("penalty", penalty, "at least 0")
+    if samples < 1:
+        raise ConfigError("samples", samples, "at least 1")
     return base(agent)._replace(
         name="mobile", coefficient=penalty, bellman_penalty=bellman_inconsistency(samples)
     )

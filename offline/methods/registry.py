@@ -77,7 +77,7 @@ def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
     """
     if name not in METHODS:
         choices = f"one of {', '.join(NAMES)}"
-        raise ConfigError("method", name, choices, did_you_mean(name.lower(), NAMES))
+        raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
     method = getattr(config or MethodConfig(), name).method(agent)
     method.agent.validate()
     return method

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.fitting import Fitter
 
 from ..agents.agent import Learner
-from ..data import Transitions
+from ..data import Transitions, episodes
 from ..environments import Environment
 from ..environments.terminations import Termination
 from ..recurrent.histories import log_histories
@@ -64,6 +65,35 @@ def check_sizes(transitions: Transitions, worlds: World, env: Environment, sourc
         )
 
 
+def check_updates(
+    config: NeubayConfig, transitions: Transitions, limit: int, source: str = "dataset"
+) -> None:
+    """A collection brings an iteration's gradient steps; asked before worlds are fitted.
+
+    Args:
+        config: agent and rollouts.
+        transitions: the dataset.
+        limit: steps that longer episodes are cut at.
+        source: the dataset's name, for messages.
+
+    Raises:
+        ConfigError: an iteration takes more of them.
+    """
+    lengths = np.minimum(episodes(transitions).lengths, limit)
+    # The moments 0 to n of an episode of n steps are equally likely to be gone on from.
+    prefix = (lengths * (lengths + 1) / 2).sum() / (lengths + 1).sum()
+    # A collection brings at least its real prefixes, one imagined step and the last look.
+    sure = max(config.rollouts * (prefix + 1.0) * config.updates_per_token, 1.0)
+    if config.updates_per_iteration > sure:
+        raise ConfigError(
+            "updates_per_iteration",
+            config.updates_per_iteration,
+            f"at most {int(sure)}, the gradient steps that {config.rollouts} episodes "
+            f"of {source} ask for on average whatever is imagined",
+            "raise rollouts or updates_per_token",
+        )
+
+
 def prepare(
     config: NeubayConfig,
     transitions: Transitions,
@@ -102,16 +132,7 @@ def prepare(
         raise ConfigError("trust", trust.mean.shape, f"one for each of the {count} worlds")
     logged = log_histories(transitions, env.max_episode_steps, source=source)
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, logged.longest)
-    # A collection brings at least its real prefixes, one imagined step and the last look.
-    sure = config.rollouts * (float(logged.times.mean()) + 1.0) * config.updates_per_token
-    if config.updates_per_iteration > max(sure, 1.0):
-        raise ConfigError(
-            "updates_per_iteration",
-            config.updates_per_iteration,
-            f"at most {int(max(sure, 1.0))}, the gradient steps that {config.rollouts} episodes "
-            f"of {source} ask for on average whatever is imagined",
-            "raise rollouts or updates_per_token",
-        )
+    check_updates(config, transitions, env.max_episode_steps, source)
     dynamics = trusted_dynamics(fitter, members, termination)
     limited = worlds._replace(limit=threshold(trust, config.level))
     single = count == 1

@@ -179,13 +179,10 @@ def on_pgd(
             "pgd guides td3_bc, iql, rebrac and bc",
         )
     iterations, per = cadence(config.updates, pgd.updates, agent.period)
+    fit_key = jax.random.split(jax.random.key(study.seed))[0]
+    stage = f"{slug(dataset.name)}-pgd"
     fitted = fit_windows(
-        dataset.transitions,
-        synthetic,
-        jax.random.split(jax.random.key(study.seed))[0],
-        stage=f"{slug(dataset.name)}-pgd",
-        source=dataset.name,
-        context=context,
+        dataset.transitions, synthetic, fit_key, stage=stage, source=dataset.name, context=context
     )
     pgd = replace(pgd, updates=per, batch_size=config.batch_size)
     learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout)

@@ -27,6 +27,7 @@ from ..methods.registry import METHODS as model_based
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
 from ..neubay.config import NeubayConfig
+from ..neubay.prepare import check_updates
 from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from ..worlds.dynamics import Dynamics
 from . import neubay
@@ -72,10 +73,10 @@ class Budget:
             ConfigError: an unknown method, rows it cannot learn from, or a number of steps below 1.
         """
         if method not in METHODS:
-            hint = did_you_mean(method.lower(), METHODS)
+            hint = did_you_mean(method, METHODS)
             raise ConfigError("method", method, f"one of {', '.join(METHODS)}", hint)
         if data not in DATA:
-            hint = did_you_mean(data.lower(), DATA)
+            hint = did_you_mean(data, DATA)
             raise ConfigError("data", data, f"one of {', '.join(DATA)}", hint)
         if data != "real" and method not in MODEL_FREE:
             free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
@@ -231,7 +232,8 @@ def train(
     if method in MODEL_BASED:
         world = fit_dataset(dataset, study, context, env)
         return train_model_based(method, world, study, context)
-    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
     config = budget.neubay.agent
+    check_updates(config, dataset.transitions, env.max_episode_steps, dataset.name)
+    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
     arm = neubay.markov(config) if method == "neubay_markov" else config
     return train_neubay(method, posterior, study, arm, context)

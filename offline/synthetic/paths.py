@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..data import Transitions
 from ..environments import Environment, true_model
@@ -269,3 +269,19 @@ def path_quality(
     error = step_error(env, paths, scale, key)
     along = open_loop_error(env, paths, scale, key)
     return PathQuality(gap.mean(0), error.mean(0), np.median(error, 0), along.mean(0))
+
+
+def path_quality_of_seeds(
+    env: Environment,
+    paths: Sequence[Transitions],
+    scale: Transitions,
+    gaussian: Callable,
+    actors: PyTree,
+    key: jax.Array,
+) -> PathQuality:
+    """`path_quality` of each seed's paths and policy, its parameters in `actors`; `[seeds, T]`."""
+    seeds = [
+        path_quality(env, own, scale, (gaussian, actor), key)
+        for own, actor in zip(paths, unstack(actors), strict=True)
+    ]
+    return jax.tree.map(lambda *qualities: np.stack(qualities), *seeds)

@@ -201,7 +201,7 @@ def guided_windows(
     Yields:
         `[seeds, count, L, C]`, standardised, for every coefficient.
     """
-    denoiser, layout, params = model
+    denoiser, params, layout = model
     shape = count, layout.length, layout.channels
     rule = make_guidance(policy_target(gaussian, layout), guidance)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -20,9 +20,7 @@ from jaxrl_rollouts.diffusion import (
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
-    make_denoiser,
     make_guidance,
-    make_temporal_unet,
     small_training,
     train_denoiser,
 )
@@ -30,14 +28,14 @@ from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..agents.agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from .pgd import PgdConfig, policy_target
-from .synther import RowLayout, SyntherConfig, fit_layout, generate, make_synther
-from .windows import WindowLayout, cut_windows, fit_window_layout, generate_windows
+from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, upsample
+from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 Kind = Literal["synther", "pgd"]
 KINDS: tuple[Kind, ...] = ("synther", "pgd")
@@ -121,14 +119,6 @@ class RowModel(NamedTuple):
     layout: RowLayout
 
 
-class WindowModel(NamedTuple):
-    """A trained model of windows."""
-
-    denoiser: Denoiser
-    params: PyTree
-    layout: WindowLayout
-
-
 def fit_rows(
     rows: Transitions,
     config: SyntherConfig,
@@ -140,8 +130,9 @@ def fit_rows(
     """SynthER's model of a dataset's rows; `key` is consumed."""
     layout = fit_layout(rows)
     denoiser = make_synther(config, layout.features).denoiser
-    params = _fitted(denoiser, config.training, layout.pack(rows), key, stage, context)
-    return RowModel(denoiser, params, layout)
+    packed, run = layout.pack(rows), {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, config.training, packed, key[None], **run)
+    return RowModel(denoiser, unstack(trained.state.average)[0], layout)
 
 
 def fit_windows(
@@ -159,24 +150,9 @@ def fit_windows(
         DataError: no episode is as long as a window.
     """
     windows = cut_windows(rows, config.length, config.stride, source=source)
-    layout = fit_window_layout(windows)
-    net = make_temporal_unet(config.unet, config.length, layout.channels)
-    denoiser = make_denoiser(net)
-    params = _fitted(denoiser, config.training, layout.pack(windows), key, stage, context)
-    return WindowModel(denoiser, params, layout)
-
-
-def _fitted(
-    denoiser: Denoiser,
-    config: DenoiserTrainingConfig,
-    rows: jax.Array,
-    key: jax.Array,
-    stage: str,
-    context: RunContext | None,
-) -> PyTree:
-    """The averaged weights of one training, which resumes by itself."""
-    trained = train_denoiser(denoiser, config, rows, key[None], stage=stage, context=context)
-    return jax.tree.map(lambda x: x[0], trained.state.average)
+    run = {"stage": stage, "context": context}
+    model = fit_window_models(windows, config.unet, config.training, key[None], **run)
+    return model._replace(params=unstack(model.params)[0])
 
 
 def synthesise(
@@ -215,19 +191,16 @@ def synthesise(
         DivergenceError: a draw is not finite.
     """
     if kind not in KINDS:
-        raise ConfigError(
-            "kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind.lower(), KINDS)
-        )
+        raise ConfigError("kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind, KINDS))
     if policy is not None and (kind != "pgd" or policy[0].gaussian is None):
         raise ConfigError("policy", kind, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
     config, stage = config or small_synthetic(), stage or kind
     config = config if rows is None else replace(config, rows=rows)
-    keys = tuple(jax.random.split(jax.random.key(seed)))
-    make = partial(_synther, dataset, config, keys)
+    make = partial(_synther, dataset, config, jax.random.key(seed))
     if kind == "pgd":
-        make = partial(_windows, dataset, config, keys, policy)
+        make = partial(_windows, dataset, config, jax.random.key(seed), policy)
 
     def measure() -> dict[str, np.ndarray]:
         return make(stage, context)._asdict()
@@ -247,37 +220,42 @@ def synthesise(
 def _synther(
     dataset: Dataset,
     config: SyntheticConfig,
-    keys: tuple,
+    key: jax.Array,
     stage: str,
     context: RunContext | None,
 ) -> Transitions:
-    fitted = fit_rows(dataset.transitions, config.synther, keys[0], stage=stage, context=context)
-    sampler = config.synther.sampler
-    drawn = generate(
-        fitted.denoiser, fitted.params, keys[1], fitted.layout, config.rows, config=sampler
-    )
-    made = jax.tree.map(np.asarray, drawn)
+    run = {"stage": stage, "context": context}
+    (made,) = upsample([dataset.transitions], config.synther, key, config.rows, **run)
     return made._replace(truncations=~made.terminations)
 
 
 def _windows(
     dataset: Dataset,
     config: SyntheticConfig,
-    keys: tuple,
+    key: jax.Array,
     policy: tuple[Agent, PyTree] | None,
     stage: str,
     context: RunContext | None,
 ) -> Transitions:
-    fit = {"stage": stage, "source": dataset.name, "context": context}
-    fitted = fit_windows(dataset.transitions, config, keys[0], **fit)
-    guided = {}
+    fit_key, draw_key = jax.random.split(key)
+    fitted = fit_windows(
+        dataset.transitions, config, fit_key, stage=stage, source=dataset.name, context=context
+    )
+    guided: dict[str, Any] = {}
     if policy is not None:
         target = policy_target(policy[0].gaussian, fitted.layout)
         guided["guidance"] = make_guidance(target, config.pgd.guidance)
         guided["guide"] = GuideParams(policy[1], config.pgd.coefficient)
     steps = config.length - 1
-    count, sampler = -(-config.rows // steps), config.pgd.sampler
-    drawn = generate_windows(*fitted[:2], keys[1], fitted.layout, count, config=sampler, **guided)
+    drawn = generate_windows(
+        fitted.denoiser,
+        fitted.params,
+        draw_key,
+        fitted.layout,
+        -(-config.rows // steps),
+        config=config.pgd.sampler,
+        **guided,
+    )
     made, valid = jax.tree.map(np.asarray, fitted.layout.unpack(drawn))
     last = np.arange(len(valid)) % steps == steps - 1
     made = made._replace(truncations=last & ~made.terminations)

@@ -191,14 +191,14 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
 
 
 class WindowModel(NamedTuple):
-    """A diffusion model of windows; `params`, its averaged weights, have a leading seed axis."""
+    """A trained model of windows; of several seeds, `params` have a leading seed axis."""
 
     denoiser: Denoiser
-    layout: WindowLayout
     params: PyTree
+    layout: WindowLayout
 
 
-def fit_windows(
+def fit_window_models(
     windows: EpisodeWindows,
     network: TemporalUnetConfig,
     training: DenoiserTrainingConfig,
@@ -222,7 +222,7 @@ def fit_windows(
     denoiser = make_denoiser(make_temporal_unet(network, layout.length, layout.channels))
     run = {"stage": stage, "context": context}
     trained = train_denoiser(denoiser, training, layout.pack(windows), keys, **run)
-    return WindowModel(denoiser, layout, trained.state.average)
+    return WindowModel(denoiser, trained.state.average, layout)
 
 
 def generate_windows(

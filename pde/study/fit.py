@@ -150,20 +150,25 @@ def fit(
     if min(history, every, seeds) < 1:
         raise ConfigError("history, every, seeds", (history, every, seeds), "each at least 1")
     u = np.asarray(found.read(slice(None), slice(None)), np.float32)
-    if len(u[0]) <= history * every:
-        expected = f"more than {history * every}: a history and a step after it"
-        raise DataError(found.path, "frames", len(u[0]), expected)
     units = channel_units(found, u)
     scalings = condition_scalings(found, conditions)
     data = standardised(found, u, units, scalings)
-    change = np.asarray(data.fields[:, every:] - data.fields[:, :-every])
-    config = replace(config, residual_scale=float(f"{change.std():.3g}"))
     own = TrainedEmulator(
-        net, config, None, u.shape[2], u.shape[3], history, scalings,
-        dt=_mean_dt(found, every), units=units,
-        facts={"every": every, "channel_names": list(found.channels), "data": found.path.name},
-    )  # fmt: skip
-    functions = make_training(own.emulator, _training(training, updates, every, found))
+        net,
+        replace(config, residual_scale=step_scale(found, data.fields, every)),
+        None,
+        *u.shape[2:],
+        history,
+        scalings,
+        _mean_dt(found, every),
+        units,
+        {"every": every, "channel_names": list(found.channels), "data": found.path.name},
+    )
+    needed = (own.emulator.frames - 1) * every + 1
+    if u.shape[1] < needed:
+        raise DataError(found.path, "frames", u.shape[1], f"at least {needed}, a training window")
+    training = _training(training, updates, every, found)
+    functions = make_training(own.emulator, training)
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train(
         functions.update,
@@ -172,7 +177,7 @@ def fit(
         data,
         iterations=functions.iterations,
         stage=stage,
-        units_per_iteration=_training(training, updates, every, found).per_iteration,
+        units_per_iteration=training.per_iteration,
         context=context,
     )
     return Fitted(replace(own, params=trained.state.average), trained, every)
@@ -210,16 +215,28 @@ def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
     """Mean and one over the standard deviation of every channel of `[N, T, C, X]`.
 
     Raises:
-        DataError: a channel that is the same everywhere, or fields that never change.
+        DataError: a channel that is the same everywhere.
     """
     axes = (0, 1, 3)
     mean, spread = u.mean(axes, np.float64), u.std(axes, dtype=np.float64)
-    if np.abs(np.diff(u, axis=1)).max() == 0:
-        raise DataError(found.path, "u", "no change from frame to frame", "fields that change")
     if (spread == 0).any():
         name = found.channels[int(spread.argmin())] if found.channels else "u"
         raise DataError(found.path, name, "a constant", "a channel that changes")
     return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
+
+
+def step_scale(found: FieldSet, fields: jax.Array, every: int) -> float:
+    """Standard deviation of a step's change of `[N, T, C, X]`, three digits.
+
+    Raises:
+        DataError: too few frames for a step, or none that differs from the one before.
+    """
+    if fields.shape[1] <= every:
+        raise DataError(found.path, "frames", fields.shape[1], f"at least {every + 1}, a step")
+    scale = float(f"{np.asarray(fields[:, every:] - fields[:, :-every]).std():.3g}")
+    if not scale > 0:
+        raise DataError(found.path, "u", "no change from step to step", "fields that change")
+    return scale
 
 
 def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:

@@ -21,7 +21,6 @@ from jaxrl_rollouts.experiments.diffusion.sampler_steps import (
     floor,
     learn,
     measure,
-    real_samples,
     subjects,
 )
 from jaxrl_rollouts.networks import Network
@@ -83,8 +82,9 @@ def test_both_subjects_come_back_as_their_transitions() -> None:
 
 
 def test_agents_learn_from_their_own_rows_only() -> None:
-    rows = real_samples(knowing(0.0), jax.random.key(2), 3)
-    assert len(rows) == 3 and not np.array_equal(rows[0].actions, rows[1].actions)
+    subject = knowing(0.0)
+    rows = [subject.unpack(subject.real(key)) for key in jax.random.split(jax.random.key(2), 3)]
+    assert not np.array_equal(rows[0].actions, rows[1].actions)
     key = jax.random.key(1)
     one, two = (learn([rows[0], other], SETTING, SMOKE, key) for other in rows[1:])
     assert one.shape == (2,) and np.isfinite(one).all()

@@ -22,6 +22,8 @@ from jaxrl_rollouts.experiments.kit import needs
 from jaxrl_rollouts.offline.behaviours.made import MADE
 from jaxrl_rollouts.offline.data import CATALOGUE, JR_DATASETS
 from jaxrl_rollouts.offline.study import METHODS
+from jaxrl_rollouts.pde.objectives import OBJECTIVES
+from jaxrl_rollouts.pde.operators import NETWORKS
 from jaxrl_rollouts.plugins import Experiment, listings, load_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,6 +57,8 @@ def test_minutes_are_those_of_the_reports() -> None:
 
 def test_choices_of_the_main_job_are_its_methods() -> None:
     assert LISTINGS["offline"].choices["method"] == METHODS
+    train = LISTINGS["pde_train"].choices
+    assert train == {"objective": ("refiner", *OBJECTIVES), "network": tuple(NETWORKS)}
 
 
 def words_of(value: Any) -> list[str]:

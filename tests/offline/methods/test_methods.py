@@ -185,8 +185,8 @@ def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
     [
         ("cql", {}, "method"),
         ("mopo", {"mopo": Mopo(-1.0)}, "penalty"),
-        ("mobile", {"mobile": Mobile(-1.0)}, "penalty, samples"),
-        ("mobile", {"mobile": Mobile(samples=0)}, "penalty, samples"),
+        ("mobile", {"mobile": Mobile(-1.0)}, "penalty"),
+        ("mobile", {"mobile": Mobile(samples=0)}, "samples"),
     ],
 )
 def test_bad_settings(name: str, settings: dict, setting: str) -> None:

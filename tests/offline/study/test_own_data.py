@@ -21,7 +21,8 @@ from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noq
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
-from jaxrl_rollouts.offline.saved_policies import load_policy  # noqa: E402
+from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
+from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
@@ -74,8 +75,14 @@ def test_an_own_file_of_an_own_environment_gives_a_policy_with_a_return(tmp_path
     assert outcome.env.name == "gymnasium/test/Own-v0" and outcome.returns.shape == (2,)
     # The reward is minus a distance squared, below 9 in each of 15 steps.
     assert ((outcome.returns < 0) & (outcome.returns > -135)).all()
-    assert load_policy(folder.path).environment == "gymnasium/test/Own-v0"
+    assert read_policy(folder.path).environment == "gymnasium/test/Own-v0"
     np.testing.assert_allclose(outcome.source.dataset.action_high, [HIGH])
+    # It acts in the environment's own units: one large observation reaches the bound.
+    actions = load_policy(folder.path, 0)(1e3 * np.random.default_rng(0).normal(size=(64, 2)))
+    np.testing.assert_allclose(np.abs(actions).max(), HIGH, rtol=0.05)
+    env = gymnasium.make("test/Own-v0")
+    observation, _ = env.reset(seed=0)
+    env.step(load_policy(folder.path, 1)(observation))  # asserts that its space has the action
 
 
 def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path: Path) -> None:
@@ -86,8 +93,9 @@ def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path
     assert outcome.env is None and outcome.returns is None and outcome.true_value is None
     assert outcome.estimated_value.shape == (2,) and np.isfinite(outcome.estimated_value).all()
     assert set(outcome.history.records[-1].metrics) >= {"estimated_value"}
-    saved = load_policy(folder.path)
-    assert saved.environment == "none" and saved.facts["returns"] is None
+    saved = read_policy(folder.path)
+    assert saved.environment == "" and saved.facts["returns"] is None
+    np.testing.assert_allclose(saved.facts["action_high"], [HIGH])
     with pytest.raises(ConfigError, match="a simulator to play in"):
         outcome.source.env.reset(None, 1)
 
@@ -145,6 +153,14 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_trained() -> Non
         train(
             from_arrays(**played(), action_low=LOW, action_high=HIGH), "ravl", environment=PENDULUM
         )
+
+
+def test_neubay_says_before_it_fits_anything_that_episodes_are_too_short() -> None:
+    small = replace(BUDGET.neubay.agent, rollouts=2, updates_per_iteration=500)
+    budget = replace(BUDGET, neubay=replace(BUDGET.neubay, agent=small))
+    dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
+    with pytest.raises(ConfigError, match="updates_per_iteration: found 500, .* of robot ask"):
+        train(dataset, "neubay", budget)
 
 
 def test_a_dataset_without_rewards_is_for_imitation_alone() -> None:

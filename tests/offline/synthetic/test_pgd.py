@@ -37,7 +37,7 @@ from jaxrl_rollouts.offline.synthetic.windows import (
     WindowModel,
     cut_windows,
     fit_window_layout,
-    fit_windows,
+    fit_window_models,
     generate_windows,
     window_starts,
 )
@@ -267,7 +267,7 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
 
 def test_each_seeds_windows_follow_its_own_policy_from_the_same_noise() -> None:
     denoiser, layout, _, traces = setting()
-    model, actors = WindowModel(denoiser, layout, jnp.zeros(2)), jnp.array([0.6, -0.6])
+    model, actors = WindowModel(denoiser, jnp.zeros(2), layout), jnp.array([0.6, -0.6])
 
     def gaussian(actor: jax.Array, states: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.broadcast_to(actor, (*states.shape[:-1], A)), jnp.float32(0.5)
@@ -289,7 +289,7 @@ def test_each_seeds_windows_follow_its_own_policy_from_the_same_noise() -> None:
 def test_window_models_of_several_seeds_are_fitted_side_by_side() -> None:
     windows = cut_windows(logged(20, 12), 4)
     unet, keys = TemporalUnetConfig(features=8, blocks=1), jax.random.split(KEY)
-    model = fit_windows(windows, unet, small_training(2, 4), keys)
+    model = fit_window_models(windows, unet, small_training(2, 4), keys)
     leaves = jax.tree.leaves(model.params)
     assert model.layout.length == 4 and all(len(leaf) == 2 for leaf in leaves)
     assert any(not np.array_equal(*leaf) for leaf in leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.agents.cql import CqlConfig, make_cql
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, episodes
+from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig
 from jaxrl_rollouts.offline.synthetic.synthesis import (
     SyntheticConfig,
     small_synthetic,
@@ -47,8 +50,10 @@ def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
 def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
     agent = make_bc(BcConfig(hidden=(8,)), 3, 1)
     actor = agent.init(KEY).actor
-    plain = synthesise(dataset(), "pgd", config=CONFIG).transitions
-    guided = synthesise(dataset(), "pgd", config=CONFIG, policy=(agent, actor)).transitions
+    guidance, sampler = GuidanceConfig(rule="calibrated"), SamplerConfig(8, churn=0.0)
+    config = replace(CONFIG, pgd=PgdConfig(guidance, coefficient=10.0, sampler=sampler))
+    plain = synthesise(dataset(), "pgd", config=config).transitions
+    guided = synthesise(dataset(), "pgd", config=config, policy=(agent, actor)).transitions
     for rows in (plain, guided):
         assert len(rows.rewards) == 50
         within = ~rows.truncations[:-1]

@@ -68,9 +68,9 @@ def test_what_cannot_be_trained_is_refused_by_name() -> None:
         fit("mse", from_arrays(u, axes=2), updates=1)
     with pytest.raises(DataError, match="boundaries: found open"):
         fit("mse", from_arrays(u, boundaries="open"), updates=1)
-    with pytest.raises(DataError, match="u: found no change from frame to frame"):
+    with pytest.raises(DataError, match="u: found no change from step to step"):
         fit("mse", u[:, :1].repeat(3, 1), updates=1)
-    with pytest.raises(DataError, match="frames: found 3, expected more than 4"):
+    with pytest.raises(DataError, match="frames: found 3, expected at least 5, a training window"):
         fit("mse", u, every=2, history=2, updates=1)
     with pytest.raises(ConfigError, match="objective.*did you mean refiner"):
         fit("refine", u, updates=1)
