@@ -199,7 +199,7 @@ def draw_runner(report: Report, grid: Grid) -> None:
     """Returns, and promised minus earned value, of every arm."""
     caption = (
         "Return of the last evaluations, and how much more the critics promise than the policy "
-        f"earns from the data's states and actions. "
+        "earns from the data's states and actions. "
         f"Lines: means; bars: {spread_name(report.seeds)}."
     )
     style = {"titles": ("Return", "Promised minus earned"), "title": "Runner", "legend": False}
