@@ -75,7 +75,6 @@ class Config:
             raise ConfigError("levels", self.levels, "each at most 1")
         if any(penalty <= 0 for penalty in self.penalties):
             raise ConfigError("penalties", self.penalties, "each above 0; NEUBAY itself has none")
-        self.neubay.check_looks(self.study.evaluations)
         study, ours = self.study, self.neubay
         steps, expected = study.epochs * study.rollouts.updates_per_epoch, ours.agent.agent.steps
         if self.methods and steps != expected:

@@ -92,7 +92,6 @@ def test_presets_are_sound(preset: str) -> None:
         ({"levels": (1.5,)}, "levels"),
         ({"penalties": (0.0,)}, "penalties"),
         ({"study": replace(SMOKE.study, epochs=3, evaluations=1)}, "gradient steps: found 30"),
-        ({"study": replace(SMOKE.study, epochs=4, evaluations=4)}, "evaluations: found 4"),
         (
             {"study": replace(SMOKE.study, ensemble=replace(SMOKE.study.ensemble, max_epochs=2))},
             "max_epochs: found 2",
