@@ -145,8 +145,8 @@ def draw_dial(report: Report, results: Results) -> None:
     caption = (
         "Left: score of the final policy (line: interquartile mean, "
         f"bar: {spread_name(report.seeds)}, dots: seeds). "
-        "Middle: what the critics promise; above the dashed line it is more than any policy can earn. "
-        "Right: the model's uncertainty that MOPO multiplies by lambda."
+        "Middle: what the critics promise; above the dashed line it is more than any policy can "
+        "earn. Right: the model's uncertainty that MOPO multiplies by lambda."
     )
     titles = [*METRICS.values(), *[""] * 3 * (len(results) - 1)]
     with picture(report, "model_quality", caption, titles=titles, columns=3, width=3.1) as axes:
