@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows, to_device
+from jaxrl_rollouts.offline.data import Transitions, sample_batch, to_device
 from jaxrl_rollouts.offline.study.model_based import Setting, setting_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
@@ -140,8 +140,7 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     if model and "unguided" in config.sources:
         draw = {"config": config.sampler, "batch": config.windows}
         drawn = generate_windows(*model[:2], pool_key, model.layout, config.pool, **draw)
-        transitions, valid = model.layout.unpack(drawn)
-        sets["unguided"] = to_device(take_rows(transitions, np.flatnonzero(valid)))
+        sets["unguided"] = to_device(model.layout.unpack_valid(drawn))
         count = len(sets["unguided"].rewards)
     if "synther" in config.sources:
         run = {"stage": f"{slug(name)}-synther", "context": context}

@@ -15,7 +15,7 @@ from jaxrl_rollouts.experiments.kit.offline_pages import note_environments
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import best_by_others
+from jaxrl_rollouts.reports.statistics import best_by_others, spread_name
 
 from ..catalogue import LISTINGS
 from .pgd_agents_cells import Config
@@ -24,8 +24,8 @@ SOURCE = LISTINGS["pgd_agents"].source
 PILOT = "a pilot of two seeds on the acrobot"
 BY_SOURCE = (
     "Return by source of data, at the agent's default regulariser and at the best one of that "
-    "source (chosen on the other seeds). Bars: 95 % bootstrap interval of the interquartile "
-    "mean; dots: seeds; dashed: the behaviour that made the real data."
+    "source (chosen on the other seeds). Bars: {spread} of the interquartile mean; "
+    "dots: seeds; dashed: the behaviour that made the real data."
 )
 SWEPT = (
     "Return over the agent's regulariser (weaker to the right) for every source of data. "
@@ -145,7 +145,14 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
     pairs = [(name, agent) for name in grids for agent in config.agents]
     titles = [f"{slug(name)}, {agent}" for name, agent in pairs]
     panels: dict[str, Any] = {"titles": titles, "columns": len(config.agents), "height": 2.3}
-    with picture(report, "sources", BY_SOURCE, **panels, width=3.6, legend=False) as axes:
+    with picture(
+        report,
+        "sources",
+        BY_SOURCE.format(spread=spread_name(report.seeds)),
+        **panels,
+        width=3.6,
+        legend=False,
+    ) as axes:
         for ax, (name, agent) in zip(axes, pairs, strict=True):
             rows = {}
             for source in config.sources:

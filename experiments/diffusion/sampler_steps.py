@@ -134,17 +134,13 @@ def subjects(config: Config, data: Transitions, source: str) -> dict[str, Subjec
     layout = fit_layout(data)
     cut = cut_windows(data, config.length, 4, source=source)
     windows = fit_window_layout(cut)
-
-    def valid(rows: jax.Array) -> Transitions:
-        transitions, whole = windows.unpack(rows)
-        return take_rows(transitions, np.flatnonzero(whole))
-
     mlp = diffusion.make_residual_mlp(config.mlp, layout.features)
     unet = diffusion.make_temporal_unet(config.unet, config.length, windows.channels)
     mlp, unet = diffusion.make_denoiser(mlp), diffusion.make_denoiser(unet)
+    rows, back = windows.pack(cut), windows.unpack_valid
     return {
         "mlp": Subject(mlp, config.mlp_training, layout.pack(data), config.rows, layout.unpack),
-        "unet": Subject(unet, config.unet_training, windows.pack(cut), config.windows, valid),
+        "unet": Subject(unet, config.unet_training, rows, config.windows, back),
     }
 
 

@@ -15,6 +15,7 @@ from jaxrl_rollouts.offline.environments.absent import is_simulator
 from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
 from jaxrl_rollouts.offline.training import Best
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import spread_name
 
 from .claims import add_claim
 from .colours import colour
@@ -166,7 +167,8 @@ def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
         for method, cell in cells.items():
             steps, earned = cell.curve("discounted_return")
             middles = [np.median(v, 0) for v in (earned, cell.curve("estimated_value")[1])]
-            right.plot(steps, middles[0], color=colour(method), linestyle=":")
+            lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
+            right.plot(steps, middles[0], color=colour(method), linestyle=":", marker=lone)
             largest = max(largest, np.abs(middles).max(initial=0.0))
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         right.plot([], [], color="black", linestyle=":", label="true value of the same policy")
@@ -195,7 +197,7 @@ def draw_comparison(
 ) -> None:
     """Final returns of all methods on all datasets, one panel per dataset."""
     caption = (
-        "Bars: 95 % bootstrap interval of the interquartile mean over seeds; dots: seeds; dashed: "
+        f"Bars: {spread_name(report.seeds)} of the interquartile mean; dots: seeds; dashed: "
         "mean return of the behaviour that made the data."
     )
     style = {"columns": 2, "legend": False, "height": 2.0, "title": "Final return"}

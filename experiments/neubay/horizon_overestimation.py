@@ -22,6 +22,7 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..catalogue import LISTINGS
 from ..kit.claims import claims
@@ -198,7 +199,8 @@ def draw_runner(report: Report, grid: Grid) -> None:
     """Returns, and promised minus earned value, of every arm."""
     caption = (
         "Return of the last evaluations, and how much more the critics promise than the policy "
-        "earns from the data's states and actions. Bars: 95 % intervals of the mean over seeds."
+        "earns from the data's states and actions. "
+        f"Lines: means; bars: {spread_name(report.seeds)}."
     )
     style = {"titles": ("Return", "Promised minus earned"), "title": "Runner", "legend": False}
     with picture(report, "runner", caption, height=3.0, **style) as (left, right):

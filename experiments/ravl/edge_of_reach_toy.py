@@ -33,6 +33,7 @@ from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..catalogue import LISTINGS
 from ..kit.claims import claims
@@ -218,7 +219,7 @@ def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
     caption = (
         "Left: return of the mean action in the true environment. Right: what the critics promise "
         "at the start states; above the dashed line it is more than any policy can earn. Lines: "
-        "interquartile mean over seeds, bands: 95 % bootstrap interval."
+        f"interquartile mean over seeds, bands: {spread_name(report.seeds)}."
     )
     with picture(report, "training", caption, titles=titles, columns=2, sharex=True) as axes:
         for kind, left, right in zip(kinds, axes[::2], axes[1::2], strict=True):

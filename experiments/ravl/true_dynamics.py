@@ -19,7 +19,7 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import bootstrap_interval, iqm, summarize
+from jaxrl_rollouts.reports.statistics import iqm, spread, spread_name, summarize
 
 from ..catalogue import LISTINGS
 from ..kit.claims import claims
@@ -134,7 +134,7 @@ def _styled(grid: Grid) -> list[tuple[str, str, Grid]]:
 
 def _line(ax: Axes, places: list[float], values: list, label: str, style: str) -> None:
     """Interquartile means with intervals and seeds; `values` are `[seeds]` each."""
-    shade, ends = colour(label), np.array([bootstrap_interval(v) for v in values]).T
+    shade, ends = colour(label), np.array([spread(v) for v in values]).T
     ax.plot(places, [iqm(v) for v in values], style + "o", color=shade, label=label, markersize=3.5)
     ax.vlines(places, *ends, color=shade, linewidth=5, alpha=0.22)
     ax.plot(places, values, ".", color=shade, markersize=2.5, alpha=0.8)
@@ -143,9 +143,10 @@ def _line(ax: Axes, places: list[float], values: list, label: str, style: str) -
 def draw_dial(report: Report, results: Results) -> None:
     """Score, promised value and paid uncertainty over model quality; one row per environment."""
     caption = (
-        "Left: score of the final policy (line: interquartile mean, bar: 95 % bootstrap interval, "
-        "dots: seeds). Middle: what the critics promise; above the dashed line it is more than any "
-        "policy can earn. Right: the model's uncertainty that MOPO multiplies by lambda."
+        "Left: score of the final policy (line: interquartile mean, "
+        f"bar: {spread_name(report.seeds)}, dots: seeds). "
+        "Middle: what the critics promise; above the dashed line it is more than any policy can "
+        "earn. Right: the model's uncertainty that MOPO multiplies by lambda."
     )
     titles = [*METRICS.values(), *[""] * 3 * (len(results) - 1)]
     with picture(report, "model_quality", caption, titles=titles, columns=3, width=3.1) as axes:

@@ -171,6 +171,7 @@ def execute(
     """
     from ..record.loggers import make_loggers
     from ..record.provenance import Clock
+    from ..reports.page import write_pages
     from ..reports.report import publish
 
     opened = make_loggers(folder.loggers, folder.path)
@@ -193,6 +194,7 @@ def execute(
     result.wall_seconds = spent["wall_seconds"]
     result.compile_seconds = spent["compile_seconds"]
     result.save(folder.path)
+    write_pages(result, folder.path)
     _show(result, folder.path)
     if publish_to is not None:
         print(f"published: {publish(folder.path, publish_to)}")

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..record.folder import write_atomically
 from .text import ran, report_table_markdown
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ img { max-width: 100%; background: white; }
 pre { overflow-x: auto; padding: .8rem; background: #8881; font-size: .85rem; }
 em { color: #777; }
 """
+
+
+def write_pages(report: Report, folder: str | Path) -> None:
+    """Write `report.md` and `report.html` beside the pictures of a saved report, atomically."""
+    folder = Path(folder)
+    write_atomically(folder / "report.md", report_markdown(report))
+    write_atomically(folder / "report.html", report_html(report, folder))
 
 
 def report_markdown(report: Report) -> str:

@@ -1,7 +1,7 @@
 """A report: what an experiment measured, what it claims, and the pictures to look at.
 
-`report.json`, its PNG files and two forms for people, `report.md` and `report.html`, lie side by
-side in a folder. Rich tables and Markdown are in `text`, pages in `page`.
+`report.json` and its PNG files lie side by side in a folder, and `report.html` and `report.md` for
+people beside them (`page.write_pages`). Rich tables and Markdown are in `text`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import CheckpointError, DataError
-from ..record.folder import read_json, write_atomically, write_json_atomically
+from ..record.folder import read_json, write_json_atomically
 from ..record.provenance import provenance
 from .claims import Claim, numbers
 from .statistics import Summary, summarize
@@ -105,8 +105,7 @@ class Report:
         self.notes.append(text)
 
     def save(self, folder: str | Path) -> Path:
-        """Write pictures, pages and then `report.json` (each atomically); returns its path."""
-        from .page import report_html, report_markdown
+        """Write the pictures and then `report.json` (atomically); returns its path."""
         from .pictures import save_png
 
         folder = Path(folder)
@@ -114,8 +113,6 @@ class Report:
         for picture in self.pictures.values():
             if picture.figure is not None:
                 save_png(picture.figure, folder / picture.file)
-        write_atomically(folder / "report.md", report_markdown(self))
-        write_atomically(folder / "report.html", report_html(self, folder))
         write_json_atomically(folder / "report.json", self.to_json())
         return folder / "report.json"
 

@@ -206,7 +206,7 @@ def synthesise(
         return make(stage, context)._asdict()
 
     made = Transitions(**remember(context, stage, "rows", measure))
-    facts = {"format": "synthetic", "synthetic": kind, "made_from": dataset.name}
+    facts = {"synthetic": kind, "made_from": dataset.name}
     return replace(
         dataset,
         name=f"{dataset.name}-{kind}",

@@ -35,7 +35,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..data import Episodes, Transitions, episodes
+from ..data import Episodes, Transitions, episodes, take_rows
 
 LIMIT = 0.999  # actions beyond it have no finite atanh to speak of
 
@@ -172,6 +172,11 @@ class WindowLayout(NamedTuple):
         )
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), made)
         return flat, (before == 0).reshape(-1)
+
+    def unpack_valid(self, rows: jax.Array) -> Transitions:
+        """Only the valid transitions, on the host."""
+        transitions, valid = self.unpack(rows)
+        return take_rows(transitions, np.flatnonzero(valid))
 
 
 def _channels(windows: EpisodeWindows) -> jax.Array:

@@ -67,7 +67,14 @@ def test_an_ensemble_in_one_call() -> None:
     x = rng.normal(200, 3, (600, 2))
     y = np.stack([1e-3 * x[:, 0], 500 * (x[:, 1] > 200)], 1) + rng.normal(size=(600, 2)) * [1e-4, 1]
     config = jr.EnsembleConfig(
-        members=3, elites=2, hidden=(32,), weight_decay=(0.0,), max_epochs=60
+        members=3,
+        elites=2,
+        hidden=(32,),
+        weight_decay=(0.0,),
+        batch_size=32,
+        max_epochs=40,
+        patience=40,
+        learning_rate=1e-2,
     )
     fitted = fit_ensemble(x, y, config, seeds=2, key=jax.random.key(1))
     prediction = fitted.predict(x[:50], seed=1)

@@ -7,7 +7,9 @@ import base64
 import importlib
 import os
 import struct
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,10 +176,50 @@ def test_private_names_are_seen(source: str, private: set[str]) -> None:
     assert private_names(source) == private
 
 
+REPOSITORY = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"]["urls"][
+    "Repository"
+]
+
+
 @every_notebook
 def test_it_says_how_to_open_and_install_it(path: Path) -> None:
+    """One line to edit, and one address for all, from `pyproject.toml`."""
     notebook = read(path)
     words = notebook.cells[0].source
     assert notebook.cells[0].cell_type == "markdown" and "Colab" in words
-    first = code(notebook)[0]
-    assert "find_spec" in first and "jaxrl-rollouts" in first and "checkout" in first
+    place = f"{REPOSITORY.removeprefix('https://github.com/')}/blob/main/experiments/notebooks"
+    assert f"colab.research.google.com/github/{place}/{path.name})" in words
+    first, second = code(notebook)[:2]
+    assert f'SOURCE = "git+{REPOSITORY}"' in first and "find_spec" in first
+    assert second.startswith("import os\n") and "SMOKE = False" in second
+
+
+def test_the_first_cell_is_the_same_in_all() -> None:
+    firsts = {
+        "\n".join(x for x in code(read(path))[0].splitlines() if not x.startswith("EXTRAS"))
+        for path in NOTEBOOKS
+    }
+    assert len(firsts) == 1
+
+
+def test_the_first_cell_installs_from_a_checkout_and_says_what_went_wrong(tmp_path: Path) -> None:
+    """Run by an interpreter that has nothing but pip: it asks pip for what SOURCE says."""
+    pip = tmp_path / "pip"
+    pip.mkdir()
+    (pip / "__init__.py").touch()
+    (pip / "__main__.py").write_text(
+        "import sys; print(sys.argv[1:]); sys.exit('nothing' in sys.argv[4])"
+    )
+    for source, asked in (
+        ("/a/checkout", "jaxrl-rollouts @ file:///a/checkout"),
+        ("jaxrl-rollouts", "'jaxrl-rollouts'"),
+        ("git+https://x.org/y", "jaxrl-rollouts @ git+https://x.org/y"),
+        ("git+https://x.org/nothing", "nothing"),
+    ):
+        cell = code(read(FOLDER / "neubay_bandit.ipynb"))[0]
+        cell = cell.replace(f"git+{REPOSITORY}", source)
+        command = [sys.executable, "-S", "-c", cell]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert run.returncode == 0 and asked in run.stdout, run
+        said = "did not work" if "nothing" in source else "Ready."
+        assert said in run.stdout, run

@@ -19,6 +19,7 @@ from jaxrl_rollouts.errors import CheckpointError, DataError
 from jaxrl_rollouts.record.provenance import Clock, provenance
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.page import write_pages
 from jaxrl_rollouts.reports.report import Report, load_report, publish
 from jaxrl_rollouts.reports.statistics import iqm, summarize
 from jaxrl_rollouts.reports.text import format_number, print_report, report_table_markdown
@@ -232,6 +233,7 @@ def test_pages_hold_everything_and_need_nothing(tmp_path: Path) -> None:
     report.note("<script>alert(1)</script> & so on")
     report.pictures["curve"].caption = "A curve, ![x](https://example.org/x.png)"
     report.save(tmp_path)
+    write_pages(report, tmp_path)
     page, text = ((tmp_path / f"report.{kind}").read_text() for kind in ("html", "md"))
     for part in ("ravl", "2 (1 to 3)", "Claims: 1 of 2 hold", "A curve", '"seeds": 3'):
         assert part in text and part.replace('"', "&quot;") in page

@@ -206,8 +206,8 @@ def test_data_no_case_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"published": (0.0, 2.0)}, "published"),
         ({"long_horizon": 4}, "long_horizon"),
         ({"seeds": 0}, "seeds"),
-        ({"broad": CaseConfig(rows=-1)}, "rows"),
-        ({"broad": CaseConfig(agent_updates=1500)}, "agent_updates"),
+        ({"broad": CaseConfig(rows=-1)}, "broad.rows"),
+        ({"broad": CaseConfig(agent_updates=1500)}, "broad.agent_updates"),
     ],
 )
 def test_pgd_comparison_settings_are_checked(change: dict, setting: str) -> None:

@@ -76,7 +76,7 @@ def test_a_missing_peer_is_said_before_anything_runs(
     with pytest.raises(SystemExit) as stop:
         cli.main(["run", "pde_speed", *SMOKE, f"--{option}", "no/python", "--out", str(tmp_path)])
     assert stop.value.code == 2
-    assert f"{option.replace('-', '_')}: found 'no/python'" in capsys.readouterr().err
+    assert f"--{option}: found 'no/python'" in capsys.readouterr().err
 
 
 def test_a_peer_answers_more_than_once(script: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_missing_peer_is_said_before_anything_runs(
     with pytest.raises(SystemExit) as stop:
         cli.main(["run", "speed", *SMOKE, "--peer-python", "no/python", "--out", str(tmp_path)])
     assert stop.value.code == 2
-    assert "peer_python: found 'no/python'" in capsys.readouterr().err
+    assert "--peer-python: found 'no/python'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("width", "critics"), [(64, 2), (256, 10)])

@@ -98,6 +98,10 @@ def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path
     np.testing.assert_allclose(saved.facts["action_high"], [HIGH])
     with pytest.raises(ConfigError, match="a simulator to play in"):
         outcome.source.env.reset(None, 1)
+    # It acts in the bounds the data declared; there is no best without an evaluation.
+    np.testing.assert_allclose(outcome.policy(1).action_high, [HIGH])
+    with pytest.raises(ConfigError, match="best"):
+        outcome.policy(1, best=True)
 
 
 def test_what_dataset_and_environment_say_of_each_other() -> None:

@@ -38,7 +38,7 @@ def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
     context = RunContext(RunFolder.create(tmp_path, "toy", "test", CONFIG, "x"), progress=False)
     made = synthesise(dataset(), config=CONFIG, context=context)
     assert len(made) == 50 and made.name == "pendulum-mixed-synther"
-    facts = {"format": "synthetic", "synthetic": "synther", "made_from": "pendulum-mixed"}
+    facts = {"synthetic": "synther", "made_from": "pendulum-mixed"}
     assert dict(made.attributes) == facts and made.environment == "pendulum-mixed"
     assert (episodes(made.transitions).lengths == 1).all()
     assert np.abs(made.transitions.actions).max() <= 1

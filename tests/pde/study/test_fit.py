@@ -108,16 +108,16 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     file, out = tmp_path / "waves.npz", tmp_path / "runs"
     np.savez(file, u=u[:, :, :1], dt=0.5, way=way, boundaries=np.asarray("periodic"))
     sizes = "--resnet.width 8 --resnet.blocks 1 --resnet.dilations 1 2 --resnet.embedding 8"
-    refiner = "--refiner.steps 1 --refiner.min-noise-variance 1e-4 --updates 20 --batch 8"
+    short = "--objective mse --updates 20 --batch 8"
     cli.dispatch(
         ["pde", "train", str(file), "--out", str(out), "--no-progress", "--history", "2"]
         + sizes.split()
-        + refiner.split()
+        + short.split()
     )
     (folder,) = out.iterdir()
     report = load_report(folder)
     rows = report.tables["on trajectories it has not seen"]
-    assert [row[""] for row in rows] == ["refiner", "persistence"]
+    assert [row[""] for row in rows] == ["mse", "persistence"]
     assert rows[0]["one-step MSE"].seeds == 2
     assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
     rolled, picture = tmp_path / "rolled.h5", tmp_path / "rolled.png"

@@ -1,0 +1,80 @@
+"""The site's sources hold together, without building it; building it is a slow test."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "docs" / "pages"
+RESULTS = ROOT / "experiments" / "results"
+# A page may tell several names.
+TOLD = {"sac": "sac_edac", "edac": "sac_edac", "neubay_markov": "neubay"}
+
+pytestmark = pytest.mark.skipif(not PAGES.is_dir(), reason="no docs beside an installed package")
+
+
+def texts() -> dict[Path, str]:
+    return {path: path.read_text() for path in sorted(PAGES.rglob("*.md"))}
+
+
+def test_every_page_of_the_navigation_is_there() -> None:
+    listed = re.findall(r"(\S+\.md)$", (ROOT / "docs" / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(listed) > 10
+    missing = [page for page in listed if not (PAGES / page).is_file()]
+    assert missing == ["experiments/index.md"]  # the hook's
+
+
+def test_every_method_has_a_page() -> None:
+    from jaxrl_rollouts.offline.study import METHODS
+
+    for method in METHODS:
+        assert (PAGES / "methods" / f"{TOLD.get(method, method)}.md").is_file(), method
+
+
+def test_links_lead_somewhere() -> None:
+    for path, text in texts().items():
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            place = (path.parent / target).resolve()
+            if place.is_relative_to(PAGES / "experiments"):
+                name = place.relative_to(PAGES / "experiments").parts[0]
+                found = name == "index.md" or (RESULTS / name / "README.md").is_file()
+            else:
+                found = place.is_file()
+            assert found, (path.name, target)
+
+
+def test_reports_that_methods_quote_are_there() -> None:
+    quoted = [name for text in texts().values() for name in re.findall(r"\{\{ (\w+) \}\}", text)]
+    assert quoted and all((RESULTS / name / "report.json").is_file() for name in quoted)
+
+
+def test_modules_of_the_api_can_be_imported() -> None:
+    modules = [m for text in texts().values() for m in re.findall(r"^::: (\S+)", text, re.M)]
+    assert len(modules) > 20
+    for module in modules:
+        assert importlib.import_module(module).__doc__, module
+
+
+def test_commands_on_the_pages_are_commands() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    known = {"run", "resume", "report", "list", *scripts["jaxrl_rollouts.commands"]}
+    used = [
+        c for text in texts().values() for c in re.findall(r"^jaxrl-rollouts (\w+)", text, re.M)
+    ]
+    assert set(used) <= known and "evaluate" in used
+
+
+@pytest.mark.slow
+def test_the_site_can_be_built(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocstrings")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
+    subprocess.run([*command, "-f", str(ROOT / "docs" / "mkdocs.yml")], check=True)
+    page = (tmp_path / "methods" / "ravl" / "index.html").read_text()
+    assert "<math" in page and "claims hold" in page
