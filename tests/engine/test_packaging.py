@@ -50,9 +50,8 @@ names = [m.name for m in pkgutil.walk_packages(jaxrl_rollouts.__path__, 'jaxrl_r
 for name in names:
     if not name.endswith('__main__') and '.peers.' not in name:
         importlib.import_module(name)
-entries = {g: sorted(e.name for e in metadata.distribution('jaxrl-rollouts').entry_points
-                     if e.group == g)
-           for g in ('console_scripts', 'jaxrl_rollouts.experiments', 'jaxrl_rollouts.commands')}
+announced = metadata.distribution('jaxrl-rollouts').entry_points
+entries = {g: sorted(e.name for e in announced if e.group == g) for g in announced.groups}
 for entry in metadata.distribution('jaxrl-rollouts').entry_points:
     entry.load()
 print(json.dumps({'file': jaxrl_rollouts.__file__, 'names': names, 'entries': entries,

@@ -127,7 +127,8 @@ def test_the_best_policies_are_kept_also_by_a_run_that_was_cut(tmp_path: Path) -
 
 
 def test_world_models_are_saved_with_the_outcome(tmp_path: Path) -> None:
-    config = EnsembleConfig(members=3, elites=2, hidden=(4,), batch_size=64, max_epochs=1)
+    sizes = {"members": 3, "elites": 2, "hidden": (4,), "weight_decay": (2.5e-5,)}
+    config = EnsembleConfig(**sizes, batch_size=64, max_epochs=1)
     study = replace(BUDGET.study, ensemble=config, termination="learned", shared_world=True)
     ending = TerminationConfig(hidden=(4,), updates=2, updates_per_iteration=2)
     world = fit_dataset(dataset(), replace(study, ending=ending, error_horizon=5), None)
