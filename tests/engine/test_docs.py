@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -69,6 +70,24 @@ def test_commands_on_the_pages_are_commands() -> None:
         c for text in texts().values() for c in re.findall(r"^jaxrl-rollouts (\w+)", text, re.M)
     ]
     assert set(used) <= known and "evaluate" in used
+
+
+def test_python_on_the_pages_compiles_and_names_what_exists() -> None:
+    for path, text in texts().items():
+        for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            tree = ast.parse(code, path.name)
+            rooms = {}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+                    "jaxrl_rollouts"
+                ):
+                    module = importlib.import_module(str(node.module))
+                    for alias in node.names:
+                        rooms[alias.name] = getattr(module, alias.name)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    room = rooms.get(node.value.id)
+                    assert room is None or hasattr(room, node.attr), (path.name, node.attr)
 
 
 @pytest.mark.slow
