@@ -77,7 +77,9 @@ def on_page_content(html: str, **_: Any) -> str:
     """Equations as MathML, which browsers draw by themselves."""
 
     def drawn(match: re.Match[str]) -> str:
-        return convert(unescape(match[2]), "block" if match[1] == "div" else "inline")
+        if match[1] == "span":
+            return convert(unescape(match[2]))
+        return f'<div class="equation">{convert(unescape(match[2]), display="block")}</div>'
 
     return EQUATION.sub(drawn, html)
 
