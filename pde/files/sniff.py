@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -22,7 +23,6 @@ KNOWN = (
     "and t0_fields), PDEBench (tensor, density, velocity or groups 0000, ...) or APEBench "
     "(an .npy array and a .json file beside it), or an .npy or .npz file of plain arrays"
 )
-ZIP = b"PK"  # what an .npz archive begins with
 
 
 def read_fields(path: str | Path) -> FieldSet:
@@ -35,7 +35,8 @@ def read_fields(path: str | Path) -> FieldSet:
     if path.is_file():
         with path.open("rb") as file:
             start = file.read(16)
-        if start.startswith(ZIP) or (start.startswith(MAGIC) and not is_described(path)):
+        plain = start.startswith(MAGIC) and not is_described(path)
+        if plain or path.suffix == ".npz" or zipfile.is_zipfile(path):
             return read_arrays(path)
         if start.startswith(MAGIC):
             return read_apebench(path)

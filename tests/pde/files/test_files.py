@@ -132,7 +132,7 @@ def test_a_bad_value_is_found_when_it_is_read(path: Path) -> None:
         file["train/pde_5-16"][3, 2, 1] = np.nan
     found = read_pdearena(path)
     assert found.read(slice(0, 3), slice(None)).shape == (3, 5, 1, 16)
-    with pytest.raises(DataError, match="row 3"):
+    with pytest.raises(DataError, match="trajectory 3, frame 2, channel 0"):
         found.read(slice(None), slice(None))
 
 

@@ -245,6 +245,8 @@ def test_malformed_files_are_named(path: Path, case: str) -> None:
     change, message = BAD[case]
     change(path)
     for reader in (read_apebench, read_fields):
+        if reader is read_fields and case in ("an archive", "no description"):
+            continue  # plain arrays, which `read_fields` takes as they are
         with pytest.raises(DataError) as caught:
             reader(path)
         said = str(caught.value)
