@@ -172,7 +172,7 @@ def test_a_bad_value_names_its_row(made: Callable) -> None:
     found.read([0, 1, 3], ALL)
     with pytest.raises(
         DataError,
-        match="0002/data: found .* in trajectory 2, frame \d+, channel \d+, expected finite",
+        match=r"0002/data: found .* in trajectory 2, frame \d+, channel \d+, expected finite",
     ):
         found.read([3, 2], ALL)
 
