@@ -46,6 +46,8 @@ class Remembering(Protocol):
     def begin(self, state: PyTree) -> None:
         """Set `kept` to what it is before the first call; `state` is how training begins."""
 
+    def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]: ...
+
 
 class Trained(NamedTuple):
     """What `train` returns.

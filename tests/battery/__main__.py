@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.page import report_markdown
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
@@ -42,6 +43,7 @@ def main() -> int:
     for line in bad:
         report.note(line)
     report.save(asked.out)
+    (asked.out / "report.md").write_text(report_markdown(report), encoding="utf-8")
     print_report(report)
     return 1 if bad else 0
 

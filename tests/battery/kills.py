@@ -47,7 +47,7 @@ def disturbed(name: str, kill: bool, most: int, draw: random.Random, tally: Tall
         if done.code not in (-number, 0, 130) or "Traceback (most recent" in done.err:
             tally.tracebacks.append(f"{number.name}: code {done.code}: {done.last}")
             return
-        if not folder or not folder.is_dir():  # before there was anything to keep
+        if not folder or not (folder / "run.json").is_file():  # nothing to keep yet, or no more
             tally.same += len(blows)
             return
         started = runner.start(["resume", folder, "--no-progress"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.experiments.catalogue import LISTINGS
 from jaxrl_rollouts.experiments.kit.pages import MARK, renewed, reports_markdown, results_of
 from jaxrl_rollouts.offline.study import Budget
 from jaxrl_rollouts.plugins import load_experiment
@@ -17,7 +18,7 @@ from jaxrl_rollouts.reports.report import load_report
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "experiments" / "results"
 TEXT = (ROOT / "README.md").read_text()
-REPORTS = sorted(RESULTS.glob("*/report.json"))
+REPORTS = sorted(p for p in RESULTS.glob("*/report.json") if p.parent.name in LISTINGS)
 VARIATIONS = sorted(RESULTS.glob("*/*/report.json"))  # told on the experiment's own page
 PAGES = [ROOT / "README.md", *(report.with_name("README.md") for report in REPORTS)]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.parent.name)
