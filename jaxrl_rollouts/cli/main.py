@@ -5,6 +5,7 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -69,12 +70,14 @@ def _end(error: UserError) -> NoReturn:
 
 
 def _quieten() -> None:
-    """Warnings become one line without source code, and XLA keeps its own log to itself.
+    """Warnings become one line without source code, and libraries keep their logs to themselves.
 
     What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
-    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it.
+    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it. So does orbax, whose futures then complain
+    that nobody asked them.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)

@@ -8,6 +8,8 @@ of one whose files are not those that were written.
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
 import shutil
@@ -27,6 +29,8 @@ from .sealed import file_digests, file_sha256, sync
 ocp: Any = _ocp  # its path type is narrower than what it takes
 DIGESTS = "digests.json"
 WRITING = ".writing"  # where a checkpoint is until it is whole
+# What orbax raises it also logs, with tracebacks, from threads that live longer than the call.
+logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathname)
 
 
 def steps(folder: Path) -> list[int]:
@@ -37,7 +41,9 @@ def steps(folder: Path) -> list[int]:
 
 
 def _complete(path: Path) -> bool:
-    # Orbax takes an empty folder for a checkpoint.
+    if (path / DIGESTS).is_file():
+        return True
+    # An earlier version's; orbax takes an empty folder for a checkpoint.
     return ocp.is_orbax_checkpoint(path) and any(path.iterdir())
 
 
@@ -83,7 +89,7 @@ def save(
 
 
 def _refused(error: BaseException | None) -> OSError | None:
-    """What the operating system said, if that is why a checkpoint could not be written."""
+    """What the operating system said, if that is why a checkpoint was not written or read."""
     while error is not None:
         if isinstance(error, OSError):
             return error
@@ -99,6 +105,7 @@ def load(path: Path, like: PyTree) -> PyTree:
     Raises:
         DamagedError: a file of it is missing or is not the one that was written.
         CheckpointError: nothing complete at `path`, or it holds another structure or shapes.
+        StorageError: too many files are open, say.
     """
     path = path.absolute()
     if not (path.is_dir() and _complete(path)):
@@ -107,6 +114,8 @@ def load(path: Path, like: PyTree) -> PyTree:
     try:
         restored = ocp.load(path, jax.tree.map(_abstract, like))
     except Exception as error:
+        if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
+            raise StorageError(path, cause, "put that right and try again") from error
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(
             f"{path}: does not fit this configuration ({reason}); "
@@ -131,7 +140,9 @@ def _check_digests(path: Path) -> None:
         try:
             here = file_sha256(path / name)
         except OSError as error:
-            raise DamagedError(f"{path / name}: {error.strerror}") from None
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO):
+                raise DamagedError(f"{path / name}: {error.strerror}") from None
+            raise StorageError(path / name, error, "put that right and try again") from error
         if here != digest:
             raise DamagedError(f"{path / name}: its content is not what was written")
 

@@ -319,13 +319,18 @@ def drop_torn_line(path: Path) -> None:
 
 
 def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours. `CheckpointError` when it is missing, no JSON or not as written."""
+    """Parse a file of ours.
+
+    Raises:
+        CheckpointError: it is missing, no JSON or not as it was written.
+        StorageError: the operating system refuses it.
+    """
     try:
         return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
+        raise StorageError(path, error) from error
     except (ValueError, RecursionError) as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 

@@ -27,14 +27,14 @@ class Whole(NamedTuple):
         folder: of the run.
         result: of `runner.result`.
         seconds: that it took.
-        played: what `evaluate` says of its policy; empty where it has none.
+        played: what `evaluate` says of its last and its best policy; empty where it has none.
         shown: what `report` says.
     """
 
     folder: Path
     result: dict[str, Any]
     seconds: float
-    played: str
+    played: dict[str, str]
     shown: str
 
 
@@ -71,8 +71,15 @@ def whole(name: str) -> Whole:
     (other,) = (work() / f"{name}-first").iterdir()
     result = runner.result(folder)
     assert not runner.difference(result, runner.result(other)), "runs do not repeat"
-    played = "" if name == "PDE-Refiner" else runner.run(["evaluate", folder, *PLAYED]).out
+    policies = sorted(path.parent.name for path in folder.rglob("policy.json"))
+    played = {policy: play(folder, policy).out for policy in policies}
     return Whole(folder, result, seconds, played, shown(folder))
+
+
+def play(folder: Path, policy: str) -> runner.Done:
+    """`evaluate` of a run's `policy` or `policy-best`."""
+    best = ["--best"] if policy == "policy-best" else []
+    return runner.run(["evaluate", folder, *PLAYED, *best])
 
 
 def shown(folder: Path) -> str:
