@@ -58,6 +58,27 @@ class CheckpointError(UserError):
     """A checkpoint or run folder is missing, of another version or of another configuration."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint's files are not those that were written."""
+
+
+class StorageError(UserError):
+    """Something cannot be written or read: a full disk, a read-only folder, too many open files.
+
+    Args:
+        place: what was being written or read.
+        error: the first cause.
+        hint: how to go on once it is out of the way.
+    """
+
+    def __init__(self, place: str | Path, error: BaseException, hint: str = "") -> None:
+        cause = one_line(error)
+        if isinstance(error, OSError) and error.strerror:
+            file = f" ({error.filename})" if error.filename not in (None, str(place)) else ""
+            cause = f"{error.strerror}{file}"
+        super().__init__(f"{place}: {cause}; {hint}" if hint else f"{place}: {cause}")
+
+
 class MissingExtraError(UserError):
     """A feature needs an optional package that is not installed."""
 

@@ -22,7 +22,7 @@ from .files import read_fields
 from .objectives import OneStep, OneStepConfig
 from .operators import FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
-from .study.fit import Fitted, fit, stages, standardised
+from .study.fit import Fitted, fit, hold_fields, stages, standardised
 from .study.look import Evaluation, evaluate
 from .study.page import make_report
 from .study.train import StudyConfig, StudyData
@@ -122,7 +122,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
         context=context,
     )
     fitted.save(context.folder.path / "emulator")
-    study, data = tested(config, fitted, test_set)
+    study, data = tested(config, fitted, test_set, context)
     arms: dict[str, Evaluation] = {
         name: evaluate(name, emulators, params, study, data, context)
         for name, emulators, params in (
@@ -164,14 +164,17 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
     return train_set, test_set
 
 
-def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyConfig, StudyData]:
+def tested(
+    config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext
+) -> tuple[StudyConfig, StudyData]:
     """How the evaluation goes, and its trajectories, in units of the training data.
 
     Raises:
-        DataError: trajectories too short for the rollouts.
+        DataError: trajectories too short for the rollouts, or others than the run began with.
     """
     own = fitted.emulator
     u = np.asarray(test.read(slice(None), slice(0, None, config.every)), np.float32)
+    hold_fields(test, u, "test", context)
     fields = standardised(test, u, own.units, own.conditions)
     longest = u.shape[1] - config.history
     steps = config.steps or longest

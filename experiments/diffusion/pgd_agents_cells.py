@@ -127,7 +127,7 @@ class Sources(NamedTuple):
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
-    setting = setting_of(name, config.seed)
+    setting = setting_of(name, config.seed, context)
     rows, model = setting.dataset.transitions, None
     sets = {"real": to_device(rows)}
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)

@@ -105,7 +105,7 @@ class Config:
 def run(config: Config, context: RunContext) -> Report:
     """Train, sample, judge, learn from the samples."""
     report = Report.of(context, config.seeds)
-    setting, results = setting_of(config.dataset, config.seed), {}
+    setting, results = setting_of(config.dataset, config.seed, context), {}
     nets = subjects(config, setting.dataset.transitions, setting.dataset.name)
     for index, (net, subject) in enumerate(nets.items()):
         key = jax.random.fold_in(jax.random.key(config.seed), index)

@@ -98,7 +98,7 @@ class Config:
 def run(config: Config, context: RunContext) -> Report:
     """Every share: sample, look at the samples, train with and without them."""
     report, grids = Report.of(context, config.seeds), {}
-    setting, key = setting_of(config.dataset, config.seed), jax.random.key(config.seed)
+    setting, key = setting_of(config.dataset, config.seed, context), jax.random.key(config.seed)
     for index, share in enumerate(config.shares):
         share_key = jax.random.fold_in(key, 2 + index)
         grids[share] = measure_share(share, setting, config, share_key, context)

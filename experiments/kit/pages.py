@@ -18,6 +18,8 @@ from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import report_table_markdown
 
+from ..catalogue import LISTINGS
+
 NAME = r"[\w-]+(?:/[\w-]+)?"  # EXPERIMENT or EXPERIMENT/VARIATION
 MARK = re.compile(rf"(<!-- report: ({NAME}) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LIST = re.compile(r"(<!-- reports -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -57,7 +59,9 @@ def renewed(text: str, results: Path) -> str:
 
 def reports_markdown(results: Path) -> str:
     """One row per committed report: what it asks, how many of its claims hold, where it is told."""
-    reports = [load_report(path.parent) for path in sorted(results.glob("*/report.json"))]
+    folders = [path.parent for path in sorted(results.glob("*/report.json"))]
+    # The battery's report lies there too (`tests/battery`), and is no experiment's.
+    reports = [load_report(folder) for folder in folders if folder.name in LISTINGS]
     return "".join(
         [
             "| experiment | what it asks | claims that hold | seeds | preset |\n",

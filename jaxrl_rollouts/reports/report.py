@@ -113,7 +113,7 @@ class Report:
         for picture in self.pictures.values():
             if picture.figure is not None:
                 save_png(picture.figure, folder / picture.file)
-        write_json_atomically(folder / "report.json", self.to_json())
+        write_json_atomically(folder / "report.json", self.to_json(), seal=True)
         return folder / "report.json"
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, episodes
 from ..data.bounds import is_unit
@@ -125,6 +126,15 @@ def check_rewards(dataset: Dataset, method: str) -> None:
         expected = f"rewards for {method} to learn from"
         hint = "take a single-task dataset, or give arrays with rewards to from_arrays"
         raise DataError(dataset.name, "rewards", "none in the file", expected, hint)
+
+
+def hold_data(dataset: Dataset, context: RunContext | None) -> None:
+    """`DataError` where a run that goes on would learn from other data than it began with.
+
+    What is made on the spot has no file that could change.
+    """
+    if context and dataset.sha256:
+        context.folder.hold(dataset.name, sha256=dataset.sha256)
 
 
 def termination_of(

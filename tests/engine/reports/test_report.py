@@ -152,6 +152,7 @@ def test_report_json_is_strict_and_complete(tmp_path: Path) -> None:
 def test_edited_reports_are_refused(tmp_path: Path, change: Any, message: str) -> None:
     path = example().save(tmp_path)
     data = json.loads(path.read_text())
+    del data["digest"]
     change(data)
     path.write_text(json.dumps(data))
     with pytest.raises((DataError, CheckpointError), match=message) as caught:

@@ -47,6 +47,7 @@ def test_every_experiment_is_listed_with_its_presets(experiments: dict[str, Expe
 
 def test_minutes_are_those_of_the_reports() -> None:
     reports = sorted((ROOT / "experiments" / "results").glob("*/report.json"))
+    reports = [path for path in reports if path.parent.name in LISTINGS]  # not the battery's
     assert len(reports) >= 20
     for path in reports:
         report = json.loads(path.read_text())

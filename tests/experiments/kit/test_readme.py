@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.experiments.catalogue import LISTINGS
 from jaxrl_rollouts.experiments.kit.pages import MARK, renewed, reports_markdown, results_of
 from jaxrl_rollouts.offline.study import Budget
 from jaxrl_rollouts.plugins import load_experiment
@@ -19,7 +20,7 @@ RESULTS = ROOT / "experiments" / "results"
 TEXT = (ROOT / "README.md").read_text()
 RESULTS_PAGE = ROOT / "experiments" / "README.md"
 LISTED = RESULTS_PAGE.read_text()
-REPORTS = sorted(RESULTS.glob("*/report.json"))
+REPORTS = sorted(p for p in RESULTS.glob("*/report.json") if p.parent.name in LISTINGS)
 VARIATIONS = sorted(RESULTS.glob("*/*/report.json"))  # told on the experiment's own page
 PAGES = [RESULTS_PAGE, *(report.with_name("README.md") for report in REPORTS)]
 TOLD = [ROOT / "README.md", *PAGES]

@@ -26,11 +26,13 @@ from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.neubay import fit_posterior  # noqa: E402
 from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     check_fits,
     check_rewards,
     environment_of,
     facts_of,
+    hold_data,
     termination_of,
 )
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
@@ -190,3 +192,22 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     assert "Not evaluated" in said
     assert "learned" not in " ".join(facts_of(dataset, env, config, imagines=False))
     assert facts_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []
+
+
+def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
+    arrays = played()
+    context = RunContext(RunFolder.at(tmp_path / "run", "cart"), progress=False)
+    given: dict[str, Any] = {"action_low": LOW, "action_high": HIGH, "name": "cart"}
+    hold_data(from_arrays(**arrays, **given), context)
+    hold_data(from_arrays(**arrays, **given), context)
+    other = from_arrays(**arrays | {"rewards": -arrays["rewards"]}, **given)
+    hold_data(replace(other, sha256=""), context)  # made on the spot
+    hold_data(other, None)
+    study = replace(BUDGET.study, seeds=1)
+    env, budget = environment_of(other, "none"), replace(BUDGET, study=study)
+    said = "run.json: data.cart.sha256: found .*start a new run"
+    for method in ("bc", "ravl"):
+        with pytest.raises(DataError, match=said):
+            train(other, method, budget, environment="none", context=context)
+    with pytest.raises(DataError, match=said):
+        fit_posterior(other, study, budget.neubay, context, env=env)
