@@ -4,7 +4,7 @@ A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!
 list of all reports between `<!-- reports -->` and `<!-- end -->`. A variation of an experiment has
 its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on its page:
 
-    python -m jaxrl_rollouts.experiments.kit.pages README.md experiments/results/*/README.md
+    cd experiments; python -m jaxrl_rollouts.experiments.kit.pages README.md results/*/README.md
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def reports_markdown(results: Path) -> str:
 
 def _row(report: Report) -> str:
     name = report.experiment
-    link = f"[`{name}`](experiments/results/{name}/README.md)"
+    link = f"[`{name}`](results/{name}/README.md)"
     held = f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)}"
     summary = load_experiment(name).summary
     return f"| {link} | {summary} | {held} | {report.seeds} | {report.preset} |\n"
 
 
 def main() -> None:
-    for page in map(Path, sys.argv[1:] or ["README.md"]):
+    for page in map(Path, sys.argv[1:] or ["experiments/README.md"]):
         page.write_text(renewed(page.read_text(), results_of(page)))
 
 
