@@ -39,13 +39,13 @@ def main() -> int:
             rows.append(tally.row())
             bad += [f"{name}: {line}" for line in tally.bad]
             print(tally.row(), *tally.bad, sep="\n", file=sys.stderr, flush=True)
-        report = made(name, rows, asked.share, asked.seed, asked.out)
-        report.wall_seconds += time.monotonic() - begin
-        for line in bad:
-            report.note(line)
-        report.save(asked.out)
-        (asked.out / "report.md").write_text(report_markdown(report), encoding="utf-8")
-        print_report(report)
+            report = made(name, rows, asked.share, asked.seed, asked.out)
+            report.wall_seconds += time.monotonic() - begin
+            begin = time.monotonic()
+            report.notes += bad
+            report.save(asked.out)
+            (asked.out / "report.md").write_text(report_markdown(report), encoding="utf-8")
+        print_report(load_report(asked.out))
         failed = failed or bool(bad)
     return 1 if failed else 0
 
