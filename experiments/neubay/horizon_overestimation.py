@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
+from jaxrl_rollouts.configs import random_seed
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
@@ -49,7 +50,7 @@ class Config:
         runner: the second.
     """
 
-    seed: int = 0
+    seed: int = random_seed()
     tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
     plane: PlaneConfig = field(default_factory=PlaneConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)

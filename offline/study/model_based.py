@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
@@ -64,7 +65,7 @@ class StudyConfig:
     """
 
     seeds: int = positive(3)
-    seed: int = 0
+    seed: int = random_seed()
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     targets: Targets = "change"
     shared_world: bool = False
@@ -176,6 +177,10 @@ def fit_dataset(
     rule = termination_of(dataset, env, config)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
+    try:  # before the training that it is to judge
+        logged = windows(dataset.transitions, config.error_horizon, 200)
+    except ConfigError as error:
+        raise error.named("study.error_horizon") from None
     fitted = fit_worlds(
         config.ensemble,
         dataset.transitions,
@@ -197,7 +202,6 @@ def fit_dataset(
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
-    logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
