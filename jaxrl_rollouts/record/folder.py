@@ -245,14 +245,16 @@ class RunFolder:
 
 
 def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours. `CheckpointError` when it is missing or no JSON."""
+    """Parse a file of ours. `CheckpointError` when it is missing, no file or no JSON."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path}: found a folder, a pipe or a device, expected a file")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # json or unicode
+    except (ValueError, RecursionError) as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 
 
