@@ -18,7 +18,7 @@ from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
-PARTS: tuple[str, ...] = ()
+PARTS: tuple[str, ...] = ("hostile",)
 OUT = Path(__file__).parents[2] / "experiments" / "results" / "battery"
 
 
