@@ -203,5 +203,12 @@ def load_minari(
     path = Path(dataset.storage.data_path)
     sha256 = file_sha256(path)
     return Dataset(
-        dataset.id, rows, environment, path, sha256, attributes, action_low=low, action_high=high
+        printable(dataset.id),
+        rows,
+        environment,
+        path,
+        sha256,
+        attributes,
+        action_low=low,
+        action_high=high,
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.foreign import clean
 from jaxrl_rollouts.numpy_files import read_npy, read_npz
 
 from ..fieldset import FieldSet
@@ -99,7 +100,7 @@ def read_arrays(path: str | Path) -> FieldSet:
     own = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
     kinds = arrays.pop("boundaries", np.asarray(""))
     boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()
-    names = arrays.pop("channels", np.zeros(0)).tolist()
+    names = clean(arrays.pop("channels", np.zeros(0)).tolist())
     return from_arrays(
         **own, conditions=arrays, boundaries=boundaries, names=names or None, source=path
     )

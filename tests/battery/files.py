@@ -195,14 +195,18 @@ def _big(path: Path) -> Values:
     if path.suffix == ".npy":
         return {"fields": np.load(path)}
     parts: list[np.ndarray] = []
+
+    def walk(group: h5py.Group, axes: int) -> None:
+        for name in group:
+            with contextlib.suppress(OSError, LookupError, RuntimeError):  # of other parts
+                node = group[name]
+                if isinstance(node, h5py.Group):
+                    walk(node, axes)
+                elif isinstance(node, h5py.Dataset) and node.ndim >= axes:
+                    parts.append(np.asarray(node).ravel())
+
     with h5py.File(path) as file:
-        file.visititems(
-            lambda _, node: (
-                parts.append(np.asarray(node).ravel())
-                if isinstance(node, h5py.Dataset) and node.ndim >= (2 if "0000" in file else 3)
-                else None
-            )
-        )
+        walk(file, 2 if "0000" in file else 3)
     return {"fields": np.concatenate(parts)}
 
 

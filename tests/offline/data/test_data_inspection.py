@@ -277,3 +277,9 @@ def test_sparse_rewards_and_one_row(tmp_path):
     assert not inspect(saved(tmp_path, sparse)).suspicions
     one = inspect(saved(tmp_path, make([(1, TERMINATED)])))
     assert ("rows", "only one row") in kinds(one)
+
+
+def test_control_characters_of_a_file_are_not_printed(tmp_path):
+    dataset = saved(tmp_path, make(PLAN), name="a\x1b[2Jb", env_id="c\x9b\x07d")
+    text = printed(inspect(dataset))
+    assert "a[2Jb (d4rl, cd)" in text and not set(text) & {"\x1b", "\x9b", "\x07"}
