@@ -77,7 +77,8 @@ def _check_folder(data: Path) -> None:
     for key in ("observation_space", "action_space"):
         if not isinstance(facts.get(key), str):
             found = type(facts[key]).__name__ if key in facts else "nothing"
-            raise DataError(file, key, found, "a described space")
+            hint = "a dataset that you trust can be opened first: load(minari.load_dataset(...))"
+            raise DataError(file, key, found, "a described space", hint)
     path = data / "main_data.hdf5"
     with open_hdf5(path) as stored:
         check_inside(path, stored, whole=True)
