@@ -66,7 +66,8 @@ def check(config: Any, path: str = "") -> None:
     """Hold `config` and every dataclass inside it to their ranges, then to their `validate()`.
 
     Ranges are declared with the fields (`number`, `positive`, `step_size`, ...); `validate` is for
-    what is between fields. Every number is finite, whole ones fit 32 bits.
+    what is between fields. Every number is finite, whole ones fit 32 bits, and a `seed` is not
+    negative.
 
     Args:
         config: a dataclass instance.
@@ -81,7 +82,8 @@ def check(config: Any, path: str = "") -> None:
             check(value, _join(path, field.name))
     with within(path):
         for field in dataclasses.fields(config):
-            field.metadata.get(_RANGE, Range()).check(field.name, getattr(config, field.name))
+            undeclared = SEED if field.name == "seed" else Range()
+            field.metadata.get(_RANGE, undeclared).check(field.name, getattr(config, field.name))
         validate = getattr(config, "validate", None)
         if callable(validate):
             validate()
@@ -165,6 +167,10 @@ class Range:
         return f"in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
 
 
+# Larger or negative ones would be taken modulo 32 bits: the same numbers under another name.
+SEED = Range(least=0, most=2**32 - 1, expected="a whole number from 0 to 4294967295")
+
+
 def number(default: Any, **ends: Any) -> Any:
     """A field that `check` holds to a `Range`: `penalty: float = number(1.0, least=0)`."""
     return dataclasses.field(default=default, metadata={_RANGE: Range(**ends)})
@@ -188,11 +194,6 @@ def step_size(default: float) -> Any:
 def fraction(default: float) -> Any:
     """A field in [0, 1]."""
     return number(default, least=0, most=1)
-
-
-def random_seed(default: int = 0) -> Any:
-    """A field of what random numbers start from: 32 bits, as others would be taken modulo those."""
-    return number(default, least=0, most=2**32 - 1, expected="a whole number from 0 to 4294967295")
 
 
 def at_least_one(config: Any, *names: str) -> None:

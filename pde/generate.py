@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from jaxrl_rollouts.configs import check, positive, random_seed
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.record.loggers import Progress
 
@@ -67,7 +67,7 @@ class GenerateConfig:
     burn_in: int = 360
     substeps: int = positive(4)
     chunk: int = positive(64)
-    seed: int = random_seed()
+    seed: int = 0
 
     def validate(self) -> None:
         equation(self.equation)

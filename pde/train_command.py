@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxrl_rollouts.configs import number, positive, random_seed, step_size
+from jaxrl_rollouts.configs import number, positive, step_size
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -65,7 +65,7 @@ class TrainConfig:
     batch: int = positive(32)
     rate: float = step_size(1e-3)
     seeds: int = positive(2)
-    seed: int = random_seed()
+    seed: int = 0
     history: int = positive(1)
     every: int = positive(1)
     conditions: tuple[str, ...] | None = None

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make_guidance, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guide import GuideParams
@@ -66,7 +66,7 @@ class Config:
     """
 
     seeds: int = positive(5)
-    seed: int = random_seed()
+    seed: int = 0
     samples: int = 20_000
     coefficients: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
     steps: tuple[int, ...] = (32, 64, 128, 256)

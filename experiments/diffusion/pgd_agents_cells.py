@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts import diffusion
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
@@ -71,7 +71,7 @@ class Config:
     alphas: tuple[float, ...] = (2.5, 10.0, 40.0)
     iql: tuple[tuple[float, float], ...] = ((0.7, 3.0), (0.7, 10.0), (0.9, 10.0))
     seeds: int = positive(5)
-    seed: int = random_seed()
+    seed: int = 0
     hidden: tuple[int, ...] = (256, 256)
     rate: float = 3e-4
     batch_size: int = 256

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     GuidanceConfig,
@@ -107,7 +107,7 @@ class Config:
     """
 
     seeds: int = positive(4)
-    seed: int = random_seed()
+    seed: int = 0
     broad: CaseConfig | None = CaseConfig()
     narrow: CaseConfig | None = CaseConfig("acrobot-narrow", rows=20_000)
     mujoco: CaseConfig | None = CaseConfig("jr/halfcheetah-medium", rows=0)

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from jaxrl_rollouts import diffusion
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
@@ -79,7 +79,7 @@ class Config:
 
     dataset: str = "acrobot-broad"
     seeds: int = positive(4)
-    seed: int = random_seed()
+    seed: int = 0
     mlp: diffusion.ResidualMlpConfig = diffusion.ResidualMlpConfig(width=128)
     mlp_training: DenoiserTrainingConfig = small_training(20_000, 256)
     unet: diffusion.TemporalUnetConfig = diffusion.TemporalUnetConfig()

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.errors import ConfigError
@@ -68,7 +68,7 @@ class Config:
     """
 
     seeds: int = positive(4)
-    seed: int = random_seed()
+    seed: int = 0
     dataset: str = "jr/halfcheetah-mixed"
     shares: tuple[float, ...] = (0.03, 0.15, 1.0)
     synther: SyntherConfig = SyntherConfig()

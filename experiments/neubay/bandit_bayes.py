@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
@@ -56,7 +56,7 @@ class Config:
     """
 
     seeds: int = positive(5)
-    seed: int = random_seed()
+    seed: int = 0
     penalties: tuple[float, ...] = (0.0, 0.1, 0.5, 2.5)
     ensemble: EnsembleConfig = field(default_factory=lambda: rewards.REWARD_ENSEMBLE)
     agent: DqnConfig = field(default_factory=lambda: SMALL_AGENT)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -61,7 +61,7 @@ class Config:
     pairs: tuple[tuple[str, str], ...] = ((MEDIUM, MIXED), (MIXED, MEDIUM), (PENDULUM, PENDULUM))
     ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
     seeds: int = positive(1)
-    seed: int = random_seed()
+    seed: int = 0
     length: int = positive(1000)
     trajectories: int = positive(200)
     rows: int = positive(1_000_000)

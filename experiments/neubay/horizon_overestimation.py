@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
-from jaxrl_rollouts.configs import random_seed
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
@@ -50,7 +49,7 @@ class Config:
         runner: the second.
     """
 
-    seed: int = random_seed()
+    seed: int = 0
     tasks: tuple[Literal["plane", "runner"], ...] = ("plane", "runner")
     plane: PlaneConfig = field(default_factory=PlaneConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import fraction, positive
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -75,7 +75,7 @@ class PlaneConfig(PlaneBudget):
     steps_per_epoch: int = 6000
     updates_per_epoch: int = positive(500)
     batch_size: int = positive(128)
-    real_share: float = fraction(0.05)
+    real_share: float = 0.05
 
     def validate(self) -> None:
         super().validate()

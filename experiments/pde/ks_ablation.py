@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
@@ -66,8 +65,8 @@ class AblationConfig:
             if frames % value:
                 raise ConfigError("every", value, f"divisors of {frames} frames")
         for setting in settings(self):
-            check(replace(self.study, **setting.study))
-            check(replace(self.refiner, **setting.refiner))
+            replace(self.study, **setting.study).validate()
+            replace(self.refiner, **setting.refiner).validate()
 
 
 class Setting(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
@@ -76,7 +76,7 @@ class Config(edge_of_reach.PlaneBudget):
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
-    seed: int = random_seed()
+    seed: int = 0
     learned: bool = True
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     rollouts: ModelBasedConfig = field(

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -101,7 +101,7 @@ class Config:
     """
 
     seeds: int = positive(5)
-    seed: int = random_seed()
+    seed: int = 0
     truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
     ravl_truths: tuple[float, ...] = (0.0, 0.5, 0.9, 1.0)
     plane: DialConfig = field(default_factory=DialConfig)

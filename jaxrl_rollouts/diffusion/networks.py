@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ..configs import check, positive, random_seed
+from ..configs import check, positive
 from ..errors import ConfigError
 from ..networks import Dense, Network, from_linen
 
@@ -37,7 +37,7 @@ class ResidualMlpConfig:
     blocks: int = positive(6)
     embedding: int = positive(128)
     frequencies: int = positive(8)
-    frequency_seed: int = random_seed()
+    frequency_seed: int = 0
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def validate(self) -> None:

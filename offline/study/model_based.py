@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import positive, random_seed
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
@@ -65,7 +65,7 @@ class StudyConfig:
     """
 
     seeds: int = positive(3)
-    seed: int = random_seed()
+    seed: int = 0
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     targets: Targets = "change"
     shared_world: bool = False

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.averaged import AveragedState
-from jaxrl_rollouts.configs import at_least_one, random_seed
+from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
@@ -60,7 +60,7 @@ class StudyConfig:
     """
 
     seeds: int = 4
-    seed: int = random_seed()
+    seed: int = 0
     train: GenerateConfig = field(default_factory=GenerateConfig)
     test: GenerateConfig = field(default_factory=GenerateConfig)
     points: int = 64

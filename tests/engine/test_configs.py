@@ -24,7 +24,6 @@ from jaxrl_rollouts.configs import (
     layers,
     number,
     positive,
-    random_seed,
     read,
     settings,
     step_size,
@@ -243,7 +242,7 @@ class Ranged:
     rate: float = step_size(1e-3)
     share: float = fraction(0.5)
     hidden: tuple[int, ...] = layers((8, 8))
-    seed: int = random_seed()
+    seed: int = 0
     limit: int | None = positive(None)
     discount: float = number(0.99, least=0, below=1)
     free: float = 0.0
