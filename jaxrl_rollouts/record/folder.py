@@ -25,6 +25,7 @@ from typing import Any
 
 from ..configs import from_json, to_json
 from ..errors import CheckpointError
+from ..foreign import check_file
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
 LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
@@ -189,6 +190,8 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
+        if (path / "run.json").exists():
+            check_file(path / "run.json", "the record of a run")
         data = read_json(path / "run.json", "a run folder")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
@@ -245,16 +248,14 @@ class RunFolder:
 
 
 def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours. `CheckpointError` when it is missing, no file or no JSON."""
-    if path.exists() and not path.is_file():
-        raise CheckpointError(f"{path}: found a folder, a pipe or a device, expected a file")
+    """Parse a file of ours. `CheckpointError` when it is missing or no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # json or unicode
+    except ValueError as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 
 

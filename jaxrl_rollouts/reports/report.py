@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import CheckpointError, DataError
-from ..foreign import clean
+from ..foreign import check_file, clean
 from ..record.folder import read_json, write_json_atomically
 from ..record.provenance import provenance
 from .claims import Claim, numbers
@@ -172,6 +172,8 @@ def load_report(path: str | Path) -> Report:
     """
     path = Path(path)
     path = path / "report.json" if path.is_dir() else path
+    if path.exists():
+        check_file(path, "a report")
     try:
         data = clean(read_json(path, "a folder with a finished run"))
     except RecursionError:

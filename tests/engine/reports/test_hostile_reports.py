@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jaxrl_rollouts.errors import CheckpointError, DataError, UserError
+from jaxrl_rollouts.errors import DataError, UserError
+from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.page import write_pages
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report, load_report, publish
@@ -29,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 def edited(folder: Path, *path: Any, value: Any) -> Path:
     data = json.loads((folder / "report.json").read_text())
+    data.pop("digest", None)  # who changes a report can make a digest, too
     *above, last = path
     place = data
     for key in above:
@@ -107,9 +109,12 @@ def test_a_terminal_is_not_told_anything(folder: Path, capsys: pytest.CaptureFix
 
 def test_a_pipe_or_a_deep_nest_is_no_report(folder: Path) -> None:
     (folder / "report.json").write_text("[" * 200_000)
-    with pytest.raises(CheckpointError, match="no valid JSON"):
+    with pytest.raises(UserError, match="no valid JSON|too deep"):
         load_report(folder)
     (folder / "report.json").unlink()
     os.mkfifo(folder / "report.json")
-    with pytest.raises(CheckpointError, match="a pipe"):
+    with pytest.raises(DataError, match="report.json: file: found a pipe"):
         load_report(folder)
+    os.mkfifo(folder / "run.json")
+    with pytest.raises(DataError, match="run.json: file: found a pipe"):
+        RunFolder.open(folder)
