@@ -190,9 +190,10 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
-        if (path / "run.json").exists():
-            check_file(path / "run.json", "the record of a run")
-        data = read_json(path / "run.json", "a run folder")
+        file = path / "run.json"
+        if file.exists() and not file.is_file():
+            check_file(file, "the record of a run")
+        data = read_json(file, "a run folder")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise CheckpointError(

@@ -172,7 +172,7 @@ def load_report(path: str | Path) -> Report:
     """
     path = Path(path)
     path = path / "report.json" if path.is_dir() else path
-    if path.exists():
+    if path.exists() and not path.is_file():
         check_file(path, "a report")
     try:
         data = clean(read_json(path, "a folder with a finished run"))
