@@ -145,27 +145,6 @@ def termination_of(
     return config.ending
 
 
-def extreme_facts(dataset: Dataset) -> list[str]:
-    """A sentence for each column of a dataset with numbers that are no measurement."""
-    return [
-        f"{dataset.name}: {one.array} has {one.count:,} extreme number(s), first in row "
-        f"{one.rows[0]}."
-        for one in extremes(dataset.transitions)
-    ]
-
-
-@contextmanager
-def naming_extremes(dataset: Dataset) -> Iterator[None]:
-    """Say with a divergence which columns of the data are extreme: they may be why."""
-    try:
-        yield
-    except DivergenceError as error:
-        extreme = " ".join(extreme_facts(dataset))
-        if not extreme:
-            raise
-        raise DivergenceError(f"{error}; {extreme}") from error
-
-
 def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
@@ -186,3 +165,24 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
             "Not evaluated: trained without a simulator. --environment names one to play in."
         )
     return facts
+
+
+def extreme_facts(dataset: Dataset) -> list[str]:
+    """A sentence for each column of a dataset with numbers that are no measurement."""
+    return [
+        f"{dataset.name}: {one.array} has {one.count:,} extreme number(s), first in row "
+        f"{one.rows[0]}."
+        for one in extremes(dataset.transitions)
+    ]
+
+
+@contextmanager
+def naming_extremes(dataset: Dataset) -> Iterator[None]:
+    """Say with a divergence which columns of the data are extreme: they may be why."""
+    try:
+        yield
+    except DivergenceError as error:
+        extreme = " ".join(extreme_facts(dataset))
+        if not extreme:
+            raise
+        raise DivergenceError(f"{error}; {extreme}") from error
