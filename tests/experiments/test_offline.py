@@ -235,7 +235,9 @@ def test_d4rls_names_are_trained_on_and_played_in_the_version_there_is(
     (folder,) = (tmp_path / "runs").iterdir()
     report = load_report(folder)
     assert any("Hopper-v4 in place of Hopper-v2" in note for note in report.notes)
-    assert all(np.isfinite(row["score"].mean) for row in report.tables["result"])
+    # D4RL's scale: 0 is a random policy, which this is, 100 an expert.
+    behaviour, trained = (row["score"] for row in report.tables["result"])
+    assert -1 < behaviour < 5 and len(trained.values) == 2
     assert read_policy(folder).environment == "mujoco/Hopper-v4"
     forces = played("Ant-v4", 50, use_contact_forces=True)
     write_raw(tmp_path / "ant_medium-v2.hdf5", forces)
