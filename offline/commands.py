@@ -135,7 +135,7 @@ def _trained(
     policy: str, env: str, training_seed: int, sample: bool
 ) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
     """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
-    from .environments import make
+    from .environments.registry import make, make_named
     from .saved_policies import read_policy
 
     if not Path(policy).exists():
@@ -145,7 +145,7 @@ def _trained(
         raise ConfigError(
             "--environment", env, "a name: the policy was trained without an environment"
         )
-    environment = make(env or trained.environment)
+    environment = make(env) if env else make_named(trained.environment)
     trained.sees(environment)
     acting = trained.agent.policy if sample else trained.agent.greedy
     facts = {

@@ -73,8 +73,8 @@ class PlaneConfig(PlaneBudget):
     penalties: tuple[float, ...] = (0.2, 1.0)
     longest: int = positive(MAX_EPISODE_STEPS)
     steps_per_epoch: int = 6000
-    updates_per_epoch: int = 500
-    batch_size: int = 128
+    updates_per_epoch: int = positive(500)
+    batch_size: int = positive(128)
     real_share: float = 0.05
 
     def validate(self) -> None:
