@@ -10,12 +10,32 @@ import tyro
 
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
-from jaxrl_rollouts.plugins import Command
+from jaxrl_rollouts.plugins import Command, Listing, names
 
 if TYPE_CHECKING:
     from .data.transitions import Transitions
     from .environments import Environment
     from .evaluation import Policy
+
+# What `run offline --method` takes: ours, and those that other packages announce.
+METHODS = (
+    *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
+    *("neubay", "neubay_markov"),
+    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
+)
+
+# The main job; known without importing it.
+MAIN_JOB = Listing(
+    "offline",
+    "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
+    "",
+    minutes={"smoke": 1, "cpu": 2, "paper": None},
+    choices={"method": METHODS, "data": ("real", "synther", "pgd")},
+    main=True,
+    prepare="jaxrl_rollouts.offline.main_job:prepare",
+    unread="jaxrl_rollouts.offline.main_job:unread",
+)
+LISTINGS = {MAIN_JOB.name: MAIN_JOB}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {

@@ -155,6 +155,12 @@ def termination_of(
     return config.ending
 
 
+def line_of(dataset: Dataset, env: Environment | None) -> str:
+    """What a dataset is, and where it is played, for people."""
+    where = f", played in {env.name}" if env is not None and is_simulator(env) else ""
+    return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
+
+
 def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
