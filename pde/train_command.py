@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import number, positive, step_size
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -58,28 +58,22 @@ class TrainConfig:
 
     file: str = ""
     test: str = ""
-    test_share: float = 0.2
+    test_share: float = number(0.2, above=0, below=1)
     objective: Literal["refiner"] | OneStep = "refiner"
     network: Literal["resnet", "unet", "fno"] = "resnet"
     updates: int = positive(5000)
     batch: int = positive(32)
-    rate: float = 1e-3
+    rate: float = step_size(1e-3)
     seeds: int = positive(2)
     seed: int = 0
     history: int = positive(1)
     every: int = positive(1)
     conditions: tuple[str, ...] | None = None
-    steps: int | None = None
+    steps: int | None = positive(None)
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
     refiner: RefinerConfig = field(default_factory=RefinerConfig)
-
-    def validate(self) -> None:
-        if not 0 < self.test_share < 1:
-            raise ConfigError("test_share", self.test_share, "above 0 and below 1")
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError("steps", self.steps, "at least 1")
 
 
 def prepare(config: TrainConfig) -> list[str]:

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts import diffusion
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig

@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
@@ -34,8 +36,6 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
-from ..kit.draw import picture
 
 SOURCE = LISTINGS["compounding_error"].source
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}

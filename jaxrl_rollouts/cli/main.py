@@ -19,7 +19,7 @@ import tyro
 
 from .. import plugins as plugins
 from ..configs import settings, unknown
-from ..errors import ConfigError, Interrupted, StorageError, UserError
+from ..errors import ConfigError, Interrupted, StorageError, UserError, printable
 from ..plugins import Experiment
 from ..record.context import RunContext
 from ..record.folder import RunFolder, current_versions
@@ -80,7 +80,8 @@ def _quieten() -> None:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+        text = " ".join(printable(str(message)).split())
+        print(f"warning: {text}", file=sys.stderr, flush=True)
 
     def ignore(unraisable: Any) -> None:
         if str(unraisable.exc_value) != "Event loop is closed":
@@ -265,7 +266,7 @@ def resume(
     config = folder.config_as(experiment.config_type)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
     for name, version in changed.items():
-        before = folder.versions.get(name)
+        before = printable(str(folder.versions.get(name)))
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     _set_up(experiment)

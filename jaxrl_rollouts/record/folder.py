@@ -27,6 +27,7 @@ from typing import Any
 
 from ..configs import from_json, to_json
 from ..errors import CheckpointError, DataError, StorageError
+from ..foreign import check_file
 from .sealed import sealed, unsealed
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
@@ -201,7 +202,10 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
-        data = read_json(path / "run.json", "a run folder")
+        file = path / "run.json"
+        if file.exists() and not file.is_file():
+            check_file(file, "the record of a run")
+        data = read_json(file, "a run folder")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise CheckpointError(

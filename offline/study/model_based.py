@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext, poll
@@ -179,6 +180,10 @@ def fit_dataset(
     hold_data(dataset, context)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
+    try:  # before the training that it is to judge
+        logged = windows(dataset.transitions, config.error_horizon, 200)
+    except ConfigError as error:
+        raise error.named("study.error_horizon") from None
     fitted = fit_worlds(
         config.ensemble,
         dataset.transitions,
@@ -201,7 +206,6 @@ def fit_dataset(
     poll(context, f"before measuring {slug(dataset.name)}-world")
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
-    logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)

@@ -19,7 +19,7 @@ from jaxrl_rollouts.reports.page import report_markdown
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
-PARTS = ("kills", "damage", "pressure")
+PARTS = ("kills", "damage", "pressure", "hostile")
 OUT = Path(__file__).parents[2] / "experiments" / "results" / "battery"
 
 

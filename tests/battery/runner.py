@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 IMPORTED = (
     "jaxrl_rollouts.cli.main",
-    "jaxrl_rollouts.experiments.offline",
+    "jaxrl_rollouts.offline.main_job",
     "jaxrl_rollouts.pde.train_command",
     "jaxrl_rollouts.offline.acting_commands",
     "jaxrl_rollouts.reports.page",
