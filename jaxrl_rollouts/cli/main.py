@@ -74,7 +74,7 @@ def _quieten() -> None:
 
     What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
     progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it. So does orbax, whose futures then complain
-    that nobody asked them.
+    that nobody asked them, and tensorstore, whose threads find orbax gone.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -83,7 +83,12 @@ def _quieten() -> None:
         text = " ".join(printable(str(message)).split())
         print(f"warning: {text}", file=sys.stderr, flush=True)
 
+    def ignore(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(unraisable)
+
     warnings.showwarning = show
+    sys.unraisablehook = ignore
 
 
 def dispatch(arguments: list[str]) -> None:

@@ -6,6 +6,7 @@ layout of `sha256sum`, and a checkpoint those of all its files.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -78,9 +79,13 @@ def is_sealed(path: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Have the operating system write a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Have the operating system write a file, or the names in a folder, to the disk.
+
+    Not every file system can do the latter.
+    """
+    with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

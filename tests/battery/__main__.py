@@ -32,44 +32,42 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(PARTS):
         parser.error(f"parts: found {', '.join(sorted(unknown))}, expected {', '.join(PARTS)}")
-    begin, bad, tables = time.monotonic(), [], {}
+    failed = False
     for name in asked.parts or PARTS:
-        tables[name] = rows = []
+        begin, rows, bad = time.monotonic(), [], []
         for tally in importlib.import_module(f".{name}", __package__).run(asked.share, asked.seed):
             rows.append(tally.row())
             bad += [f"{name}: {line}" for line in tally.bad]
             print(tally.row(), *tally.bad, sep="\n", file=sys.stderr, flush=True)
-    report = made(tables, asked.share, asked.seed, time.monotonic() - begin, asked.out)
-    for line in bad:
-        report.note(line)
-    report.save(asked.out)
-    (asked.out / "report.md").write_text(report_markdown(report), encoding="utf-8")
-    print_report(report)
-    return 1 if bad else 0
+            report = made(name, rows, asked.share, asked.seed, asked.out)
+            report.wall_seconds += time.monotonic() - begin
+            begin = time.monotonic()
+            report.notes += bad
+            report.save(asked.out)
+            (asked.out / "report.md").write_text(report_markdown(report), encoding="utf-8")
+        print_report(load_report(asked.out))
+        failed = failed or bool(bad)
+    return 1 if failed else 0
 
 
-def made(
-    tables: dict[str, list[dict]], share: float, seed: int, seconds: float, out: Path
-) -> Report:
-    """The report of what was run, with the tables that another time left in `out`."""
+def made(name: str, rows: list[dict], share: float, seed: int, out: Path) -> Report:
+    """The report of a part, with the tables that others left in `out`."""
     config = {"share": share, "seed": seed}
     report = Report(
         "battery", "full" if share == 1 else "part", config, "python -m tests.battery", 1
     )
-    report.wall_seconds = seconds
     if (out / "report.json").is_file():
         before = load_report(out)
         report.tables = dict(before.tables)
-        report.notes = [x for x in before.notes if x.partition(":")[0] not in tables]
-        report.wall_seconds += before.wall_seconds
-    for name, rows in tables.items():
-        report.table(name, rows)
+        report.notes = [line for line in before.notes if not line.startswith(f"{name}: ")]
+        report.wall_seconds = before.wall_seconds
+    report.table(name, rows)
     every = [row for rows in report.tables.values() for row in rows]
-    for name in ("silently wrong", "tracebacks", "lost"):
+    for kind in ("silently wrong", "tracebacks", "lost"):
         report.claim(
             Claim.at_most(
-                name,
-                values=[row[name] for row in every],
+                kind,
+                values=[row[kind] for row in every],
                 threshold=0,
                 source="the project's goal",
                 expected="none",

@@ -52,7 +52,7 @@ def disturbed(name: str, kill: bool, most: int, draw: random.Random, tally: Tall
             return
         started = runner.start(["resume", folder, "--no-progress"])
     done = started.end()
-    folders = list(out.iterdir())
+    folders = list(out.iterdir()) if out.is_dir() else []
     if done.crashed:
         tally.tracebacks += [f"{blows}: {done.last}"]
     elif done.code != 0 or len(folders) != 1:
