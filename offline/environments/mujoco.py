@@ -57,7 +57,12 @@ def _say(message: str) -> None:
         print(f"warning: MuJoCo: {message}", file=sys.stderr, flush=True)
 
 
-def _make(name: str) -> Any:
+def make_gymnasium(name: str) -> Any:
+    """Gymnasium's own environment of this id, or of the version that took its place.
+
+    Raises:
+        MissingExtraError, ConfigError: see `mujoco_environment`.
+    """
     try:
         import gymnasium
         import mujoco
@@ -100,7 +105,7 @@ def mujoco_environment(name: str) -> Environment:
         MissingExtraError: gymnasium or mujoco is not installed.
         ConfigError: not one of this Gymnasium's MuJoCo environments.
     """
-    made = _make(name)
+    made = make_gymnasium(name)
     found, env = made.spec.id, made.unwrapped
     size = env.observation_space.shape[0]
     host = Simulators(env, made.spec.max_episode_steps)
