@@ -7,11 +7,13 @@ it asks no other server for a script.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
 from html import unescape
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -20,6 +22,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = re.compile(r"\{\{ (\w+) \}\}")
+NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
 PACKAGES = ("offline", "pde", "experiments")
 RESULTS = ROOT / "experiments" / "results"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
@@ -63,8 +66,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """`{{ experiment }}` becomes a link to its page, with how many of its claims hold."""
+    """`{{ experiment }}` becomes a link to its page, with how many of its claims hold; `{{ names
+    of PACKAGE }}` the documentation of its `__all__`."""
+    markdown = NAMES.sub(lambda match: names(match[1]), markdown)
     return REPORT.sub(lambda match: verdict(match[1]), markdown)
+
+
+def names(package: str) -> str:
+    """Every public name of a package: what it is called there, then what its docstring says."""
+    room = importlib.import_module(package)
+    return "\n\n".join(entry(package, name, getattr(room, name)) for name in room.__all__)
+
+
+def entry(package: str, name: str, value: Any) -> str:
+    heading = f"## `{package.removeprefix('jaxrl_rollouts.')}.{name}`"
+    if isinstance(value, ModuleType) and hasattr(value, "__all__"):
+        return f"{heading}\n\n[A page of its own]({name}.md)."
+    if isinstance(value, ModuleType):
+        return f"{heading}\n\n::: {value.__name__}\n    options: {{show_root_heading: false}}"
+    if hasattr(value, "__qualname__"):
+        place = f"{value.__module__}.{value.__qualname__}"
+        return f"{heading}\n\n::: {place}\n    options: {{show_root_heading: false}}"
+    shown = ", ".join(f"`{part}`" for part in value) if isinstance(value, dict) else f"`{value}`"
+    return f"{heading}\n\n{shown}"
 
 
 def verdict(name: str) -> str:
@@ -94,8 +118,6 @@ def experiments() -> list[str]:
 
 
 def overview() -> str:
-    """The README's table of experiments."""
-    readme = (ROOT / "README.md").read_text()
-    table = re.search(r"<!-- reports -->\n(.*?)<!-- end -->", readme, re.DOTALL)
-    rows = table[1].replace("](experiments/results/", "](").replace("/README.md", "/index.md")
-    return f"# Experiments\n\nEach asks one question, and one command remakes its report.\n\n{rows}"
+    """The page of all experiments, `experiments/README.md`."""
+    text = (ROOT / "experiments" / "README.md").read_text()
+    return text.replace("](results/", "](").replace("/README.md", "/index.md")

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxrl_rollouts.plugins import Listing, names
+from jaxrl_rollouts.plugins import Listing
 
 MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
 GOALS = "the project's goals"
 LIPPE = "Lippe et al. 2023 (arXiv 2308.05732)"
 _ALL = ("jr/halfcheetah-random", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", "jr/hopper-mixed")
-# What `run offline --method` takes: ours, and those that other packages announce.
-METHODS = (
-    *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
-    *("neubay", "neubay_markov"),
-    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
-)
-
-# The objectives of `pde train` besides `refiner`.
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -118,16 +110,6 @@ _LISTED = (
         GOALS,
         minutes={"smoke": None, "cpu": 5, "gpu": None},
         caches=False,
-    ),
-    Listing(
-        "offline",
-        "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
-        "",
-        minutes={"smoke": 1, "cpu": 2, "paper": None},
-        choices={"method": METHODS, "data": ("real", "synther", "pgd")},
-        main=True,
-        prepare="jaxrl_rollouts.experiments.offline:prepare",
-        unread="jaxrl_rollouts.experiments.offline:unread",
     ),
     Listing(
         "pde_speed",

@@ -24,7 +24,8 @@ Config = TypeVar("Config")
 
 # JSON has no such numbers; strings keep the file readable by strict parsers and lose nothing.
 _SPECIAL = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
-_POSITIVE = "positive"  # key of a field's metadata
+_RANGE = "range"  # key of a field's metadata
+WHOLE = 2**31  # whole numbers are below: sizes are counted in 32 bits
 
 
 def to_json(config: Any) -> dict[str, Any]:
@@ -64,22 +65,25 @@ def read(cls: type[Config], data: Any, where: str = "config", base: Config | Non
 def check(config: Any, path: str = "") -> None:
     """Hold `config` and every dataclass inside it to their ranges, then to their `validate()`.
 
-    Ranges are declared with the fields (`positive`); `validate` is for what is between fields.
+    Ranges are declared with the fields (`number`, `positive`, `step_size`, ...); `validate` is for
+    what is between fields. Every number is finite, whole ones fit 32 bits, and a `seed` is not
+    negative.
 
     Args:
         config: a dataclass instance.
         path: what it is called; goes before the names of its settings in messages.
 
     Raises:
-        ConfigError: a setting below its range, or whatever the `validate` methods raise.
+        ConfigError: a setting out of its range, or whatever the `validate` methods raise.
     """
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             check(value, _join(path, field.name))
-    named = (f.name for f in dataclasses.fields(config) if _POSITIVE in f.metadata)
     with within(path):
-        at_least_one(config, *named)
+        for field in dataclasses.fields(config):
+            undeclared = SEED if field.name == "seed" else Range()
+            field.metadata.get(_RANGE, undeclared).check(field.name, getattr(config, field.name))
         validate = getattr(config, "validate", None)
         if callable(validate):
             validate()
@@ -112,9 +116,84 @@ def digest(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def positive(default: int) -> Any:
-    """A dataclass field that `check` wants to be at least 1: `steps: int = positive(3)`."""
-    return dataclasses.field(default=default, metadata={_POSITIVE: True})
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which numbers a setting may be; every one of a tuple, and None where its type has it.
+
+    Attributes:
+        least, most: ends that belong to it.
+        above, below: ends that do not.
+        entries: how many a tuple has at least.
+        expected: how a message says it; made of the ends where it is left out.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    entries: int = 0
+    expected: str = ""
+
+    def check(self, name: str, value: Any) -> None:
+        """`ConfigError` for the first number of a setting that is out of range."""
+        if isinstance(value, tuple | list):
+            if len(value) < self.entries:
+                raise ConfigError(name, value, self.expected or "at least one")
+            for one in value:
+                self.check(name, one)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(name, value, "a finite number")
+        if isinstance(value, int) and self.most is None and abs(value) >= WHOLE:
+            raise ConfigError(name, value, f"a number below {WHOLE:,}")
+        if not (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        ):
+            raise ConfigError(name, value, self.expected or self.words())
+
+    def words(self) -> str:
+        """`at least 1`, `above 0`, `in [0, 1)`."""
+        low = self.least if self.above is None else self.above
+        high = self.most if self.below is None else self.below
+        if high is None:
+            return f"{'at least' if self.above is None else 'above'} {low:g}"
+        if low is None:
+            return f"{'at most' if self.below is None else 'below'} {high:g}"
+        brackets = "[" if self.above is None else "(", "]" if self.below is None else ")"
+        return f"in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
+
+
+# Larger or negative ones would be taken modulo 32 bits: the same numbers under another name.
+SEED = Range(least=0, most=2**32 - 1, expected="a whole number from 0 to 4294967295")
+
+
+def number(default: Any, **ends: Any) -> Any:
+    """A field that `check` holds to a `Range`: `penalty: float = number(1.0, least=0)`."""
+    return dataclasses.field(default=default, metadata={_RANGE: Range(**ends)})
+
+
+def positive(default: Any) -> Any:
+    """A field of at least 1, or of several numbers that are: `steps: int = positive(3)`."""
+    return number(default, least=1)
+
+
+def layers(default: tuple[int, ...]) -> Any:
+    """A field of widths of hidden layers, at least one."""
+    return number(default, least=1, entries=1, expected="at least one layer, each at least 1 wide")
+
+
+def step_size(default: float) -> Any:
+    """A field of a learning rate, in (0, 1]."""
+    return number(default, above=0, most=1)
+
+
+def fraction(default: float) -> Any:
+    """A field in [0, 1]."""
+    return number(default, least=0, most=1)
 
 
 def at_least_one(config: Any, *names: str) -> None:
@@ -122,14 +201,6 @@ def at_least_one(config: Any, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 1:
             raise ConfigError(name, getattr(config, name), "at least 1")
-
-
-def discount_and_polyak(config: Any) -> None:
-    """`ConfigError` unless `discount` is in [0, 1) and `polyak` in (0, 1]."""
-    if not 0 <= config.discount < 1:
-        raise ConfigError("discount", config.discount, "in [0, 1)")
-    if not 0 < config.polyak <= 1:
-        raise ConfigError("polyak", config.polyak, "in (0, 1]")
 
 
 def unknown(setting: str, found: Any, choices: Iterable[str]) -> ConfigError:

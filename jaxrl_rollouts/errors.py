@@ -6,13 +6,25 @@ The command line prints the message of a `UserError` without a traceback and exi
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+# C0 without tab and line feed, DEL, C1, and the marks that turn the direction of writing.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: a terminal obeys them, and files bring them."""
+    return _CONTROL.sub("", text)
 
 
 class UserError(Exception):
     """Something outside the program is wrong; the message is one line."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class DataError(UserError):
@@ -56,6 +68,27 @@ class ConfigError(UserError):
 
 class CheckpointError(UserError):
     """A checkpoint or run folder is missing, of another version or of another configuration."""
+
+
+class DamagedError(CheckpointError):
+    """A checkpoint's files are not those that were written."""
+
+
+class StorageError(UserError):
+    """Something cannot be written or read: a full disk, a read-only folder, too many open files.
+
+    Args:
+        place: what was being written or read.
+        error: the first cause.
+        hint: how to go on once it is out of the way.
+    """
+
+    def __init__(self, place: str | Path, error: BaseException, hint: str = "") -> None:
+        cause = one_line(error)
+        if isinstance(error, OSError) and error.strerror:
+            file = f" ({error.filename})" if error.filename not in (None, str(place)) else ""
+            cause = f"{error.strerror}{file}"
+        super().__init__(f"{place}: {cause}; {hint}" if hint else f"{place}: {cause}")
 
 
 class MissingExtraError(UserError):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .configs import check, positive, unknown
+from .configs import check, number, positive, step_size, unknown
 from .descent import descend
 from .ensemble import Ensemble, ensemble, select_members
 from .errors import ConfigError
@@ -69,9 +69,9 @@ class EnsembleConfig:
         holdout_rows: of those, at most.
     """
 
-    members: int = 7
-    elites: int = 5
-    hidden: tuple[int, ...] = (200, 200, 200, 200)
+    members: int = positive(7)
+    elites: int = positive(5)
+    hidden: tuple[int, ...] = positive((200, 200, 200, 200))
     activation: str = "swish"
     layer_norm: bool = False
     initialiser: str = "truncated_normal"
@@ -79,20 +79,20 @@ class EnsembleConfig:
     learned_bounds: bool = True
     log_var_low: float = -10.0
     log_var_high: float = 0.5
-    bound_weight: float = 0.01
+    bound_weight: float = number(0.01, least=0)
     bootstrap: bool = True
-    learning_rate: float = 1e-3
-    weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
+    learning_rate: float = step_size(1e-3)
+    weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
     batch_size: int = positive(256)
     max_epochs: int = positive(100)
     patience: int = positive(5)
     judge: Literal["mse", "nll"] = "mse"
-    improvement: float = 0.01
-    holdout_share: float = 0.2
-    holdout_rows: int = 1000
+    improvement: float = number(0.01, least=0)
+    holdout_share: float = number(0.2, above=0, below=1)
+    holdout_rows: int = positive(1000)
 
     def validate(self) -> None:
-        if not 1 <= self.elites <= self.members:
+        if self.elites > self.members:
             raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
         if self.activation not in ACTIVATIONS:
             raise unknown("activation", self.activation, ACTIVATIONS)

@@ -13,7 +13,7 @@ import functools
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +21,32 @@ import numpy as np
 from jax.sharding import Mesh
 
 from . import devices
-from .errors import ConfigError, DivergenceError, Interrupted
+from .errors import ConfigError, DivergenceError
 from .record import checkpoint
-from .record.context import RunContext
+from .record.context import RunContext, poll
 from .record.history import History
 from .record.loggers import Progress
 from .trees import PyTree
 
+HISTORY = "history.jsonl"
 Init = Callable[[PyTree, PyTree], PyTree]
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """An `evaluate` that keeps something from one call to the next, which goes into checkpoints.
+
+    Attributes:
+        kept: arrays and numbers, of the same structure from `begin` on.
+    """
+
+    kept: PyTree
+
+    def begin(self, state: PyTree) -> None:
+        """Set `kept` to what it is before the first call; `state` is how training begins."""
+
+    def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]: ...
 
 
 class Trained(NamedTuple):
@@ -87,7 +104,8 @@ def train(
         chunk: iterations per compiled call, hence the grain of everything between chunks.
         unit, units_per_iteration: what the progress bar counts.
         evaluate: `(state, iteration) -> {name: [seeds] values}`, called on the host after every
-            `evaluate_every` iterations and at the end. Must depend on its arguments only.
+            `evaluate_every` iterations and at the end. Must depend on its arguments only, or be
+            `Remembering`.
         evaluate_every: a multiple of `chunk`; None evaluates at the end only.
         evaluate_at: iterations after which to evaluate besides (`evenly`), multiples of `chunk`.
         finished: stop early when this is true of the chunk's mean metrics.
@@ -114,8 +132,9 @@ def train(
     folder = context.folder.stage(stage) if context else None
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, _begin(init, axes)(keys, data))
-    iteration, state, stopped, spent = _resumed(folder, state)
-    told = _Told(stage, context, iteration, iterations, unit, units_per_iteration)
+    keeper = evaluate if isinstance(evaluate, Remembering) else None
+    iteration, state, stopped, spent, kept = _resumed(folder, state, keeper)
+    told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
     if over is not None:
         state, data = _spread(state, data, per_seed, over)
@@ -129,7 +148,7 @@ def train(
     with told.progress:
         while iteration < iterations and not stopped:
             if asked:
-                raise _interrupted(stage, iteration, iterations, context)
+                poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
             begin = time.perf_counter()
             length = min(chunk, iterations - iteration)
             state, metrics, seconds = _compiled(update, length, axes).run(state, data)
@@ -144,7 +163,9 @@ def train(
             spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
             asked = _asked(context)  # looked at once, so that who stops has saved
             if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
-                checkpoint.save(folder, iteration, _bundle(whole(), stopped, spent))
+                bundle = _bundle(whole(), stopped, spent, keeper)
+                texts = {HISTORY: told.history.text}
+                checkpoint.save(folder, iteration, bundle, texts=texts)
                 saved_at = time.monotonic()
     return Trained(whole(), told.history, spent.compile, spent.run, spent.wall)
 
@@ -153,11 +174,18 @@ class _Told:
     """What is told of a stage while it goes on: its history, the loggers, the progress bar."""
 
     def __init__(
-        self, stage: str, context: RunContext | None, done: int, of: int, unit: str, units: int
+        self,
+        stage: str,
+        context: RunContext | None,
+        done: int,
+        of: int,
+        unit: str,
+        units: int,
+        kept: str | None,
     ) -> None:
-        path = context.folder.stage(stage) / "history.jsonl" if context else None
+        path = context.folder.stage(stage) / HISTORY if context else None
         self.stage, self.loggers = stage, context.loggers if context else ()
-        self.history = History(path, upto=done)
+        self.history = History(path, upto=done, kept=kept)
         for logger in self.loggers:
             logger.truncate(stage, done)
         enabled = bool(context and context.progress)
@@ -191,13 +219,22 @@ def _check_lengths(
         raise ConfigError("evaluate_at", sorted(evaluate_at), f"multiples of chunk ({chunk})")
 
 
-def _resumed(folder: Path | None, state: PyTree) -> tuple[int, PyTree, bool, _Spent]:
-    """Iteration, state, whether it had finished and what it cost: the newest checkpoint's."""
-    newest = checkpoint.load_newest(folder, _bundle(state, False, _Spent())) if folder else None
-    if newest is None:
-        return 0, state, False, _Spent()
+def _resumed(
+    folder: Path | None, state: PyTree, keeper: Remembering | None
+) -> tuple[int, PyTree, bool, _Spent, str | None]:
+    """Iteration, state, whether it had finished, what it cost and its history: the newest
+    checkpoint's. `keeper` is given what is kept there."""
+    if keeper:
+        keeper.begin(state)
+    like = _bundle(state, False, _Spent(), keeper)
+    newest = checkpoint.load_newest(folder, like) if folder else None
+    if folder is None or newest is None:
+        return 0, state, False, _Spent(), None
     iteration, bundle = newest
-    return iteration, bundle["state"], bool(bundle["finished"]), _Spent(**bundle["spent"])
+    if keeper:
+        keeper.kept = bundle["kept"]
+    spent, kept = _Spent(**bundle["spent"]), checkpoint.text(folder, iteration, HISTORY)
+    return iteration, bundle["state"], bool(bundle["finished"]), spent, kept
 
 
 def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[PyTree, PyTree]:
@@ -206,13 +243,6 @@ def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[
     mapped = jax.tree.broadcast(per_seed, data)
     data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, over), mapped, data)
     return devices.shard_seeds(state, over), data
-
-
-def _interrupted(stage: str, iteration: int, of: int, context: Any) -> Interrupted:
-    return Interrupted(
-        f"stopped in stage {stage} after {iteration} of {of} iterations; "
-        f"go on with: jaxrl-rollouts resume {context.folder.path}"
-    )
 
 
 def _asked(context: RunContext | None) -> bool:
@@ -230,8 +260,11 @@ class _Spent(NamedTuple):
         return self._replace(**{k: getattr(self, k) + v for k, v in seconds.items()})
 
 
-def _bundle(state: PyTree, finished: bool, spent: _Spent) -> dict[str, Any]:
-    return {"state": state, "finished": int(finished), "spent": spent._asdict()}
+def _bundle(
+    state: PyTree, finished: bool, spent: _Spent, keeper: Remembering | None
+) -> dict[str, Any]:
+    bundle = {"state": state, "finished": int(finished), "spent": spent._asdict()}
+    return bundle | ({"kept": keeper.kept} if keeper else {})
 
 
 class _Chunk:

@@ -83,12 +83,12 @@ def evaluate(
 
 
 def _environment(saved: SavedPolicy, name: str) -> Environment:
-    from .environments import make
+    from .environments.registry import make, make_named
 
     if not (name or saved.environment):
         expected = "a name, since the policy was trained without a simulator"
         raise ConfigError("--environment", name, expected)
-    env = make(name or saved.environment)
+    env = make(name) if name else make_named(saved.environment)
     saved.sees(env)
     return env
 

@@ -10,7 +10,7 @@ import tyro
 
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
-from jaxrl_rollouts.plugins import Command
+from jaxrl_rollouts.plugins import Command, Listing, names
 
 from .online.command import make
 
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
     from .data.transitions import Transitions
     from .environments import Environment
     from .evaluation import Policy
+
+# What `run offline --method` takes: ours, and those that other packages announce.
+METHODS = (
+    *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
+    *("neubay", "neubay_markov"),
+    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
+)
+
+# The main job; known without importing it.
+MAIN_JOB = Listing(
+    "offline",
+    "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
+    "",
+    minutes={"smoke": 1, "cpu": 2, "paper": None},
+    choices={"method": METHODS, "data": ("real", "synther", "pgd")},
+    main=True,
+    prepare="jaxrl_rollouts.offline.main_job:prepare",
+    unread="jaxrl_rollouts.offline.main_job:unread",
+)
+LISTINGS = {MAIN_JOB.name: MAIN_JOB}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {
@@ -137,7 +157,7 @@ def _trained(
     policy: str, env: str, training_seed: int, sample: bool
 ) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
     """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
-    from .environments import make
+    from .environments.registry import make, make_named
     from .saved_policies import read_policy
 
     if not Path(policy).exists():
@@ -147,7 +167,7 @@ def _trained(
         raise ConfigError(
             "--environment", env, "a name: the policy was trained without an environment"
         )
-    environment = make(env or trained.environment)
+    environment = make(env) if env else make_named(trained.environment)
     trained.sees(environment)
     acting = trained.agent.policy if sample else trained.agent.greedy
     facts = {

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
@@ -145,46 +144,42 @@ class Best(NamedTuple):
 class KeepBest:
     """An `evaluate` for `train_learner` that keeps the best policies; the first of equal ones.
 
-    They are in the stage's folder after each evaluation, so a resumed run knows them. What it
-    evaluates a second time changes nothing, since it comes out the same.
+    They go into the training's checkpoints, so a resumed run knows them.
 
     Args:
         evaluate: that records `return`; nothing is kept where there is none.
-        stage, context: of the training; without a context they are kept in memory.
     """
 
-    def __init__(self, evaluate: Evaluate, stage: str, context: RunContext | None) -> None:
+    def __init__(self, evaluate: Evaluate) -> None:
         self.evaluate = evaluate
-        self.folder = context.folder.stage(stage) / "best" if context else None
-        self._best: Best | None = None
+        self.kept: Best | None = None
+
+    def begin(self, state: PyTree) -> None:
+        """Nothing was evaluated yet: iteration 0."""
+        seeds = len(jax.tree.leaves(state.agent.actor)[0])
+        nothing = np.full(seeds, -np.inf, np.float32), np.zeros(seeds, np.int32)
+        # On the host: the loop gives the state's own buffers to its next chunk.
+        self.kept = Best(jax.device_get(state.agent.actor), *nothing)
 
     def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]:
         metrics = self.evaluate(state, iteration)
         if "return" not in metrics:  # there is no simulator to be good in
             return metrics
-        returns, before = np.asarray(metrics["return"]), self.best(state)
-        now = Best(state.agent.actor, returns, np.full(len(returns), iteration, np.int32))
-        if before is None:
-            kept = now
-        elif not (better := returns > before.returns).any():
-            return metrics
-        else:
-            kept = where_rows(jnp.asarray(better), now, before)
-        # A copy: the loop gives the state's own buffers to its next chunk.
-        actors = jax.tree.map(jnp.copy, kept.actors)
-        self._best = Best(actors, np.asarray(kept.returns), np.asarray(kept.iterations))
-        if self.folder:
-            checkpoint.save(self.folder, iteration, self._best)
+        assert self.kept is not None, "begin comes first"
+        returns = np.asarray(metrics["return"], np.float32)
+        better = (returns > self.kept.returns) | (self.kept.iterations == 0)
+        if better.any():
+            at = np.full(len(returns), iteration, np.int32)
+            now = Best(jax.device_get(state.agent.actor), returns, at)
+            self.kept = jax.tree.map(np.asarray, where_rows(jnp.asarray(better), now, self.kept))
         return metrics
 
-    def best(self, state: PyTree) -> Best | None:
+    @property
+    def best(self) -> Best | None:
         """What was kept so far, also by an earlier session; None before any evaluation."""
-        if self._best is None and self.folder:
-            seeds = len(jax.tree.leaves(state.agent.actor)[0])
-            like = Best(state.agent.actor, np.zeros(seeds, np.float32), np.zeros(seeds, np.int32))
-            loaded = checkpoint.load_newest(self.folder, like)
-            self._best = loaded[1] if loaded else None
-        return self._best
+        if self.kept is None or not self.kept.iterations.any():
+            return None
+        return self.kept._replace(actors=jax.tree.map(jnp.asarray, self.kept.actors))
 
 
 def promises(learner: Learner, starts: np.ndarray) -> Evaluate:

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -87,7 +88,7 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     scale, objective = config.residual_scale, config.objective
     twice = objective in ("correction", "prediction")
     error = sobolev_error(config.sobolev_order) if objective == "sobolev" else squared_error

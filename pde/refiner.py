@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -156,7 +156,7 @@ class Refiner(NamedTuple):
 
 
 def _with_weights(net: FieldNetwork, config: RefinerConfig, after: Emulator | None) -> Refiner:
-    config.validate()
+    check(config)
     if after is not None and config.first_share is not None:
         raise ConfigError("first_share", config.first_share, "None: first predictions are not its")
     if after is not None and after.history != net.history:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import number, positive, step_size
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -22,7 +22,7 @@ from .files import read_fields
 from .objectives import OneStep, OneStepConfig
 from .operators import FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
-from .study.fit import Fitted, fit, stages, standardised
+from .study.fit import Fitted, fit, hold_fields, stages, standardised
 from .study.look import Evaluation, evaluate
 from .study.page import make_report
 from .study.train import StudyConfig, StudyData
@@ -58,28 +58,22 @@ class TrainConfig:
 
     file: str = ""
     test: str = ""
-    test_share: float = 0.2
+    test_share: float = number(0.2, above=0, below=1)
     objective: Literal["refiner"] | OneStep = "refiner"
     network: Literal["resnet", "unet", "fno"] = "resnet"
     updates: int = positive(5000)
     batch: int = positive(32)
-    rate: float = 1e-3
+    rate: float = step_size(1e-3)
     seeds: int = positive(2)
     seed: int = 0
     history: int = positive(1)
     every: int = positive(1)
     conditions: tuple[str, ...] | None = None
-    steps: int | None = None
+    steps: int | None = positive(None)
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
     refiner: RefinerConfig = field(default_factory=RefinerConfig)
-
-    def validate(self) -> None:
-        if not 0 < self.test_share < 1:
-            raise ConfigError("test_share", self.test_share, "above 0 and below 1")
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError("steps", self.steps, "at least 1")
 
 
 def prepare(config: TrainConfig) -> list[str]:
@@ -122,7 +116,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
         context=context,
     )
     fitted.save(context.folder.path / "emulator")
-    study, data = tested(config, fitted, test_set)
+    study, data = tested(config, fitted, test_set, context)
     arms: dict[str, Evaluation] = {
         name: evaluate(name, emulators, params, study, data, context)
         for name, emulators, params in (
@@ -164,14 +158,17 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
     return train_set, test_set
 
 
-def tested(config: TrainConfig, fitted: Fitted, test: FieldSet) -> tuple[StudyConfig, StudyData]:
+def tested(
+    config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext
+) -> tuple[StudyConfig, StudyData]:
     """How the evaluation goes, and its trajectories, in units of the training data.
 
     Raises:
-        DataError: trajectories too short for the rollouts.
+        DataError: trajectories too short for the rollouts, or others than the run began with.
     """
     own = fitted.emulator
     u = np.asarray(test.read(slice(None), slice(0, None, config.every)), np.float32)
+    hold_fields(test, u, "test", context)
     fields = standardised(test, u, own.units, own.conditions)
     longest = u.shape[1] - config.history
     steps = config.steps or longest

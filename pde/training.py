@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.averaged import AveragedTraining, check_schedule, make_averaged
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, positive, step_size
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -41,7 +41,7 @@ class TrainingConfig:
 
     updates: int = 20_000
     batch: int = 32
-    rate: float = 1e-3
+    rate: float = step_size(1e-3)
     final_rate: float = 1e-5
     warmup: int = 500
     clip: float | None = 1.0

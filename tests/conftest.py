@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +23,6 @@ os.environ.setdefault("JAXRL_ROLLOUTS_CACHE", "off")
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
-
-# One device in this process, whichever test comes first: the command line would make each core one.
-jax.devices()
 
 settings.register_profile(
     "fast",
@@ -40,18 +39,36 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 LONG = ("tests/experiments/", "tests/offline/")
 
 
+# XLA's newer emitters of fused loops make faster programs and take twice as long to compile.
+OLD_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile with few optimisations, here and in the programs that tests start.
 
-    Most of the suite's time is compilation, which this halves. The slow tests compute for minutes:
-    they get all optimisations, and so does everything with JAX_DISABLE_MOST_OPTIMIZATIONS=0.
+    Most of the suite's time is compilation, which this divides by three or four. The slow tests
+    compute for minutes: they get all optimisations, and so does everything with
+    JAX_DISABLE_MOST_OPTIMIZATIONS=0.
     """
     variable = "JAX_DISABLE_MOST_OPTIMIZATIONS"
     if config.option.markexpr == "not slow" and variable not in os.environ:
         os.environ[variable] = "1"
         jax.config.update(variable.lower(), True)
+        flags = f"{os.environ.get('XLA_FLAGS', '')} {OLD_EMITTERS}".strip()
+        if knows(flags):
+            os.environ["XLA_FLAGS"] = flags
+    # One device in this process, whichever test comes first: the command line would make each
+    # core one.
+    jax.devices()
     # xdist would start the files with the most tests first; the longest have the fewest.
     config.option.loadscopereorder = False
+
+
+def knows(flags: str) -> bool:
+    """Whether this XLA takes the flags: of those it does not know, a process dies."""
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    environment = {**os.environ, "XLA_FLAGS": flags}
+    return subprocess.run(command, env=environment, capture_output=True).returncode == 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,14 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make_guidance, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.claims import claims
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts import diffusion
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
@@ -127,7 +127,7 @@ class Sources(NamedTuple):
 
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
-    setting = setting_of(name, config.seed)
+    setting = setting_of(name, config.seed, context)
     rows, model = setting.dataset.transitions, None
     sets = {"real": to_device(rows)}
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)

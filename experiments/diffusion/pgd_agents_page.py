@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.experiments.kit.claims import claims
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.experiments.kit.colours import colour
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, intervals, level, picture
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid
-from jaxrl_rollouts.experiments.kit.offline_pages import note_environments
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, intervals
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
+from jaxrl_rollouts.offline.study.page import note_environments
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import best_by_others, spread_name
 

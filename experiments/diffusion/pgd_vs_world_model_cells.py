@@ -30,7 +30,7 @@ from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
 from jaxrl_rollouts.offline.study.model_based import slug
-from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.study.setting import environment_of, hold_data
 from jaxrl_rollouts.offline.synthetic import paths
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
@@ -183,11 +183,14 @@ class Source(NamedTuple):
     coefficient: float = 0.0  # of the guidance
 
 
-def load_rows(config: CaseConfig, key: jax.Array) -> tuple[Environment, Transitions]:
-    """The true environment and the dataset's rows."""
+def load_rows(
+    config: CaseConfig, key: jax.Array, context: RunContext | None = None
+) -> tuple[Environment, Transitions]:
+    """The true environment and the dataset's rows; `DataError` where the run began with others."""
     if config.data in SCRIPTED:
         return ACROBOT, MADE[config.data][1](key, config.rows)
     dataset = load(config.data)
+    hold_data(dataset, context)
     rows = dataset.transitions
     if 0 < config.rows < len(rows.rewards):
         rows = take_rows(rows, np.arange(config.rows))
@@ -231,7 +234,7 @@ def prepare(
         DataError: every episode is shorter than a window.
     """
     data_key, target_key, windows_key, world_key = jax.random.split(key, 4)
-    env, data = load_rows(config, data_key)
+    env, data = load_rows(config, data_key, context)
     if env.termination is not never:
         raise ConfigError("data", config.data, "an environment whose episodes never terminate")
     target = train_target(config, env, data, target_key, seeds, context)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxrl_rollouts.experiments.kit.claims import claims
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, picture
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, log_likelihood
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm

@@ -17,14 +17,15 @@ import numpy as np
 from matplotlib.ticker import NullLocator
 
 from jaxrl_rollouts import diffusion
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid, stacked
+from jaxrl_rollouts.compare.timing import timed
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.claims import claims
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, level, picture
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid, stacked
-from jaxrl_rollouts.experiments.kit.timing import timed
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM
 from jaxrl_rollouts.offline.data import Transitions, take_rows
@@ -105,7 +106,7 @@ class Config:
 def run(config: Config, context: RunContext) -> Report:
     """Train, sample, judge, learn from the samples."""
     report = Report.of(context, config.seeds)
-    setting, results = setting_of(config.dataset, config.seed), {}
+    setting, results = setting_of(config.dataset, config.seed, context), {}
     nets = subjects(config, setting.dataset.transitions, setting.dataset.name)
     for index, (net, subject) in enumerate(nets.items()):
         key = jax.random.fold_in(jax.random.key(config.seed), index)

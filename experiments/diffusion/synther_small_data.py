@@ -15,13 +15,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid, stacked
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.claims import claims
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, level, picture
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid, stacked
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, normalised_score, sample_batch, take_rows
 from jaxrl_rollouts.offline.environments import Environment
@@ -98,7 +99,7 @@ class Config:
 def run(config: Config, context: RunContext) -> Report:
     """Every share: sample, look at the samples, train with and without them."""
     report, grids = Report.of(context, config.seeds), {}
-    setting, key = setting_of(config.dataset, config.seed), jax.random.key(config.seed)
+    setting, key = setting_of(config.dataset, config.seed, context), jax.random.key(config.seed)
     for index, share in enumerate(config.shares):
         share_key = jax.random.fold_in(key, 2 + index)
         grids[share] = measure_share(share, setting, config, share_key, context)

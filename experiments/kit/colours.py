@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jaxrl_rollouts.offline.study.colours import COLOURS as AGENTS
 from jaxrl_rollouts.reports import pictures
 
-AGENTS: Mapping[str, str] = {
-    "base": "#D55E00",
-    "oracle": "#009E73",
-    "mopo": "#E69F00",
-    "mobile": "#CC79A7",
-    "ravl": "#0072B2",
-    "neubay": "#56B4E9",
-    "behaviour": "#777777",
-}
-ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
-    "markov": "#882255",
-    "quantile": "#000000",
-    "penalty": "#009E73",
-}
 EMULATORS: Mapping[str, str] = {
     "mse": "#0072B2",
     "pushforward": "#E69F00",
@@ -36,7 +23,6 @@ SOURCES: Mapping[str, str] = {
 }
 COLOURS: Mapping[str, str] = {
     **AGENTS,
-    **ARMS,
     **EMULATORS,
     **SOURCES,
     "data": "#777777",

@@ -1,115 +1,15 @@
-"""What several experiments draw: training curves, intervals, sweeps, promised and earned value.
-
-Functions take axes, so that they can be put together:
-
-with picture(report, "training", "Return while training.", titles=("Return", "Loss")) as axes:
-    curves(axes[0], grid, "return")
-    level(axes[0], optimum, "optimum")
-    curves(axes[1], grid, "loss")
-"""
+"""The library's drawings in the experiments' colours."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from numpy.typing import ArrayLike
-
+from jaxrl_rollouts.compare import draw
 from jaxrl_rollouts.reports import pictures
-from jaxrl_rollouts.reports.report import Report
 
-from .colours import COLOURS, colour
-from .grid import Cell
+from .colours import COLOURS
 
 curve_with_band = functools.partial(pictures.curve_with_band, colours=COLOURS)
 intervals = functools.partial(pictures.intervals, colours=COLOURS)
-
-
-@contextmanager
-def picture(
-    report: Report,
-    name: str,
-    caption: str,
-    *,
-    titles: Sequence[str] = ("",),
-    columns: int | None = None,
-    legend: bool = True,
-    **size: Any,
-) -> Iterator[list[Axes]]:
-    """A picture of the report with a panel per title, in rows of `columns` (None: in one row).
-
-    What has a label is in its legend. `size` is for `pictures.figure`: width, height, title,
-    sharex, sharey.
-    """
-    across = min(columns or len(titles), len(titles))
-    figure, axes = pictures.figure(-(-len(titles) // across), across, titles=titles, **size)
-    for ax in axes[len(titles) :]:
-        ax.set_visible(False)
-    yield axes[: len(titles)]
-    if legend:
-        pictures.legend(figure, axes[: len(titles)])
-    report.picture(name, figure, caption)
-
-
-def curves(
-    ax: Axes,
-    cells: Mapping[Any, Cell],
-    metric: str,
-    *,
-    label: Callable[[Any], str] = str,
-    scale: float = 1.0,
-    **style: Any,
-) -> None:
-    """A metric recorded while training, times `scale`, over gradient steps: a line per cell.
-
-    Cells that diverged are left out; the `label` of a key decides the colour, `style` is for
-    `curve_with_band`.
-    """
-    for key, cell in cells.items():
-        if not cell.diverged:
-            steps, values = cell.curve(metric)
-            curve_with_band(ax, steps, scale * values, label(key), **style)
-    ax.set_xlabel("gradient steps")
-
-
-def level(ax: Axes, value: float, label: str = "", *, linestyle: str = "--", **style: Any) -> None:
-    """A horizontal line: an optimum, a threshold, what the behaviour earned."""
-    style = {"color": "black", "linewidth": 0.8} | style
-    ax.axhline(value, linestyle=linestyle, label=label or None, **style)
-
-
-def sweep(
-    ax: Axes,
-    at: ArrayLike,
-    values: Sequence[ArrayLike],
-    label: str | None = None,
-    *,
-    shade: str | None = None,
-    line: str = "o-",
-) -> None:
-    """Means over seeds of `values` `[points][seeds]` along a setting `[points]`; dots are seeds.
-
-    The label decides the colour where no `shade` does; `line` is matplotlib's format of the means.
-    """
-    shade = shade or colour(label or "")
-    ax.plot(at, [np.mean(v) for v in values], line, color=shade, label=label)
-    for x, seeds in zip(np.asarray(at), values, strict=True):
-        ax.plot([x] * len(np.asarray(seeds)), seeds, ".", color=shade, alpha=0.5)
-
-
-def promised_and_earned(
-    ax: Axes, values: Mapping[str, tuple[np.ndarray, np.ndarray]], *, markersize: float = 4
-) -> None:
-    """Promised over earned value, `[seeds]` each, by label; on the dotted line promises hold."""
-    both = np.concatenate([np.ravel(pair) for pair in values.values()])
-    ends = np.nanmin(both), np.nanmax(both)
-    ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
-    for name, (promised, earned) in values.items():
-        style = {"color": colour(name), "markersize": markersize, "alpha": 0.8}
-        ax.plot(earned, promised, "o", label=name, **style)
-    ax.set_xlabel("earned, discounted")
-    ax.set_ylabel("promised")
+curves = functools.partial(draw.curves, colours=COLOURS)
+sweep = functools.partial(draw.sweep, colours=COLOURS)

@@ -8,10 +8,8 @@ from typing import Any
 
 from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.offline.behaviours.made import MADE, load_dataset
-from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.environments import Environment, make
-from jaxrl_rollouts.offline.environments.absent import is_simulator
-from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.study.setting import environment_of, line_of
 
 
 def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
@@ -32,12 +30,6 @@ def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
             dataset = load_dataset(name)
             lines.append(line_of(dataset, environment_of(dataset) if play else None))
     return lines
-
-
-def line_of(dataset: Dataset, env: Environment | None) -> str:
-    """What a dataset is, and where it is played, for people."""
-    where = f", played in {env.name}" if env is not None and is_simulator(env) else ""
-    return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
 
 
 def check_environments(names: Iterable[str]) -> list[str]:

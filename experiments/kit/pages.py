@@ -4,7 +4,7 @@ A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!
 list of all reports between `<!-- reports -->` and `<!-- end -->`. A variation of an experiment has
 its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on its page:
 
-    python -m jaxrl_rollouts.experiments.kit.pages README.md experiments/results/*/README.md
+    cd experiments; python -m jaxrl_rollouts.experiments.kit.pages README.md results/*/README.md
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import report_table_markdown
+
+from ..catalogue import LISTINGS
 
 NAME = r"[\w-]+(?:/[\w-]+)?"  # EXPERIMENT or EXPERIMENT/VARIATION
 MARK = re.compile(rf"(<!-- report: ({NAME}) / ([^>]+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -57,7 +59,9 @@ def renewed(text: str, results: Path) -> str:
 
 def reports_markdown(results: Path) -> str:
     """One row per committed report: what it asks, how many of its claims hold, where it is told."""
-    reports = [load_report(path.parent) for path in sorted(results.glob("*/report.json"))]
+    folders = [path.parent for path in sorted(results.glob("*/report.json"))]
+    # The battery's report lies there too (`tests/battery`), and is no experiment's.
+    reports = [load_report(folder) for folder in folders if folder.name in LISTINGS]
     return "".join(
         [
             "| experiment | what it asks | claims that hold | seeds | preset |\n",
@@ -69,14 +73,14 @@ def reports_markdown(results: Path) -> str:
 
 def _row(report: Report) -> str:
     name = report.experiment
-    link = f"[`{name}`](experiments/results/{name}/README.md)"
+    link = f"[`{name}`](results/{name}/README.md)"
     held = f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)}"
     summary = load_experiment(name).summary
     return f"| {link} | {summary} | {held} | {report.seeds} | {report.preset} |\n"
 
 
 def main() -> None:
-    for page in map(Path, sys.argv[1:] or ["README.md"]):
+    for page in map(Path, sys.argv[1:] or ["experiments/README.md"]):
         page.write_text(renewed(page.read_text(), results_of(page)))
 
 

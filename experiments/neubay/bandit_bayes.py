@@ -15,6 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -31,9 +34,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
-from ..kit.draw import curve_with_band, curves, level, picture
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.draw import curve_with_band, curves
 
 SOURCE = LISTINGS["bandit_bayes"].source
 SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure

@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
@@ -24,6 +26,7 @@ from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.study.model_based import slug
+from jaxrl_rollouts.offline.study.setting import hold_data
 from jaxrl_rollouts.offline.worlds import judge
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
@@ -33,8 +36,6 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
-from ..kit.draw import picture
 
 SOURCE = LISTINGS["compounding_error"].source
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
@@ -83,7 +84,10 @@ class JudgedWorlds(NamedTuple):
 
 def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, JudgedWorlds]:
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
-    fitted_to, along = (load_dataset(name, config.seed).transitions for name in pair)
+    sets = [load_dataset(name, config.seed) for name in pair]
+    for dataset in sets:
+        hold_data(dataset, context)
+    fitted_to, along = (dataset.transitions for dataset in sets)
     key = jax.random.key(config.seed)
     if pair[1] == PENDULUM:
         along = pendulum_mixed(jax.random.fold_in(key, 1))

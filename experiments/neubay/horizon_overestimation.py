@@ -15,6 +15,9 @@ from typing import Literal
 import numpy as np
 from matplotlib.ticker import FixedLocator
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, stacked
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
@@ -25,9 +28,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
-from ..kit.draw import intervals, level, picture
-from ..kit.grid import Cell, Grid, stacked
+from ..kit.draw import intervals
 from . import horizon_overestimation_cells as cells
 from .horizon_overestimation_cells import PlaneConfig, RunnerConfig
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
@@ -33,8 +34,6 @@ from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts, threshold
 from jaxrl_rollouts.record.context import RunContext
-
-from ..kit.grid import Cell, Grid, run_grid
 
 SMALL = replace(NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64))
 
@@ -73,8 +72,8 @@ class PlaneConfig(PlaneBudget):
     penalties: tuple[float, ...] = (0.2, 1.0)
     longest: int = positive(MAX_EPISODE_STEPS)
     steps_per_epoch: int = 6000
-    updates_per_epoch: int = 500
-    batch_size: int = 128
+    updates_per_epoch: int = positive(500)
+    batch_size: int = positive(128)
     real_share: float = 0.05
 
     def validate(self) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -22,7 +24,7 @@ from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.neubay.tuned import PAPER, Tuned, tuned_to
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.study import model_based, neubay
+from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
@@ -35,9 +37,6 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..kit import neubay_pages, offline_pages
-from ..kit.claims import claims
-from ..kit.grid import Cell, Grid, run_grid
 from ..ravl.ravl_mujoco import check_methods, train_methods
 
 SOURCE = LISTINGS["neubay_mujoco"].source
@@ -131,20 +130,20 @@ def run(config: Config, context: RunContext) -> Report:
     rows, horizons = [], []
     for name, cells in by_dataset.items():
         arms = {arm: cells[arm] for arm in config.arms(name)}
-        rows += offline_pages.result_rows(posteriors[name], cells)
-        horizons += neubay_pages.horizon_rows(name, arms)
-        offline_pages.draw_learning(report, posteriors[name], cells)
-        neubay_pages.draw_horizons(report, name, arms)
+        rows += page.result_rows(posteriors[name], cells)
+        horizons += neubay_page.horizon_rows(name, arms)
+        page.draw_learning(report, posteriors[name], cells)
+        neubay_page.draw_horizons(report, name, arms)
         add_claims(report, config, posteriors[name], cells)
     report.table("results", rows)
     report.table("rollouts of the last collection", horizons)
-    report.table("posteriors", [*map(neubay_pages.posterior_row, posteriors.values())])
+    report.table("posteriors", [*map(neubay_page.posterior_row, posteriors.values())])
     if worlds:
-        fitted = [*map(offline_pages.world_row, worlds.values())]
+        fitted = [*map(page.world_row, worlds.values())]
         report.table("world models of the conservative methods", fitted)
-        offline_pages.draw_world(report, worlds)
-    offline_pages.draw_comparison(report, posteriors, by_dataset)
-    neubay_pages.draw_values(report, by_dataset)
+        page.draw_world(report, worlds)
+    page.draw_comparison(report, posteriors, by_dataset)
+    neubay_page.draw_values(report, by_dataset)
     steps, ensemble = config.neubay.agent.agent.steps, config.neubay.ensemble
     report.note(
         f"{steps:,} gradient steps for everyone. NEUBAY's arms share a posterior of "
@@ -157,8 +156,8 @@ def run(config: Config, context: RunContext) -> Report:
         "are cut, of the members' spread over the dataset (neubay's own is "
         f"{config.neubay.agent.level:g}). penalty: taken from imagined rewards, in mean spreads."
     )
-    offline_pages.note_shared_data(report)
-    offline_pages.note_environments(report, posteriors.values())
+    page.note_shared_data(report)
+    page.note_environments(report, posteriors.values())
     for name, posterior in posteriors.items():
         report.note(f"{name}: {ring_note(posterior, config.study, config.neubay.agent)}")
     return report
@@ -179,7 +178,7 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
           at_least=behaviour(posterior).mean(),
           means="return above the mean of the episodes in the dataset")
     claim(f"NEUBAY does not promise more than it earns on {where}",
-          offline_pages.overestimation(ours), at_most=0,
+          page.overestimation(ours), at_most=0,
           means="critics' value at or below the true discounted return, without conservatism")
     if config.methods:
         best = max(config.methods, key=lambda method: float(np.mean(cells[method]["return"])))

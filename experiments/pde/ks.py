@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.pde.generate import GenerateConfig
 from jaxrl_rollouts.pde.operators import ResnetConfig
 from jaxrl_rollouts.pde.refiner import RefinerConfig
@@ -21,8 +23,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..kit.colours import colour
-from ..kit.draw import curve_with_band, level, picture
-from ..kit.grid import Cell, Grid
+from ..kit.draw import curve_with_band
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
 
@@ -108,31 +109,9 @@ PAPER = replace(
 )  # fmt: skip
 
 
-def draw_rollouts(report: Report, study: StudyConfig, data: StudyData, cells: Grid) -> None:
-    """Truth, predictions and errors of one test trajectory in space and time."""
-    caption = (
-        "One test trajectory (space upwards, time to the right) and each method's rollout from "
-        "its first frame, first seed; right: prediction minus truth."
-    )
-    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
-    rows = {"truth": truth} | {name: cell["rollout"] for name, cell in cells.trained.items()}
-    limit = float(np.abs(truth).max())
-    extent = (data.dt, study.steps * data.dt, 0.0, float(study.points))
-    style: dict[str, Any] = {"extent": extent, "vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
-    style |= {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
-    titles = ["error" if panel == 3 else "" for panel in range(2 * len(rows))]
-    size = {"columns": 2, "width": 5.0, "height": 1.25, "sharex": True, "sharey": True}
-    with picture(report, "rollouts", caption, titles=titles, legend=False, **size) as axes:
-        axes[1].set_visible(False)
-        for left, right, (name, field) in zip(axes[::2], axes[1::2], rows.items(), strict=True):
-            for ax, values in ((left, field), (right, field - truth)):
-                ax.imshow(values.T, **style)
-                ax.grid(visible=False)
-                ax.set_yticks([])
-            left.set_ylabel(name, fontsize=8)
-        for ax in axes[-2:]:
-            ax.set_xlabel("time")
-        axes[0].figure.colorbar(axes[0].images[0], ax=axes, shrink=0.6, pad=0.01)
+def rollouts(cells: Grid) -> dict[str, np.ndarray]:
+    """Those to draw, `[T, N]` by method."""
+    return {name: cell["rollout"] for name, cell in cells.trained.items()}
 
 
 def draw_correlation(report: Report, dt: float, cells: Mapping[str, Cell]) -> None:
@@ -149,27 +128,6 @@ def draw_correlation(report: Report, dt: float, cells: Mapping[str, Cell]) -> No
             level(ax, threshold, linestyle=":")
         ax.set_xlabel("time")
         ax.set_ylabel("correlation, mean over trajectories")
-
-
-def draw_spectra(report: Report, cells: Grid, true_late: np.ndarray) -> None:
-    """Error after a step, and amplitudes late in the rollout, over the wavenumber."""
-    caption = (
-        "Left: amplitudes of prediction minus truth after one step. Right: amplitudes of the "
-        "rollouts themselves over their last quarter. Median and range over seeds."
-    )
-    titles = ("Error after one step", "Late in the rollout")
-    numbers = np.arange(1, len(true_late))
-    with picture(report, "spectra", caption, titles=titles) as (left, right):
-        for name, cell in cells.trained.items():
-            for ax, spectra in ((left, cell["first_error", :, -1]), (right, cell["late"])):
-                low, middle, high = np.quantile(spectra[:, 1:], (0.0, 0.5, 1.0), axis=0)
-                ax.semilogy(numbers, middle, color=colour(name), label=name)
-                ax.fill_between(numbers, low, high, color=colour(name), alpha=0.2, linewidth=0)
-        right.semilogy(numbers, true_late[1:], color="black", linestyle="--", label="truth")
-        right.set_ylim(bottom=max(float(true_late[1:].min()), 1e-7) / 3)
-        for ax in (left, right):
-            ax.set_xlabel("wavenumber")
-        left.set_ylabel("mean |rfft|")
 
 
 def draw_refinement(report: Report, name: str, cell: Cell) -> None:

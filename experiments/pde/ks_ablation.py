@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
@@ -20,10 +23,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
 from ..kit.colours import colour
-from ..kit.draw import picture, sweep
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.draw import sweep
 from .ks import CPU, REFINER, SMOKE, SOURCE, small_domain, train_cell
 
 BOTH = ("mse", "refiner")

@@ -10,21 +10,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_time
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Outcome, train_and_roll
+from jaxrl_rollouts.pde.study.pictures import draw_rollouts
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators, prepare
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
 from ..kit.colours import colour
-from ..kit.draw import level, picture
-from ..kit.grid import Cell, run_grid
-from .ks import CPU, GPU, PAPER, REFINER, SMOKE, SOURCE, cell_of, draw_rollouts
+from .ks import CPU, GPU, PAPER, REFINER, SMOKE, SOURCE, cell_of, rollouts
 
 METHODS = ("mse", "refiner")
 
@@ -97,7 +98,7 @@ def run(config: ConditionalConfig, context: RunContext) -> Report:
         level(ax, study.steps * data.dt, linestyle=":")
         ax.set_xlabel("viscosity")
         ax.set_ylabel("time above correlation 0.8")
-    draw_rollouts(report, study, data, cells)
+    draw_rollouts(report, study, data, rollouts(cells))
     report.note(
         f"One model for viscosities {edges[0]:g} to {edges[-1]:g}; {len(data.parameter)} test "
         f"trajectories, {study.steps} steps of {data.dt:g}. Change: standard deviation from "

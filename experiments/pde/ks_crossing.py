@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.pde.study.train import StudyData, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
@@ -21,10 +24,8 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
 from ..kit.colours import colour
-from ..kit.draw import level, picture, sweep
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.draw import sweep
 from .ks import CPU, REFINER, SMOKE, SOURCE, draw_correlation
 from .ks_crossing_cells import ARMS, CrossingConfig, train_arm, train_at_budget
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator
@@ -25,7 +26,6 @@ from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..kit.grid import Cell
 from .ks import cell_of, train_cell
 
 

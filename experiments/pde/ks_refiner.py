@@ -10,17 +10,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import true_spectrum
+from jaxrl_rollouts.pde.study.pictures import draw_rollouts, draw_spectra
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.colours import COLOURS
 from . import ks
 
 METHODS = ("mse", "pushforward", "correction", "refiner")
@@ -79,9 +81,10 @@ def run(config: KsConfig, context: RunContext) -> Report:
     report.table("late amplitude over the truth's", cells.rows(late))
     if {"mse", "refiner"} <= set(cells):
         _claims(report, study, cells, true_late)
-    ks.draw_rollouts(report, study, data, cells)
+    draw_rollouts(report, study, data, ks.rollouts(cells))
     ks.draw_correlation(report, data.dt, cells.trained)
-    ks.draw_spectra(report, cells, true_late)
+    spectra = {n: (c["first_error", :, -1], c["late"]) for n, c in cells.trained.items()}
+    draw_spectra(report, spectra, true_late, colours=COLOURS)
     if "refiner" in cells.trained:
         ks.draw_refinement(report, "refiner", cells["refiner"])
         ks.draw_samples(report, study, data.dt, "refiner", cells["refiner"])

@@ -17,6 +17,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -36,10 +39,8 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
 from ..kit.colours import colour
-from ..kit.draw import curves, level, picture
-from ..kit.grid import Cell, Grid, run_grid
+from ..kit.draw import curves
 
 SOURCE = LISTINGS["edge_of_reach_toy"].source
 COLUMNS = {

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based
+from jaxrl_rollouts.offline.study import page as pages
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..kit import offline_pages as pages
-from ..kit.claims import claims
-from ..kit.grid import Cell, Grid, run_grid
 
 DATASETS = (
     *(f"jr/halfcheetah-{kind}" for kind in ("mixed", "medium", "random")),

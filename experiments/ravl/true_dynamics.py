@@ -14,6 +14,9 @@ import jax
 import numpy as np
 from matplotlib.axes import Axes
 
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
@@ -22,10 +25,8 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm, spread, spread_name, summarize
 
 from ..catalogue import LISTINGS
-from ..kit.claims import claims
 from ..kit.colours import colour
-from ..kit.draw import curves, level, picture
-from ..kit.grid import Cell, Grid
+from ..kit.draw import curves
 from .edge_of_reach_toy import CPU_ENSEMBLE, CPU_ROLLOUTS
 from .true_dynamics_cells import Config, DialConfig, Domain, method_of, open_domain, turn_dial
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -28,8 +29,6 @@ from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
-
-from ..kit.grid import Cell, Grid, run_grid
 
 
 @dataclass(frozen=True)

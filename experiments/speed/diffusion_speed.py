@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.timing import Timing, matmul_peak, note_load, start_report
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, SamplerConfig, TemporalUnetConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..kit.draw import picture
-from ..kit.timing import Timing, claim_times, matmul_peak, note_load, start_report
 from . import diffusion_speed_cells as cells
 from .diffusion_speed_cells import AgentSpeed, Config, DenoiserSpeed, seeds_of
+from .goals import claim_times
 
 GOAL = 5.0  # times d3rlpy
 

@@ -15,6 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices, diffusion, loop
+from jaxrl_rollouts.compare.peer import (
+    Outputs,
+    Peer,
+    Theirs,
+    Timers,
+    check_interpreter,
+    shaken,
+    time_beside,
+)
+from jaxrl_rollouts.compare.timing import Timing, in_turns, timed, trainer
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.diffusion.sampler import churn_factors
 from jaxrl_rollouts.errors import ConfigError
@@ -26,8 +36,7 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..kit.peer import Outputs, Peer, Theirs, Timers, check_interpreter, shaken, time_beside
-from ..kit.timing import Timing, in_turns, timed, trainer
+from .goals import PEERS
 from .speed import ACTIONS, OBSERVATIONS, d3rlpy_settings, our_training
 
 AGENTS = {"td3_bc": Td3BcConfig, "iql": IqlConfig}
@@ -138,7 +147,7 @@ def time_agents(config: Config, context: RunContext, name: str, width: int) -> T
     timers: Timers = {("train", n): partial(rate, n) for n in sizes.seeds}
     settings, work = d3rlpy_settings(name, sizes, width, 2), {"train": sizes.updates}
     parameters = learned_parameters(name, sizes, width)
-    python, script = config.torch_python, "d3rlpy_agents.py"
+    python, script = config.torch_python, PEERS / "d3rlpy_agents.py"
     theirs = Theirs(python, script, "d3rlpy", settings, work, parameters=parameters)
     ways = {
         "all cores": {"threads": cores, "drawn": True},
@@ -267,7 +276,7 @@ def time_denoiser(config: Config, context: RunContext, name: Net) -> Timing:
     work = {"train": speed.updates, "sample": settings["samples"]}
     same = {"weights": ours.params, "parameters": parameters, "outputs": ours.outputs()}
     compiled = f"of the {name}" if config.torch_compile else ""
-    python, script = config.torch_python, "torch_denoisers.py"
+    python, script = config.torch_python, PEERS / "torch_denoisers.py"
     theirs = Theirs(python, script, "torch", settings, work, compiling=compiled, **same)
     timing = time_beside(context, name, config.repeats, timers, theirs)
     drawing -= ours.samples / timing.rates.median(("sample", "ours"))

@@ -11,13 +11,14 @@ from typing import Any
 
 import jax
 
+from jaxrl_rollouts.compare.claims import add_claim
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.timing import Rates, Timing, draw_growth, note_load, start_report
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
-from ..kit.claims import add_claim
-from ..kit.draw import picture
-from ..kit.timing import SOURCE, Rates, Timing, claim_times, draw_growth, note_load, start_report
+from ..catalogue import GOALS, LISTINGS
+from .goals import claim_times
 from .neubay_speed_cells import (
     ACTIONS,
     LOOPS,
@@ -67,7 +68,7 @@ def show_sizes(report: Report, rows: list[dict[str, Any]], seconds: Rates) -> No
     if {20, 100} <= set(sizes):
         name, ratio = "100 members take at most 3 times the time of 20", seconds[100] / seconds[20]
         means = "seconds of a collection, same rollouts"
-        add_claim(report, name, ratio, at_most=3.0, means=means, source=SOURCE, statistic="median")
+        add_claim(report, name, ratio, at_most=3.0, means=means, source=GOALS, statistic="median")
     caption = "Time of a collection over the number of members."
     size = {"width": 4.0, "title": "One collection", "legend": False}
     with picture(report, "members", caption, **size) as (ax,):

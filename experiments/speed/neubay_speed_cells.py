@@ -12,6 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.compare.peer import (
+    Outputs,
+    Theirs,
+    Timers,
+    check_interpreter,
+    shake,
+    time_beside,
+)
+from jaxrl_rollouts.compare.timing import Rates, Timing, in_turns, timed
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
@@ -31,8 +40,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, make_world_model
 from jaxrl_rollouts.record.context import RunContext
 
-from ..kit.peer import Outputs, Theirs, Timers, check_interpreter, shake, time_beside
-from ..kit.timing import Rates, Timing, in_turns, timed
+from .goals import PEERS
 
 STATES, ACTIONS = 11, 3  # hopper's sizes
 SEEN = STATES + ACTIONS + 1  # what a memory gets: state, last action, reward
@@ -318,7 +326,8 @@ def time_learning(config: Config, context: RunContext) -> Timing:
     settings: dict[str, Any] = {name: getattr(config, name) for name in names}
     settings |= {"observations": SEEN, "actions": ACTIONS}
     settings["episodes"] = config.tape // (config.episode + 1)
-    python, script, work = config.torch_python, "torch_recurrent.py", {"train": config.updates}
+    python, script = config.torch_python, PEERS / "torch_recurrent.py"
+    work = {"train": config.updates}
     # torch's GRU has biases of its own for the state in two gates, where one is enough.
     parameters = gru.parameters() + 2 * config.layers * 2 * config.width
     weights = {"actor": gru.actor._asdict(), "critic": gru.critic._asdict()}

@@ -21,6 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices, loop
+from jaxrl_rollouts.compare import timing
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.peer import (
+    Outputs,
+    Theirs,
+    Timers,
+    check_interpreter,
+    shaken,
+    time_beside,
+)
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import parameter_count
@@ -36,9 +46,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import PyTree
 
 from ..catalogue import LISTINGS
-from ..kit import timing
-from ..kit.draw import picture
-from ..kit.peer import Outputs, Theirs, Timers, check_interpreter, shaken, time_beside
+from .goals import PEERS, claim_times, show_seeds
 
 CHANNELS = 1
 KINDS = {"training": "train", "rollout": "roll"}
@@ -52,7 +60,7 @@ class Comparison(NamedTuple):
     goal: float
 
 
-PEERS = {
+COMPARED = {
     "torch": Comparison("torch_resnet.py", "our conditioned dilated ResNet", 2.0),
     "apebench": Comparison("apebench_run.py", "APEBench's network, Dil", 1.0),
 }
@@ -101,7 +109,7 @@ class Config:
 
     def validate(self) -> None:
         at_least_one(self, "blocks", "batch", "updates", "fields", "steps", "repeats")
-        for name in PEERS:
+        for name in COMPARED:
             check_interpreter(f"{name}_python", getattr(self, f"{name}_python"), name)
 
     @property
@@ -112,15 +120,15 @@ class Config:
 
 def run(config: Config, context: RunContext) -> Report:
     """All tables."""
-    report = timing.start_report(context, config, {f"{name}_python": name for name in PEERS})
+    report = timing.start_report(context, config, {f"{name}_python": name for name in COMPARED})
     peak = timing.matmul_peak()
-    for name in PEERS:
+    for name in COMPARED:
         timings = {width: time_against(config, context, name, width) for width in config.widths}
         show_against(report, config, name, timings, peak)
     width = config.seeds_width
     train = make_ours(config, width, plain=False).train
     title = f"dilated ResNet, width {width}, batch {config.batch}"
-    timing.show_seeds(report, context, title, train, config)
+    show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
     report.note(
         f"One large float32 product runs at {peak / 1e9:.0f} GFLOP/s here. The columns beside the "
         "rates are the share of that which the convolutions use; 100 % cannot be passed."
@@ -239,7 +247,9 @@ def time_against(config: Config, context: RunContext, name: str, width: int) -> 
         how = {"compiling": f"at width {width}" if config.torch_compile else ""}
     parameters, python = parameter_count(ours.params), getattr(config, f"{name}_python")
     how |= {"weights": ours.params, "outputs": ours.outputs(config.points)}
-    theirs = Theirs(python, PEERS[name].script, name, settings, work, parameters=parameters, **how)
+    how |= {"parameters": parameters}
+    script = PEERS / COMPARED[name].script
+    theirs = Theirs(python, script, name, settings, work, **how)
     timed = time_beside(context, f"{name}, width {width}", config.repeats, timers, theirs)
     both = {"width": width, "parameters": parameters, **timed.columns}
     rollout = {"compile s": first - config.steps / timed.rates.median(("roll", "ours"))}
@@ -263,15 +273,13 @@ def show_against(
             row = {**each.columns["both"], "ours": rates.median(ours), "% of peak": 100.0 * used}
             row |= {who: rates.median(who) for who in others}
             if others:
-                times = PEERS[name].goal
+                times = COMPARED[name].goal
                 claim = f"{kind}, width {width}: {times:g} times {name}"
                 means = "steps per second against {best}: same network, batch and grid"
-                row["ratio"] = timing.claim_times(
-                    report, claim, rates, ours, times=times, means=means
-                )
+                row["ratio"] = claim_times(report, claim, rates, ours, times=times, means=means)
             rows[kind].append(row | each.columns[kind])
     for kind in KINDS:
-        report.table(f"{PEERS[name].network}: {kind} steps per second", rows[kind])
+        report.table(f"{COMPARED[name].network}: {kind} steps per second", rows[kind])
     if getattr(config, f"{name}_python"):
         draw_against(report, name, timings)
 
@@ -279,7 +287,7 @@ def show_against(
 def draw_against(report: Report, name: str, timings: Mapping[int, timing.Timing]) -> None:
     """Steps per second of everybody, training beside rollouts."""
     caption = "Higher is faster; medians, same network and batch."
-    size = {"width": 3.6, "title": PEERS[name].network, "titles": tuple(KINDS), "legend": False}
+    size = {"width": 3.6, "title": COMPARED[name].network, "titles": tuple(KINDS), "legend": False}
     with picture(report, f"against_{name}", caption, **size) as axes:
         for ax, kind in zip(axes, KINDS.values(), strict=True):
             rates = [each.rates.of(kind) for each in timings.values()]

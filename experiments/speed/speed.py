@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
+from jaxrl_rollouts.compare import timing
+from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -31,8 +33,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..catalogue import LISTINGS
-from ..kit import timing
-from ..kit.peer import Theirs, Timers, check_interpreter, time_beside
+from .goals import PEERS, claim_times, show_seeds
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
 WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
@@ -98,7 +99,7 @@ def run(config: Config, context: RunContext) -> Report:
     )
     title = f"SAC, {config.layers} x {config.seeds_width}"
     train = our_training(our_sac(config, config.seeds_width, 2), config)
-    timing.show_seeds(report, context, title, train, config)
+    show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
     report.table("rollout transitions per second", time_rollouts(config))
     rows = []
     for name in config.environments:
@@ -150,7 +151,7 @@ def update_row(
     settings, work = d3rlpy_settings("sac", config, width, critics), {"train": config.updates}
     ways = {"d3rlpy": {"drawn": True, "threads": os.cpu_count()}}
     how: dict[str, Any] = {"option": "peer_python", "ways": ways}
-    theirs = Theirs(config.peer_python, "d3rlpy_agents.py", "d3rlpy", settings, work, **how)
+    theirs = Theirs(config.peer_python, PEERS / "d3rlpy_agents.py", "d3rlpy", settings, work, **how)
     label = f"SAC, {nets}, {critics} critics"
     timed = time_beside(context, label, config.repeats, ours, theirs)
     timed.tell(report)
@@ -163,7 +164,7 @@ def update_row(
         row[f"d3rlpy {timed.versions['d3rlpy']} updates/s"] = rates.median("d3rlpy")
         name = f"5 times d3rlpy's SAC, {nets}, {critics} critics"
         means = "updates per second against d3rlpy, same nets and batch"
-        row["ratio"] = timing.claim_times(report, name, rates, "ours", times=5.0, means=means)
+        row["ratio"] = claim_times(report, name, rates, "ours", times=5.0, means=means)
     return row
 
 

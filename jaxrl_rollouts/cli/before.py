@@ -23,6 +23,8 @@ def check_places(out: Path, publish: Path | None) -> None:
     for name, folder in (("--out", out), ("--publish", publish)):
         if folder is None:
             continue
+        if "\0" in str(folder):
+            raise ConfigError(name, str(folder), "a name without a zero byte")
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             found = f"{folder} ({there} is {'read-only' if there.is_dir() else 'a file'})"

@@ -5,24 +5,26 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import tyro
 
 from .. import plugins as plugins
 from ..configs import settings, unknown
-from ..errors import ConfigError, Interrupted, UserError
+from ..errors import ConfigError, Interrupted, StorageError, UserError, printable
 from ..plugins import Experiment
 from ..record.context import RunContext
 from ..record.folder import RunFolder, current_versions
 from ..record.interrupts import StopFlag
+from ..record.lock import FolderLock
 from . import before, parsing
 from .listing import show_experiments
 from .options import PROG, as_typed, check_choices, check_options, parse_run
@@ -46,28 +48,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         dispatch(arguments)
     except UserError as error:
-        word = "stopped" if isinstance(error, Interrupted) else "error"
-        text = " ".join(str(error).split()).removeprefix("stopped ")
-        print(f"{word}: {text}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _end(error)
     except KeyboardInterrupt:
-        print("stopped: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _end(Interrupted("interrupted"))
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        _end(StorageError(error.filename or PROG, error))
+
+
+def _end(error: UserError) -> NoReturn:
+    """Say in one line what is wrong, if there is still somebody to say it to, and exit."""
+    word = "stopped" if isinstance(error, Interrupted) else "error"
+    text = " ".join(str(error).split()).removeprefix("stopped ")
+    try:
+        print(f"{word}: {text}", file=sys.stderr, flush=True)
+    except OSError:  # the terminal is gone; nor can Python flush it when it exits
+        os._exit(error.exit_code)
+    sys.exit(error.exit_code)
 
 
 def _quieten() -> None:
-    """Warnings become one line without source code, and XLA keeps its own log to itself.
+    """Warnings become one line without source code, and libraries keep their logs to themselves.
 
     What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
-    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it.
+    progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it. So does orbax, whose futures then complain
+    that nobody asked them.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+        text = " ".join(printable(str(message)).split())
+        print(f"warning: {text}", file=sys.stderr, flush=True)
 
     warnings.showwarning = show
 
@@ -174,31 +188,56 @@ def execute(
     from ..reports.page import write_pages
     from ..reports.report import publish
 
-    opened = make_loggers(folder.loggers, folder.path)
-    print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
-    clock, spent = Clock(), {}
-    try:
-        with StopFlag() as stop, clock, ExitStack() as closing:
-            for logger in opened:
-                closing.callback(logger.close)
-            context = RunContext(folder, progress, opened, folder.command, stop)
-            result = experiment.run(config, context)
-    except BaseException:
-        folder.discard_if_unused()
-        raise
-    finally:
-        if folder.path.is_dir():
-            spent = folder.spend(
-                wall_seconds=clock.wall_seconds, compile_seconds=clock.compile_seconds
-            )
-    result.wall_seconds = spent["wall_seconds"]
-    result.compile_seconds = spent["compile_seconds"]
-    result.save(folder.path)
-    write_pages(result, folder.path)
+    with _holding(folder):
+        print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
+        opened, clock = make_loggers(folder.loggers, folder.path), Clock()
+
+        def spend() -> dict[str, float]:
+            seconds = {"wall_seconds": clock.wall_seconds, "compile_seconds": clock.compile_seconds}
+            return folder.spend(**seconds)
+
+        try:
+            with StopFlag() as stop, clock, ExitStack() as closing:
+                for logger in opened:
+                    closing.callback(logger.close)
+                context = RunContext(folder, progress, opened, folder.command, stop)
+                result = experiment.run(config, context)
+        except BaseException:
+            with suppress(OSError):  # the first cause is what counts
+                folder.discard_if_unused()
+                if folder.path.is_dir():
+                    spend()
+            raise
+        for name, value in spend().items():
+            setattr(result, name, value)
+        for name, facts in folder.data.items():
+            known = ", ".join(f"{key} {value}" for key, value in facts.items())
+            result.note(f"Data {name}: {known}.")
+        result.save(folder.path)
+        write_pages(result, folder.path)
     _show(result, folder.path)
     if publish_to is not None:
         print(f"published: {publish(folder.path, publish_to)}")
     return result
+
+
+@contextmanager
+def _holding(folder: RunFolder) -> Iterator[None]:
+    """Hold a run's folder; what the operating system refuses there is one line.
+
+    Raises:
+        CheckpointError: another process holds it.
+        StorageError: the disk is full, say.
+    """
+    try:
+        with FolderLock(folder.path):
+            folder.tidy()
+            yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = f"once that is put right go on with: {folder.resume}"
+        raise StorageError(folder.path, error, hint) from error
 
 
 def resume(
@@ -222,7 +261,7 @@ def resume(
     config = folder.config_as(experiment.config_type)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
     for name, version in changed.items():
-        before = folder.versions.get(name)
+        before = printable(str(folder.versions.get(name)))
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     _set_up(experiment)

@@ -67,9 +67,9 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     file, made_from, data = parsing.value_of(arguments, "--config"), None, None
     if file is not None:
         made_from, data = read_settings(Path(file), experiment.name)
-    preset = parsing.value_of(arguments, "--preset") or experiment.default_preset
-    if made_from in experiment.presets and parsing.value_of(arguments, "--preset") is None:
-        preset = str(made_from)
+    preset = parsing.value_of(arguments, "--preset")
+    if preset is None:
+        preset = made_from if made_from in experiment.presets else experiment.default_preset
     start = experiment.preset(preset)
     base = start if data is None else read(type(start), data, str(file), start)
     base = replace(base, **chosen)

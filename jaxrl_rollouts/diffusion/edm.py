@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import draws
+from ..configs import check
 from ..errors import ConfigError
 from ..networks import Network
 from ..trees import PyTree
@@ -125,7 +126,7 @@ def make_denoiser(network: Network, config: EdmConfig | None = None) -> Denoiser
         ConfigError: a setting is out of range.
     """
     config = config or EdmConfig()
-    config.validate()
+    check(config)
     spread = config.sigma_data
 
     def raw(params: PyTree, x: jax.Array, scale: Scales) -> jax.Array:

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..configs import check
 from ..errors import ConfigError
 from ..trees import PyTree
 from .sampler import Guidance, Place
@@ -120,7 +121,7 @@ def make_guidance(target: Target, config: GuidanceConfig | None = None) -> Guida
         ConfigError: a setting is out of range, or the calibrated rule has no precision.
     """
     config = config or GuidanceConfig()
-    config.validate()
+    check(config)
     if config.rule == "published":
         return Guidance(push=functools.partial(push, target, config))
     if target.precision is None:

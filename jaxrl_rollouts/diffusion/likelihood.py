@@ -9,6 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from ..configs import check
 from ..errors import ConfigError
 from ..trees import PyTree
 from .edm import Denoise, EdmConfig
@@ -50,7 +51,7 @@ def log_likelihood(
         ConfigError: fewer than one step or probe.
     """
     edm = edm or EdmConfig()
-    edm.validate()
+    check(edm)
     if steps < 1 or probes < 1:
         raise ConfigError("steps, probes", (steps, probes), "both at least 1")
     batch, size = rows.shape[0], math.prod(rows.shape[1:])

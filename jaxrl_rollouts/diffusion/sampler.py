@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import draws
+from ..configs import check
 from ..errors import ConfigError, DivergenceError
 from ..trees import PyTree
 from .edm import Denoise, EdmConfig, noise_levels
@@ -119,8 +120,8 @@ def sample(
         ConfigError: a setting is out of range.
     """
     config, edm, guidance = config or SamplerConfig(), edm or EdmConfig(), guidance or Guidance()
-    config.validate()
-    edm.validate()
+    check(config)
+    check(edm)
     levels = noise_levels(config.steps, edm)
     gamma = churn_factors(levels, config)
     raised = levels[:-1] * (1.0 + gamma)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from ..averaged import AveragedTraining, check_schedule, make_averaged
-from ..configs import check, positive
+from ..configs import check, positive, step_size
 from ..errors import ConfigError
 from ..loop import Trained, train
 from ..record.context import RunContext
@@ -41,7 +41,7 @@ class DenoiserTrainingConfig:
 
     updates: int = 100_000
     batch: int = 256
-    rate: float = 3e-4
+    rate: float = step_size(3e-4)
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = 0
     clip: float | None = 1.0

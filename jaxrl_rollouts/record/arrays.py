@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .context import RunContext
+from .context import RunContext, poll
+from .sealed import is_sealed, seal_file
 
 
 def remember(
@@ -16,27 +19,33 @@ def remember(
     name: str,
     measure: Callable[[], Mapping[str, ArrayLike]],
 ) -> dict[str, np.ndarray]:
-    """`measure()`'s arrays, from the stage's folder if an earlier session left them there.
+    """`measure()`'s arrays, from the stage's folder if an earlier session left them there whole.
 
     Args:
         context: of the run; None measures and keeps nothing.
-        stage: whose folder they are kept in, as `name.npz` (written whole or not at all).
+        stage: whose folder they are kept in, as `name.npz`, with its digest beside it.
         name: of the file.
         measure: makes the arrays.
 
     Raises:
         TypeError: something measured is no array of numbers or text.
+        Interrupted: the context's stop flag was raised before it was measured.
     """
     path = context.folder.stage(stage) / f"{name}.npz" if context else None
-    if path and path.exists():
+    if path and is_sealed(path):
         with np.load(path) as stored:
             return dict(stored)
+    if path and path.exists():
+        warnings.warn(f"{path}: damaged or not finished, measured again", stacklevel=2)
+    poll(context, f"before measuring {stage}: {name}")
     arrays = {key: np.asarray(value) for key, value in measure().items()}
     for key, array in arrays.items():
         if array.dtype.hasobject:  # could be written and not be read
             raise TypeError(f"{stage}/{name}: {key}: expected an array of numbers or text")
     if path:
-        part = path.with_suffix(".part.npz")
-        np.savez_compressed(part, **arrays)  # type: ignore[arg-type]
-        part.replace(path)
+        part = path.with_name(f".{path.name}.tmp")
+        with part.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        os.replace(part, path)
+        seal_file(path)
     return arrays

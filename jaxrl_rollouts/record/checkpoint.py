@@ -1,23 +1,36 @@
 """Checkpoints: the only place that writes or reads orbax.
 
 A checkpoint is a pytree (parameters, optimiser, buffers, scalers, keys, step, elites) in a folder
-named after the iteration it was taken at. Orbax writes to a temporary folder and renames it, so a
-process killed while saving leaves the checkpoint before it.
+named after the iteration it was taken at, with the digests of all its files. It is written beside
+and renamed, so a process killed while saving leaves the checkpoint before it; and nothing is read
+of one whose files are not those that were written.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+import re
 import shutil
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 from orbax.checkpoint import v1 as _ocp
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, DamagedError, StorageError, one_line
 from ..trees import PyTree
+from .folder import read_json, write_json_atomically
+from .sealed import file_digests, file_sha256, sync
 
 ocp: Any = _ocp  # its path type is narrower than what it takes
+DIGESTS = "digests.json"
+WRITING = ".writing"  # where a checkpoint is until it is whole
+# What orbax raises it also logs, with tracebacks, from threads that live longer than the call.
+logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathname)
 
 
 def steps(folder: Path) -> list[int]:
@@ -28,37 +41,81 @@ def steps(folder: Path) -> list[int]:
 
 
 def _complete(path: Path) -> bool:
-    # Orbax takes an empty folder for a checkpoint.
+    if (path / DIGESTS).is_file():
+        return True
+    # An earlier version's; orbax takes an empty folder for a checkpoint.
     return ocp.is_orbax_checkpoint(path) and any(path.iterdir())
 
 
-def save(folder: Path, step: int, tree: PyTree, *, keep: int = 2) -> Path:
+def save(
+    folder: Path, step: int, tree: PyTree, *, keep: int = 2, texts: Mapping[str, str] | None = None
+) -> Path:
     """Write `tree` as the checkpoint of iteration `step`; keep the `keep` newest.
 
-    Leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
+    Args:
+        folder: of the checkpoints; made if need be.
+        step: iteration.
+        tree: leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
+        keep: how many, this one included.
+        texts: what else belongs to it, by file name; see `text`.
+
+    Raises:
+        StorageError: the disk is full, say; the checkpoints before it are as they were.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for torn in folder.glob("*.orbax-checkpoint-tmp*"):  # left by a process killed while saving
-        shutil.rmtree(torn, ignore_errors=True)
-    path = (folder / str(step)).absolute()
-    ocp.save(path, tree, overwrite=True)
+    work, path = folder.absolute() / WRITING, folder.absolute() / str(step)
+    part = work / str(step)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(work, ignore_errors=True)  # left by a process killed while saving
+        ocp.save(part, tree)
+        for name, content in (texts or {}).items():
+            (part / name).write_text(content, encoding="utf-8")
+            sync(part / name)
+        write_json_atomically(part / DIGESTS, {"files": file_digests(part)}, seal=True)
+        if path.exists():
+            path.rename(work / "before")
+        part.rename(path)
+        sync(folder)
+    except Exception as error:
+        if (cause := _refused(error)) is None:
+            raise
+        shutil.rmtree(work, ignore_errors=True)  # it may be what fills the disk
+        hint = "those before it are whole: put that right and resume the run"
+        raise StorageError(path, cause, hint) from error
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / str(old), ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
     return path
+
+
+def _refused(error: BaseException | None) -> OSError | None:
+    """What the operating system said, if that is why a checkpoint was not written or read."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return error
+        if code := re.search(r"os_error_code='(\d+)'", str(error)):  # as tensorstore says it
+            return OSError(int(code[1]), os.strerror(int(code[1])))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def load(path: Path, like: PyTree) -> PyTree:
     """Read a checkpoint into the structure, shapes, types and shardings of `like`.
 
     Raises:
+        DamagedError: a file of it is missing or is not the one that was written.
         CheckpointError: nothing complete at `path`, or it holds another structure or shapes.
+        StorageError: too many files are open, say.
     """
     path = path.absolute()
     if not (path.is_dir() and _complete(path)):
         raise CheckpointError(f"{path}: found no complete checkpoint, expected one")
+    _check_digests(path)
     try:
         restored = ocp.load(path, jax.tree.map(_abstract, like))
     except Exception as error:
+        if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
+            raise StorageError(path, cause, "put that right and try again") from error
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(
             f"{path}: does not fit this configuration ({reason}); "
@@ -70,21 +127,47 @@ def load(path: Path, like: PyTree) -> PyTree:
     return restored
 
 
+def _check_digests(path: Path) -> None:
+    """Raise `DamagedError` unless every file is the one that was written."""
+    if not (path / DIGESTS).exists():
+        warnings.warn(f"{path}: an earlier version wrote it, without digests", stacklevel=3)
+        return
+    try:
+        files = read_json(path / DIGESTS, "a checkpoint").get("files", {})
+    except (CheckpointError, AttributeError) as error:
+        raise DamagedError(one_line(error)) from None
+    for name, digest in files.items():
+        try:
+            here = file_sha256(path / name)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO):
+                raise DamagedError(f"{path / name}: {error.strerror}") from None
+            raise StorageError(path / name, error, "put that right and try again") from error
+        if here != digest:
+            raise DamagedError(f"{path / name}: its content is not what was written")
+
+
 def load_newest(folder: Path, like: PyTree) -> tuple[int, PyTree] | None:
-    """The newest checkpoint in `folder` that can be read and its iteration; None without any.
+    """The newest undamaged checkpoint in `folder` and its iteration; None without any.
+
+    Warns:
+        UserWarning: a newer one is damaged.
 
     Raises:
-        CheckpointError: there are some and none can be read; says what is wrong with the newest.
+        CheckpointError: it is of something else.
     """
-    failure: CheckpointError | None = None
     for step in reversed(steps(folder)):
         try:
             return step, load(folder / str(step), like)
-        except CheckpointError as error:
-            failure = failure or error
-    if failure:
-        raise failure
+        except DamagedError as error:
+            warnings.warn(f"checkpoint {step} is damaged, going back: {error}", stacklevel=2)
     return None
+
+
+def text(folder: Path, step: int, name: str) -> str | None:
+    """What `save` was given in `texts` with a checkpoint that was loaded; None if nothing."""
+    path = folder / str(step) / name
+    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 def _abstract(leaf: Any) -> Any:

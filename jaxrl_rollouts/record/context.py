@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..errors import Interrupted
 from .folder import RunFolder
 from .interrupts import StopFlag
 
@@ -21,7 +22,7 @@ class RunContext:
         progress: whether to show progress.
         loggers: where metrics go.
         command: the command line that remakes the run, for its report.
-        stop: polled between chunks; None when nobody can ask.
+        stop: polled between chunks and stages; None when nobody can ask.
     """
 
     folder: RunFolder
@@ -29,3 +30,9 @@ class RunContext:
     loggers: tuple[Logger, ...] = ()
     command: str = ""
     stop: StopFlag | None = None
+
+
+def poll(context: RunContext | None, where: str) -> None:
+    """Raise `Interrupted` if the context's stop flag was raised; `where` says what comes next."""
+    if context and context.stop and context.stop.requested:
+        raise Interrupted(f"stopped {where}; go on with: {context.folder.resume}")

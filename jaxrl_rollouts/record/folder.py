@@ -14,9 +14,11 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -24,10 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from ..configs import from_json, to_json
-from ..errors import CheckpointError
+from ..errors import CheckpointError, DataError, StorageError
+from ..foreign import check_file
+from .sealed import sealed, unsealed
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
 LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
+# Files and folders that a killed process leaves of what it was writing.
+LEFT = re.compile(r"\..+\.(tmp|part)|\.writing|.+\.orbax-checkpoint-tmp.*")
 _REQUIRED = {"experiment": str, "preset": str, "config": dict, "command": str, "versions": dict}
 
 
@@ -76,18 +82,24 @@ def json_text(data: Any, depth: int = 0) -> str:
     return line[0] + f"{margin} " + f",{margin} ".join(items) + margin + line[-1]
 
 
-def write_json_atomically(path: Path, data: Any) -> None:
+def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
     """Write `data` so that `path` holds either all of it or what it held before.
+
+    Args:
+        path: the file.
+        data: what it shall hold.
+        seal: with a digest, which `read_json` checks and takes off; `data` is a mapping then.
 
     Raises:
         TypeError: `data` holds something JSON cannot carry; nothing is written.
     """
-    write_atomically(path, json_text(plain(data)) + "\n")
+    text = json_text(sealed(plain(data)) if seal else plain(data))
+    write_atomically(path, text + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that `path` holds either all of it or what it held before."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -137,7 +149,7 @@ class RunFolder:
         """Make `root/<experiment>-<preset>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`.
 
         Raises:
-            CheckpointError: the folder cannot be made.
+            StorageError: the folder cannot be made.
         """
         base = f"{experiment}-{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         record = {"experiment": experiment, "preset": preset, "config": to_json(config)}
@@ -155,9 +167,9 @@ class RunFolder:
                 except FileExistsError:
                     n += 1
                     path = Path(root) / f"{base}-{n}"
-            write_json_atomically(path / "run.json", {"format": FORMAT, **record})
+            write_json_atomically(path / "run.json", {"format": FORMAT, **record}, seal=True)
         except OSError as error:
-            raise CheckpointError(f"{root}: cannot make a run folder: {error.strerror}") from error
+            raise StorageError(f"{root}: cannot make a run folder", error) from error
         return cls(path=path, **record, made=made)
 
     @classmethod
@@ -165,7 +177,8 @@ class RunFolder:
         """Open this folder, or make it for a program that is no experiment of the command line.
 
         Raises:
-            CheckpointError: it cannot be made, or its `run.json` is of another format.
+            StorageError: it cannot be made.
+            CheckpointError: its `run.json` is of another format.
         """
         path = Path(path)
         if (path / "run.json").exists():
@@ -174,9 +187,9 @@ class RunFolder:
         record |= {"versions": current_versions()}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            write_json_atomically(path / "run.json", {"format": FORMAT, **record})
+            write_json_atomically(path / "run.json", {"format": FORMAT, **record}, seal=True)
         except OSError as error:
-            raise CheckpointError(f"{path}: cannot make a run folder: {error.strerror}") from error
+            raise StorageError(f"{path}: cannot make a run folder", error) from error
         return cls(path=path, **record)
 
     @classmethod
@@ -189,7 +202,10 @@ class RunFolder:
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
-        data = read_json(path / "run.json", "a run folder")
+        file = path / "run.json"
+        if file.exists() and not file.is_file():
+            check_file(file, "the record of a run")
+        data = read_json(file, "a run folder")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise CheckpointError(
@@ -208,6 +224,11 @@ class RunFolder:
             raise CheckpointError(
                 f"{path / 'run.json'}: loggers: found {loggers!r}, expected a list of names"
             )
+        held = data.get("data", {})
+        if not isinstance(held, dict) or not all(isinstance(x, dict) for x in held.values()):
+            raise CheckpointError(
+                f"{path / 'run.json'}: data: found {held!r}, expected objects by name"
+            )
         known = {key: data[key] for key in _REQUIRED}
         return cls(path=path, **known, loggers=tuple(loggers))
 
@@ -225,11 +246,59 @@ class RunFolder:
 
     def spend(self, **seconds: float) -> dict[str, float]:
         """Put a session's times on record; sums over all sessions (a killed one leaves none)."""
-        path = self.path / "sessions.jsonl"
+        path, sessions = self.path / "sessions.jsonl", []
+        drop_torn_line(path)
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({name: round(own, 3) for name, own in seconds.items()}) + "\n")
-        sessions = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return {name: sum(session.get(name, 0.0) for session in sessions) for name in seconds}
+            spent = {name: round(own, 3) for name, own in seconds.items()}
+            file.write(json.dumps(sealed(spent)) + "\n")
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+            try:
+                session = unsealed(path, json.loads(line))
+                sessions.append({name: float(session.get(name, 0.0)) for name in seconds})
+            except (ValueError, AttributeError, TypeError, CheckpointError):
+                warnings.warn(f"{path}: line {number} is damaged; its time is lost", stacklevel=2)
+        return {name: sum(session[name] for session in sessions) for name in seconds}
+
+    @property
+    def resume(self) -> str:
+        """The command that goes on with the run."""
+        return f"jaxrl-rollouts resume {self.path}"
+
+    def hold(self, name: str, **facts: Any) -> None:
+        """Put on record which data the run learns from; a later session must bring the same.
+
+        Args:
+            name: of the data.
+            **facts: by which they are known (`sha256`).
+
+        Raises:
+            DataError: they are not those that an earlier session had.
+        """
+        path = self.path / "run.json"
+        record = read_json(path, "a run folder")
+        held = record.setdefault("data", {})
+        if name not in held:
+            held[name] = plain(facts)
+            write_json_atomically(path, record, seal=True)
+        for key, now in plain(facts).items():
+            if held[name].get(key) != now:
+                was = f"{held[name].get(key)}, as the run began with"
+                hint = "bring those back, or start a new run"
+                raise DataError(path, f"data.{name}.{key}", now, was, hint)
+
+    @property
+    def data(self) -> dict[str, dict[str, Any]]:
+        """What `hold` put on record."""
+        return read_json(self.path / "run.json", "a run folder").get("data", {})
+
+    def tidy(self) -> None:
+        """Remove what a killed process left of files it was writing; for who holds the folder."""
+        for path in sorted(self.path.rglob("*"), reverse=True):
+            if LEFT.fullmatch(path.name):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
 
     def discard_if_unused(self) -> None:
         """Remove the folder if no stage was begun in it, and what was made for it above it.
@@ -244,15 +313,29 @@ class RunFolder:
                     folder.rmdir()
 
 
+def drop_torn_line(path: Path) -> None:
+    """Cut what follows the last newline of a file: a crash in the middle of a write."""
+    if path.exists():
+        data = path.read_bytes()
+        end = data.rfind(b"\n") + 1
+        if end != len(data):
+            os.truncate(path, end)
+
+
 def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours. `CheckpointError` when it is missing or no JSON."""
+    """Parse a file of ours.
+
+    Raises:
+        CheckpointError: it is missing, no JSON or not as it was written.
+        StorageError: the operating system refuses it.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # json or unicode
+        raise StorageError(path, error) from error
+    except (ValueError, RecursionError) as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 
 

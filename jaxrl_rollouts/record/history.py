@@ -1,9 +1,10 @@
-"""What a training stage measured, as a file that survives `kill -9` and resumes exactly."""
+"""What a training stage measured, as a file for people and, in every checkpoint, as what counts."""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,27 +24,42 @@ class History:
 
     Args:
         path: the file; None keeps the records in memory only.
-        upto: drop records of later iterations, and a last line torn by a crash.
+        upto: drop records of later iterations, and what a crash or a disk has damaged.
+        kept: the text of the records up to there as a checkpoint has it, whatever the file says.
+
+    Warns:
+        UserWarning: the file lacks some of `kept`.
     """
 
-    def __init__(self, path: Path | None = None, *, upto: int = 0) -> None:
+    def __init__(self, path: Path | None = None, *, upto: int = 0, kept: str | None = None) -> None:
         self.path = path
-        self.records = [r for r in _read(path) if r.iteration <= upto] if path else []
+        there = path.read_bytes() if path and path.exists() else b""
+        if kept is not None and path and not there.startswith(kept.encode()):
+            warnings.warn(f"{path}: damaged, taken from the checkpoint", stacklevel=2)
+        lines = there if kept is None else kept.encode()
+        self.records = [r for r in _read(lines) if r.iteration <= upto]
+        self._lines = [_line(record) for record in self.records]
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Renamed into place: a kill here must not lose what no checkpoint could bring back.
             temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_text("".join(map(_line, self.records)))
+            temporary.write_text(self.text)
             os.replace(temporary, path)
+
+    @property
+    def text(self) -> str:
+        """All records, a JSON object a line."""
+        return "".join(self._lines)
 
     def append(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         # As the file will give it back (float64): a resumed run must report the same digits.
         kept = {k: np.asarray(np.atleast_1d(v).tolist()) for k, v in metrics.items()}
         record = Record(iteration, kept)
         self.records.append(record)
+        self._lines.append(_line(record))
         if self.path:
             with self.path.open("a") as file:
-                file.write(_line(record))
+                file.write(self._lines[-1])
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Iterations `[records]` and values `[records, seeds]` of the records that have `name`."""
@@ -63,15 +79,13 @@ def _line(record: Record) -> str:
     return json.dumps({"iteration": record.iteration, "metrics": metrics}) + "\n"
 
 
-def _read(path: Path) -> list[Record]:
-    if not path.exists():
-        return []
+def _read(lines: bytes) -> list[Record]:
     records = []
-    for line in path.read_text().splitlines():
+    for line in lines.splitlines():
         try:
             data = json.loads(line)
-        except json.JSONDecodeError:  # torn by a crash while writing: what follows is re-run
+            metrics = {name: np.asarray(value) for name, value in data["metrics"].items()}
+            records.append(Record(int(data["iteration"]), metrics))
+        except (ValueError, KeyError, TypeError, AttributeError):  # torn: what follows is re-run
             break
-        metrics = {name: np.asarray(value) for name, value in data["metrics"].items()}
-        records.append(Record(data["iteration"], metrics))
     return records

@@ -1,20 +1,24 @@
-"""Stopping a run on request: the first Ctrl-C or SIGTERM asks, the second one insists."""
+"""Stopping a run on request: the first Ctrl-C, SIGTERM or SIGHUP asks, the second one insists."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # there is none outside Unix
+
 
 class StopFlag:
     """Context manager that turns signals into a flag a training loop polls between chunks.
 
-    The first SIGINT or SIGTERM sets `requested`; the second one raises `KeyboardInterrupt`. The
-    handlers that were there before come back on exit. Outside the main thread, where Python
-    allows no handlers, the flag can still be set with `request`.
+    The first SIGINT, SIGTERM or SIGHUP (a closed terminal; under `nohup` it stays ignored) sets
+    `requested`; a second SIGINT or SIGTERM raises `KeyboardInterrupt`. The handlers that were
+    there before come back on exit. Outside the main thread, where Python allows no handlers, the
+    flag can still be set with `request`.
     """
 
     def __init__(self) -> None:
@@ -27,19 +31,23 @@ class StopFlag:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            if number == HANGUP:  # a shell and the kernel each send one
+                return
             raise KeyboardInterrupt
         self.requested = True
         name = signal.Signals(number).name
-        print(
-            f"\n{name}: stopping after this chunk, with a checkpoint (again: at once)",
-            file=sys.stderr,
-            flush=True,
-        )
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(
+                f"\n{name}: stopping after this chunk, with a checkpoint (again: at once)",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+            for number in {signal.SIGINT, signal.SIGTERM, HANGUP}:
+                if number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..configs import unknown
 from ..errors import MissingExtraError
-from .folder import plain
+from .folder import drop_torn_line, plain
 from .progress import Progress as Progress
 
 Metrics = Mapping[str, Any]
@@ -47,7 +48,7 @@ class JsonlLogger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _drop_torn_line(path)
+        drop_torn_line(path)
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
         clash = [name for name in _RESERVED if name in metrics]
@@ -82,7 +83,7 @@ class CsvLogger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        _drop_torn_line(path)
+        drop_torn_line(path)
         if not path.exists() or path.stat().st_size == 0:
             path.write_text(self.header, encoding="utf-8")
 
@@ -97,8 +98,11 @@ class CsvLogger:
 
     def truncate(self, stage: str, step: int) -> None:
         def keep(line: str) -> bool:
-            row = next(csv.reader([line]))
-            return line == self.header or row[0] != stage or int(row[1]) <= step
+            if line == self.header:
+                return True
+            name, at, *_, value = next(csv.reader([line]))
+            float(value)
+            return name != stage or int(at) <= step
 
         _filter_lines(self.path, keep)
 
@@ -197,22 +201,21 @@ def _scalars(stage: str, metrics: Metrics) -> dict[str, float]:
     return scalars
 
 
-def _drop_torn_line(path: Path) -> None:
-    """Cut what follows the last newline: a crash in the middle of a write."""
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end != len(data):
-            os.truncate(path, end)
-
-
 def _filter_lines(path: Path, keep: Callable[[str], bool]) -> None:
+    """Keep some lines of a file, and of those that cannot be read none."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = file.readlines()
-    kept = [line for line in lines if keep(line)]
-    if len(kept) < len(lines):
+    kept, unreadable, count = [], 0, 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        count += 1
+        try:
+            if keep(line.decode()):
+                kept.append(line)
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+            unreadable += 1
+    if unreadable:
+        warnings.warn(f"{path}: dropped {unreadable} damaged lines", stacklevel=2)
+    if len(kept) < count:
         temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_bytes(b"".join(kept))
         os.replace(temporary, path)

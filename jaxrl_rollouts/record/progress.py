@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -64,18 +65,20 @@ class Progress:
             return
         if metrics:
             self._text = brief(metrics)
-        if self._bar is not None:
-            self._bar.set_postfix_str(self._text, refresh=False)
-            self._bar.update(count)
-        elif time.monotonic() - self._printed >= self._every:
-            self._line()
+        with contextlib.suppress(OSError):  # a terminal that was closed stops no training
+            if self._bar is not None:
+                self._bar.set_postfix_str(self._text, refresh=False)
+                self._bar.update(count)
+            elif time.monotonic() - self._printed >= self._every:
+                self._line()
 
     def close(self) -> None:
         """Finish the bar, or write the closing line."""
-        if self._bar is not None:
-            self._bar.close()
-        elif self._enabled and self._shown != self._done:
-            self._line()
+        with contextlib.suppress(OSError):
+            if self._bar is not None:
+                self._bar.close()
+            elif self._enabled and self._shown != self._done:
+                self._line()
         self._enabled, self._bar = False, None
 
     def _line(self) -> None:

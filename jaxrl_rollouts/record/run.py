@@ -16,12 +16,19 @@ from types import TracebackType
 from .context import RunContext
 from .folder import RunFolder
 from .interrupts import StopFlag
+from .lock import FolderLock
 from .loggers import make_loggers
 
 
 @dataclass(frozen=True)
 class Run(RunContext):
-    """A `RunContext` that a program opens; see `Run.open`. Give it to whatever takes `context`."""
+    """A `RunContext` that a program opens; see `Run.open`. Give it to whatever takes `context`.
+
+    Attributes:
+        lock: on the folder, from `with` to its end.
+    """
+
+    lock: FolderLock | None = None
 
     @classmethod
     def open(
@@ -41,17 +48,22 @@ class Run(RunContext):
             loggers: where metrics go: jsonl, csv, tensorboard, wandb.
 
         Raises:
-            CheckpointError: the folder cannot be made, or was written by another version.
+            StorageError: the folder cannot be made.
+            CheckpointError: it was written by another version.
             ConfigError: an unknown logger.
             MissingExtraError: a logger's package is not installed.
         """
         folder = Path(folder)
         opened = RunFolder.at(folder, name or folder.resolve().name)
-        return cls(opened, progress, make_loggers(loggers, folder), opened.command, StopFlag())
+        made, lock = make_loggers(loggers, folder), FolderLock(folder)
+        return cls(opened, progress, made, opened.command, StopFlag(), lock)
 
     def __enter__(self) -> Run:
-        """From here on the first Ctrl-C stops at the next checkpoint."""
-        assert self.stop is not None
+        """From here on no other process may write there, and the first Ctrl-C stops at the next
+        checkpoint; `CheckpointError` while another process is at it."""
+        assert self.stop is not None and self.lock is not None
+        self.lock.__enter__()
+        self.folder.tidy()
         self.stop.__enter__()
         return self
 
@@ -61,7 +73,8 @@ class Run(RunContext):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self.stop is not None
+        assert self.stop is not None and self.lock is not None
         self.stop.__exit__(kind, error, traceback)
         for logger in self.loggers:
             logger.close()
+        self.lock.__exit__(kind, error, traceback)

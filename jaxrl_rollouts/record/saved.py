@@ -13,18 +13,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, StorageError
 from ..trees import PyTree
 from . import checkpoint
 from .folder import read_json, write_json_atomically
 
 
 def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:
-    """Write `params` (leading axis = seeds) and then the facts, so that who reads finds both."""
+    """Write `params` (leading axis = seeds) and then the facts, so that who reads finds both.
+
+    What was there before is replaced, and gone only when the new one is whole.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
     folder = Path(folder)
-    checkpoint.save(folder, 0, params)
+    number = max(checkpoint.steps(folder), default=-1) + 1
+    checkpoint.save(folder, number, params, keep=1)
     seeds = jax.tree.leaves(params)[0].shape[0]
-    write_json_atomically(folder / file, {**facts, "seeds": seeds})
+    try:
+        write_json_atomically(folder / file, {**facts, "seeds": seeds}, seal=True)
+    except OSError as error:
+        raise StorageError(folder / file, error) from error
     return folder
 
 
@@ -84,13 +94,16 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
     """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it holds something else.
+        CheckpointError: there is no undamaged checkpoint, or it holds something else.
     """
     shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
     like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     loaded = checkpoint.load_newest(folder, like)
     if loaded is None:
-        raise CheckpointError(f"{folder}: found no complete checkpoint, expected one")
+        raise CheckpointError(
+            f"{folder}: found no undamaged checkpoint, expected one; "
+            "a run writes it anew when it is resumed"
+        )
     return loaded[1]
 
 

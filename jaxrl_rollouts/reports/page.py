@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import printable
 from ..record.folder import write_atomically
 from .text import ran, report_table_markdown
 
@@ -30,8 +31,8 @@ em { color: #777; }
 def write_pages(report: Report, folder: str | Path) -> None:
     """Write `report.md` and `report.html` beside the pictures of a saved report, atomically."""
     folder = Path(folder)
-    write_atomically(folder / "report.md", report_markdown(report))
-    write_atomically(folder / "report.html", report_html(report, folder))
+    write_atomically(folder / "report.md", printable(report_markdown(report)))
+    write_atomically(folder / "report.html", printable(report_html(report, folder)))
 
 
 def report_markdown(report: Report) -> str:

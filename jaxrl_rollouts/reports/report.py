@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import CheckpointError, DataError
+from ..foreign import check_file, clean
 from ..record.folder import read_json, write_json_atomically
 from ..record.provenance import provenance
 from .claims import Claim, numbers
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _TEXTS = ("experiment", "preset", "command")
+# Names that can lead nowhere else.
+PICTURE, EXPERIMENT = r"[A-Za-z0-9_-]{1,200}\.png", r"[A-Za-z0-9_][A-Za-z0-9_.-]{,199}"
+_NAMES = {str: "text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(_TEXTS, (str,)),
+    **dict.fromkeys(("config", "versions", "numbers", "tables", "pictures"), (dict,)),
+    **dict.fromkeys(("notes", "claims"), (list,)),
+    **dict.fromkeys(("wall_seconds", "compile_seconds"), (int, float)),
+    "seeds": (int,),
+}
 _KEYS = (*_TEXTS, "config", "versions", "seeds", "wall_seconds", "compile_seconds", "notes")
 
 
@@ -113,7 +124,7 @@ class Report:
         for picture in self.pictures.values():
             if picture.figure is not None:
                 save_png(picture.figure, folder / picture.file)
-        write_json_atomically(folder / "report.json", self.to_json())
+        write_json_atomically(folder / "report.json", self.to_json(), seal=True)
         return folder / "report.json"
 
     def to_json(self) -> dict[str, Any]:
@@ -144,10 +155,12 @@ def _cell(value: Any) -> Any:
     return {key: getattr(value, key) for key in keys}
 
 
+def _read_number(value: Any) -> Summary:
+    return Summary(numbers(value["values"]), unit=value.get("unit", ""))
+
+
 def _read_cell(value: Any) -> Any:
-    if isinstance(value, Mapping) and "values" in value:
-        return Summary(numbers(value["values"]), unit=value.get("unit", ""))
-    return value
+    return _read_number(value) if isinstance(value, Mapping) and "values" in value else value
 
 
 def load_report(path: str | Path) -> Report:
@@ -159,26 +172,54 @@ def load_report(path: str | Path) -> Report:
     """
     path = Path(path)
     path = path / "report.json" if path.is_dir() else path
-    data = read_json(path, "a folder with a finished run")
+    if path.exists() and not path.is_file():
+        check_file(path, "a report")
+    try:
+        data = clean(read_json(path, "a folder with a finished run"))
+    except RecursionError:
+        raise DataError(path, "content", "a nest too deep to read", "a report") from None
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise CheckpointError(f"{path}: format: found {found!r}, expected {FORMAT}")
     for key in (*_KEYS, "claims", "numbers", "tables", "pictures"):
         if key not in data:
             raise DataError(path, key, "nothing", "an entry")
+    _check_kinds(path, data)
     try:
         return Report(
             **{key: data[key] for key in _KEYS},
             claims=[Claim.from_json(claim, str(path)) for claim in data["claims"]],
-            numbers={name: _read_cell(value) for name, value in data["numbers"].items()},
+            numbers={name: _read_number(value) for name, value in data["numbers"].items()},
             tables={
                 name: [{column: _read_cell(cell) for column, cell in row.items()} for row in rows]
                 for name, rows in data["tables"].items()
             },
             pictures={n: Picture(p["file"], p["caption"]) for n, p in data["pictures"].items()},
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(path, "content", f"{type(error).__name__} {error}", "a report") from None
+
+
+def _check_kinds(path: Path, data: Mapping[str, Any]) -> None:
+    """Hold entries to their kinds, and pictures to files that lie beside the report."""
+    for key, kind in _KINDS.items():
+        if not isinstance(data[key], kind) or isinstance(data[key], bool):
+            expected = " or ".join(_NAMES[one] for one in kind)
+            raise DataError(path, key, type(data[key]).__name__, expected)
+        if kind == (int, float) and not abs(data[key]) < 1e15:
+            raise DataError(path, key, "a number beyond all time", "seconds")
+    for number, note in enumerate(data["notes"]):
+        if not isinstance(note, str):
+            raise DataError(path, f"notes[{number}]", type(note).__name__, "text")
+    for name, picture in data["pictures"].items():
+        for key in ("file", "caption"):
+            found = picture.get(key) if isinstance(picture, dict) else picture
+            if not isinstance(found, str):
+                kind = type(found).__name__
+                raise DataError(path, f"pictures.{name}.{key}", kind, "text")
+        if not re.fullmatch(PICTURE, picture["file"]):
+            expected = "the plain name of a .png file"
+            raise DataError(path, f"pictures.{name}.file", repr(picture["file"]), expected)
 
 
 def publish(folder: str | Path, results: str | Path) -> Path:
@@ -188,12 +229,18 @@ def publish(folder: str | Path, results: str | Path) -> Path:
 
     Raises:
         CheckpointError: no finished report in `folder`, or a picture of it is missing.
+        DataError: a report that names other places, or files that lead there.
     """
     folder = Path(folder)
     report = load_report(folder)
+    if not re.fullmatch(EXPERIMENT, report.experiment):
+        found, expected = repr(report.experiment), "a plain name: letters, digits, -, _ and ."
+        raise DataError(folder / "report.json", "experiment", found, expected)
     target = Path(results) / report.experiment
     files = [picture.file for picture in report.pictures.values()]
-    for file in files:
+    for file in (*files, "report.json"):
+        if (folder / file).is_symlink():
+            raise DataError(folder / file, "file", "a symbolic link", "a file of this folder")
         if not (folder / file).is_file():
             raise CheckpointError(f"{folder / file}: found no such file, expected a picture")
     target.mkdir(parents=True, exist_ok=True)

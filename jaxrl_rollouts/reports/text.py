@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..errors import printable
 from .statistics import FEWEST, Summary, spread
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def format_number(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return " to ".join(format_number(item) for item in value)
-    return str(value)
+    return printable(str(value))
 
 
 def report_table_markdown(report: Report, table: str) -> str:
@@ -81,7 +82,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
         title = f"claims: {sum(c.holds for c in report.claims)} of {len(report.claims)} hold"
         _print_table(console, title, [{k: v for k, v in r.items() if k != "holds"} for r in rows])
     for note in report.notes:
-        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_table(console: Console, title: str, rows: list[dict[str, Any]]) -> None:

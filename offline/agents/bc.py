@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts.configs import check, layers, number, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -36,16 +36,10 @@ class BcConfig(Settings):
         discount: of the value that reports measure; cloning itself has none.
     """
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[int, ...] = layers((256, 256))
     normalise: bool = True
-    actor_rate: float = 3e-4
-    discount: float = 0.99
-
-    def validate(self) -> None:
-        if not self.hidden:
-            raise ConfigError("hidden", self.hidden, "at least one layer")
-        if not 0 <= self.discount < 1:
-            raise ConfigError("discount", self.discount, "in [0, 1)")
+    actor_rate: float = step_size(3e-4)
+    discount: float = number(0.99, least=0, below=1)
 
 
 class BcState(NamedTuple):
@@ -70,7 +64,7 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     actor = from_linen(MLP(config.hidden, (action_size,)), s)
     nets = BcNets(observation_size, actor, optax.adam(config.actor_rate))

@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -49,23 +48,13 @@ class CqlConfig(SoftConfig):
             (40,000 in the authors' code).
     """
 
-    actor_rate: float = 3e-5
-    temperature_rate: float = 3e-5
-    weight: float = 5.0
-    actions: int = 10
-    gap: float | None = None
+    actor_rate: float = step_size(3e-5)
+    temperature_rate: float = step_size(3e-5)
+    weight: float = number(5.0, least=0)
+    actions: int = positive(10)
+    gap: float | None = number(None, least=0)
     backup_entropy: bool = False
-    warm_start: int = 0
-
-    def validate(self) -> None:
-        super().validate()
-        at_least_one(self, "actions")
-        if self.weight < 0:
-            raise ConfigError("weight", self.weight, "at least 0")
-        if self.gap is not None and self.gap < 0:
-            raise ConfigError("gap", self.gap, "at least 0, or None for no multiplier")
-        if self.warm_start < 0:
-            raise ConfigError("warm_start", self.warm_start, "at least 0 gradient steps")
+    warm_start: int = number(0, least=0)
 
 
 class CqlState(NamedTuple):
@@ -90,7 +79,7 @@ def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agen
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     nets = sac.make_nets(config, observation_size, action_size)
     functions = (init, update, sac.policy, sac.greedy, sac.q)
     return Agent(

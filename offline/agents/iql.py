@@ -17,10 +17,15 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.configs import (
+    check,
+    layers,
+    number,
+    positive,
+    step_size,
+)
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -48,32 +53,18 @@ class IqlConfig(Settings):
         cosine_steps: the actor's rate falls to zero over so many updates; None keeps it.
     """
 
-    critics: int = 2
-    hidden: tuple[int, ...] = (256, 256)
-    expectile: float = 0.7
-    inverse_temperature: float = 3.0
-    weight_clip: float = 100.0
+    critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((256, 256))
+    expectile: float = number(0.7, above=0, below=1)
+    inverse_temperature: float = number(3.0, least=0)
+    weight_clip: float = number(100.0, above=0)
     normalise: bool = False
-    discount: float = 0.99
-    polyak: float = 0.005
-    actor_rate: float = 3e-4
-    critic_rate: float = 3e-4
-    value_rate: float = 3e-4
-    cosine_steps: int | None = None
-
-    def validate(self) -> None:
-        at_least_one(self, "critics")
-        if not self.hidden:
-            raise ConfigError("hidden", self.hidden, "at least one layer")
-        if not 0 < self.expectile < 1:
-            raise ConfigError("expectile", self.expectile, "in (0, 1)")
-        if self.inverse_temperature < 0 or self.weight_clip <= 0:
-            found = (self.inverse_temperature, self.weight_clip)
-            expected = "at least 0 and above 0"
-            raise ConfigError("inverse_temperature, weight_clip", found, expected)
-        discount_and_polyak(self)
-        if self.cosine_steps is not None and self.cosine_steps < 1:
-            raise ConfigError("cosine_steps", self.cosine_steps, "at least 1, or None")
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    actor_rate: float = step_size(3e-4)
+    critic_rate: float = step_size(3e-4)
+    value_rate: float = step_size(3e-4)
+    cosine_steps: int | None = positive(None)
 
 
 class IqlState(NamedTuple):
@@ -132,7 +123,7 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     rate: Any = config.actor_rate

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import layers, number, step_size
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Transitions
@@ -32,20 +33,14 @@ class RebracConfig(Td3Config):
         critic_penalty: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
     """
 
-    hidden: tuple[int, ...] = (256, 256, 256)
+    hidden: tuple[int, ...] = layers((256, 256, 256))
     critic_norm: bool = True
     careful_init: bool = True
     normalise: bool = False
-    actor_rate: float = 1e-3
-    critic_rate: float = 1e-3
-    actor_penalty: float = 0.01
-    critic_penalty: float = 0.01
-
-    def validate(self) -> None:
-        super().validate()
-        if self.actor_penalty < 0 or self.critic_penalty < 0:
-            found = (self.actor_penalty, self.critic_penalty)
-            raise ConfigError("actor_penalty, critic_penalty", found, "both at least 0")
+    actor_rate: float = step_size(1e-3)
+    critic_rate: float = step_size(1e-3)
+    actor_penalty: float = number(0.01, least=0)
+    critic_penalty: float = number(0.01, least=0)
 
 
 class NextActionTransitions(NamedTuple):

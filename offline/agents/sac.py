@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import discount_and_polyak
+from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.errors import ConfigError
@@ -46,24 +46,15 @@ class SoftConfig(Settings):
             dimensions.
     """
 
-    critics: int = 2
-    hidden: tuple[int, ...] = (256, 256, 256)
-    discount: float = 0.99
-    polyak: float = 0.005
-    actor_rate: float = 3e-4
-    critic_rate: float = 3e-4
-    temperature_rate: float = 3e-4
-    initial_alpha: float = 1.0
+    critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    actor_rate: float = step_size(3e-4)
+    critic_rate: float = step_size(3e-4)
+    temperature_rate: float = step_size(3e-4)
+    initial_alpha: float = number(1.0, above=0)
     target_entropy: float | None = None
-
-    def validate(self) -> None:
-        if self.critics < 1:
-            raise ConfigError("critics", self.critics, "at least 1")
-        discount_and_polyak(self)
-        if self.initial_alpha <= 0:
-            raise ConfigError("initial_alpha", self.initial_alpha, "above 0")
-        if not self.hidden:
-            raise ConfigError("hidden", self.hidden, "at least one layer")
 
 
 @dataclass(frozen=True)
@@ -74,11 +65,10 @@ class SacConfig(SoftConfig):
         diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
     """
 
-    diversity: float = 0.0
+    diversity: float = number(0.0, least=0)
 
     def validate(self) -> None:
-        super().validate()
-        if self.diversity < 0 or (self.diversity > 0 and self.critics < 2):
+        if self.diversity > 0 and self.critics < 2:
             raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
 
 
@@ -86,8 +76,8 @@ class SacConfig(SoftConfig):
 class EdacConfig(SacConfig):
     """EDAC (and RAVL's critics): N 10, eta 1."""
 
-    critics: int = 10
-    diversity: float = 1.0
+    critics: int = positive(10)
+    diversity: float = number(1.0, least=0)
 
 
 class SacState(NamedTuple):
@@ -141,7 +131,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     nets = make_nets(config, observation_size, action_size)
     functions = (init, update, policy, greedy, q)
     return Agent(

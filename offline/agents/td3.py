@@ -12,10 +12,15 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.configs import (
+    check,
+    layers,
+    number,
+    positive,
+    step_size,
+)
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -41,27 +46,18 @@ class Td3Config(Settings):
         delay: critic updates per actor update; target networks move with the actor.
     """
 
-    critics: int = 2
-    hidden: tuple[int, ...] = (256, 256)
+    critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((256, 256))
     critic_norm: bool = False
     careful_init: bool = False
     normalise: bool = True
-    discount: float = 0.99
-    polyak: float = 0.005
-    actor_rate: float = 3e-4
-    critic_rate: float = 3e-4
-    noise: float = 0.2
-    noise_clip: float = 0.5
-    delay: int = 2
-
-    def validate(self) -> None:
-        at_least_one(self, "critics", "delay")
-        if not self.hidden:
-            raise ConfigError("hidden", self.hidden, "at least one layer")
-        discount_and_polyak(self)
-        if self.noise < 0 or self.noise_clip < 0:
-            found = (self.noise, self.noise_clip)
-            raise ConfigError("noise, noise_clip", found, "both at least 0")
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    actor_rate: float = step_size(3e-4)
+    critic_rate: float = step_size(3e-4)
+    noise: float = number(0.2, least=0)
+    noise_clip: float = number(0.5, least=0)
+    delay: int = positive(2)
 
 
 class Td3State(NamedTuple):
@@ -106,7 +102,7 @@ def make_td3(
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
 

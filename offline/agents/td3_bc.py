@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import number
 
 from .agent import Agent, AgentSpec
 from .td3 import Td3Config, make_td3
@@ -23,12 +23,7 @@ class Td3BcConfig(Td3Config):
         alpha: how much the value counts against imitation (2.5 in the paper).
     """
 
-    alpha: float = 2.5
-
-    def validate(self) -> None:
-        super().validate()
-        if self.alpha < 0:
-            raise ConfigError("alpha", self.alpha, "at least 0")
+    alpha: float = number(2.5, least=0)
 
 
 def actor_loss(

@@ -30,10 +30,18 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
 
 
 def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
-    """What `load` takes, or a name in `MADE`: those are made on the spot, of `seed`.
+    """A dataset: a name, a path, a mapping of arrays, a Minari dataset, or one made on the spot.
+
+    Args:
+        name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; else what `load`
+            takes: a D4RL name such as `hopper-medium-v2`, the path of an HDF5 or npz file or of a
+            Minari folder, a mapping with D4RL's keys, a `MinariDataset`.
+        seed: of what is made on the spot.
+        options: those of `load`: `action_low`, `action_high`, `max_episode_steps`, `clip`, ...
 
     Raises:
-        ConfigError: `options`, those of `load`, for a dataset that is made on the spot.
+        DataError: not found, or not what a dataset should be.
+        ConfigError: an option out of range, or any for a dataset that is made on the spot.
     """
     if not isinstance(name, str) or name not in MADE:
         return load(name, **options)

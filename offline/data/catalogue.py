@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-_ROOT = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
+_ROOT = "https://rail.eecs.berkeley.edu/datasets/offline_rl"
 
 LOCOMOTION = ("halfcheetah", "hopper", "walker2d", "ant")
 # v0 has no full-replay.

@@ -19,6 +19,8 @@ from .successors import mismatches
 from .transitions import Dataset, Episodes, Transitions, episode_returns, episodes
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+FAR, EXTREME = 1e4, 1e8  # see `extremes`
+SATURATED = 0.9  # share of the rows with every action at a bound
 _LISTED = 5  # row numbers given with a suspicion
 
 
@@ -27,8 +29,9 @@ class Suspicion:
     """Something a person should look at.
 
     Attributes:
-        kind: `non-finite`, `constant column`, `action out of bounds`, `same as the row before`,
-            `not the row that follows`, `episode cut before the time limit`, `rows dropped`.
+        kind: `non-finite`, `extreme`, `constant column`, `all zero`, `action out of bounds`,
+            `at the bounds`, `every row ends an episode`, `same as the row before`, `not the row
+            that follows`, `episode cut before the time limit`, `rows dropped`, `only one row`.
         array: which array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
@@ -145,8 +148,47 @@ def _suspicion(kind: str, array: str, rows: np.ndarray) -> list[Suspicion]:
     return [Suspicion(kind, array, len(rows), first)] if len(rows) else []
 
 
-def _suspicions(rows: Transitions, parts: Episodes, limit: float | None) -> list[Suspicion]:
+def extremes(rows: Transitions) -> list[Suspicion]:
+    """Columns with numbers that are no measurement: single ones drown all others.
+
+    From 1e8 in magnitude on, or 10,000 times as far from the median as 1 % and 99 % are apart.
+    """
     found: list[Suspicion] = []
+    for key in ("observations", "actions", "rewards", "next_observations"):
+        values = np.asarray(getattr(rows, key))
+        flat = values if values.ndim == 2 else values[:, None]
+        for index in np.flatnonzero(np.nanmax(np.abs(flat), axis=0, initial=0) > FAR):
+            column = flat[:, index].astype(np.float64)
+            finite = column[np.isfinite(column)]
+            low, middle, high = np.quantile(finite, (0.01, 0.5, 0.99)) if len(finite) else (0, 0, 0)
+            far = (np.abs(column) > FAR) & (np.abs(column - middle) > FAR * (high - low))
+            far |= np.abs(column) >= EXTREME
+            name = key if values.ndim == 1 else f"{key}[{index}]"
+            found += _suspicion("extreme", name, np.flatnonzero(far & np.isfinite(column)))
+    return found
+
+
+def _uniform(rows: Transitions, parts: Episodes, limit: float | None) -> list[Suspicion]:
+    """What is the same in all rows and seldom is: rewards, ends, actions at their bounds."""
+    found: list[Suspicion] = []
+    count, rewards = len(rows.rewards), np.asarray(rows.rewards)
+    if count == 1:
+        return [Suspicion("only one row", "rows", 1)]
+    if count and (rewards == rewards[0]).all():
+        kind = "constant column" if rewards[0] else "all zero"
+        found.append(Suspicion(kind, "rewards", count))
+    if count and len(parts.starts) == count:
+        which = "terminations" if parts.terminated.mean() >= 0.5 else "truncations"
+        found.append(Suspicion("every row ends an episode", which, count))
+    actions = np.abs(np.asarray(rows.actions))
+    at = (actions >= (limit or 1.0) - ACTION_TOLERANCE).all(1)
+    if actions.size and at.mean() > SATURATED:
+        found += _suspicion("at the bounds", "actions", np.flatnonzero(at))
+    return found
+
+
+def _suspicions(rows: Transitions, parts: Episodes, limit: float | None) -> list[Suspicion]:
+    found = extremes(rows)
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
@@ -196,6 +238,9 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     whole_mask = ~parts.unfinished & ~short
     whole = _spread(returns[whole_mask])
     suspicions = _suspicions(rows, parts, action_limit)
+    uniform = _uniform(rows, parts, action_limit)
+    made_up = attributes.get("rewards") == "none"  # zeros, and that is said elsewhere
+    suspicions += [one for one in uniform if not (made_up and one.array == "rewards")]
     suspicions += _suspicion(
         "episode cut before the time limit", "truncations", parts.starts[short]
     )

@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array
+from jaxrl_rollouts.numpy_files import read_npz
 
 from .checks import as_floats
 from .d4rl import label
-from .neorl import open_npz
 from .transitions import Dataset, Transitions, file_sha256
 
 _KEYS = {
@@ -37,7 +37,7 @@ def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     except DataError:
         pass
     try:
-        return open_npz(path), {"format": "neorl"}
+        return read_npz(path), {"format": "neorl"}
     except DataError:
         return {}, {"format": "unreadable"}
 
@@ -81,7 +81,7 @@ def read_lenient(path: Path) -> Dataset:
     )
     environment = attributes.get("env_id")
     try:
-        digest = file_sha256(path)
+        digest = file_sha256(path) if path.is_file() else ""  # a pipe would be waited for
     except OSError:
         digest = ""
     return Dataset(label(path, digest), rows, environment, path, digest, attributes)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line
+from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line, printable
+from jaxrl_rollouts.foreign import check_file
+from jaxrl_rollouts.hdf5 import check_inside, open_hdf5
 
 from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
@@ -32,18 +36,56 @@ def need_minari() -> Any:
 def _open(name_or_path: str | Path) -> Any:
     minari = need_minari()
     path = Path(name_or_path)
+    if not path.is_dir():
+        path = minari_store() / path
     data = path / "data" if (path / "data").is_dir() else path
-    try:
-        if data.is_dir():
-            return minari.MinariDataset(str(data))
-        return minari.load_dataset(str(name_or_path), download=False)
-    except FileNotFoundError:
+    if not data.is_dir():
         hint = f"fetch it with: minari download {name_or_path}"
         expected = "a Minari dataset on this machine"
-        raise DataError(name_or_path, "dataset", "nothing", expected, hint) from None
+        raise DataError(name_or_path, "dataset", "nothing", expected, hint)
+    _check_folder(data)
+    try:
+        return minari.MinariDataset(str(data))
     except Exception as error:  # minari raises bare asserts, KeyError, ValueError on bad metadata
         expected = "a readable Minari dataset"
         raise DataError(name_or_path, "metadata", one_line(error), expected) from error
+
+
+def minari_store() -> Path:
+    """The folder Minari keeps its datasets in."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+
+
+def _check_folder(data: Path) -> None:
+    """Refuse what the package would follow, run or wait for, before it sees the folder.
+
+    It makes the environment where a space is not described, by whatever function the file names.
+
+    Raises:
+        DataError: no such file, another format, no spaces, or an HDF5 file that is not whole.
+    """
+    file = data / "metadata.json"
+    check_file(file, "a Minari dataset's metadata")
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(file, "file", one_line(error), "a JSON file") from error
+    facts = facts if isinstance(facts, dict) else {}
+    if facts.get("data_format") != "hdf5":
+        found = facts.get("data_format", "nothing")
+        raise DataError(file, "data_format", found, "hdf5")
+    for key in ("observation_space", "action_space"):
+        if not isinstance(facts.get(key), str):
+            found = type(facts[key]).__name__ if key in facts else "nothing"
+            hint = "a dataset that you trust can be opened first: load(minari.load_dataset(...))"
+            raise DataError(file, key, found, "a described space", hint)
+    path = data / "main_data.hdf5"
+    with open_hdf5(path) as stored:
+        check_inside(path, stored, whole=True)
+        count = facts.get("total_episodes")
+        if not isinstance(count, int) or not 0 <= count <= len(stored):
+            expected = f"a number up to the {len(stored)} in {path.name}"
+            raise DataError(file, "total_episodes", count, expected)
 
 
 def _flat(source: str, key: str, values: Any) -> tuple[np.ndarray, list[str]]:
@@ -158,9 +200,16 @@ def load_minari(
     attributes = {"format": "minari", "successors": "stored", "episodes_cut": unmarked}
     attributes |= {"minari_version": dataset.minari_version}
     attributes |= {"observation_keys": names} if names else {}
-    environment = dataset.env_spec.id if dataset.env_spec is not None else None
+    environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
     path = Path(dataset.storage.data_path)
     sha256 = file_sha256(path)
     return Dataset(
-        dataset.id, rows, environment, path, sha256, attributes, action_low=low, action_high=high
+        printable(dataset.id),
+        rows,
+        environment,
+        path,
+        sha256,
+        attributes,
+        action_low=low,
+        action_high=high,
     )

@@ -27,15 +27,17 @@ from typing import Any
 
 import h5py
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
+from jaxrl_rollouts.numpy_files import read_npz
 
 from .arrays import from_mapping
 from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS, MADE_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
-from .minari import is_minari, load_minari, need_minari
-from .neorl import from_neorl, open_npz
+from .minari import is_minari, load_minari, minari_store, need_minari
+from .neorl import from_neorl
 from .ogbench import from_ogbench, is_ogbench
 from .transitions import Dataset
 
@@ -82,7 +84,7 @@ def resolve(
     if text.startswith("jr/"):
         return _resolve_jr(text, folders)
     path = Path(name_or_path).expanduser()
-    stored = _minari_store() / text
+    stored = minari_store() / text
     try:
         if text and path.exists():
             return path
@@ -141,10 +143,6 @@ def _unknown(name: str, expected: str) -> DataError:
     return DataError(shown or "dataset", "name", repr(shown), expected, hint)
 
 
-def _minari_store() -> Path:
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
-
-
 def sniff(path: Path) -> str:
     """What a file or folder holds: `d4rl`, `minari` or `npz`.
 
@@ -156,20 +154,19 @@ def sniff(path: Path) -> str:
             return "minari"
         hint = "name the file in it"
         raise DataError(path, "file", "a folder", "a file, or a Minari dataset's folder", hint)
+    expected = "an HDF5 file (D4RL, Minari) or npz file (NeoRL, OGBench)"
+    check_file(path, expected)
     try:
         with path.open("rb") as file:
             start = file.read(4)
     except PermissionError:
         raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except OSError:
-        raise DataError(path, "file", "nothing", "a dataset file") from None
+    except OSError as error:
+        raise DataError(path, "file", one_line(error), "a dataset file") from None
     if start[:2] == b"PK":
         return "npz"
-    if not start or (start != b"\x89HDF" and not h5py.is_hdf5(path)):
-        found = "neither HDF5 nor npz" if start else "0 bytes"
-        raise DataError(
-            path, "file", found, "an HDF5 file (D4RL, Minari) or npz file (NeoRL, OGBench)"
-        )
+    if start != b"\x89HDF" and not h5py.is_hdf5(path):
+        raise DataError(path, "file", "neither HDF5 nor npz", expected)
     with open_hdf5(path) as file:
         return "minari" if "episode_0" in file and "observations" not in file else "d4rl"
 
@@ -256,7 +253,7 @@ def load_npz(
         DataError, ConfigError: see `load`.
     """
     memory = arrays is not None
-    arrays = dict(open_npz(path) if arrays is None else arrays)
+    arrays = dict(read_npz(path) if arrays is None else arrays)
     label = "arrays" if memory else path.stem
     if "obs" in arrays or "next_obs" in arrays or "index" in arrays:
         steps = 1000 if max_episode_steps is None else max_episode_steps

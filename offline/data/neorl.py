@@ -8,14 +8,14 @@ with two meanings: NeoRL's package hands out episode *starts* (0, ...), its file
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.numpy_files import read_npz
 
 from .arrays import identity
 from .bounds import bounded
@@ -30,26 +30,6 @@ _FILE_KEYS = {
     "terminations": "done",
 }
 _ENVIRONMENTS = ("HalfCheetah-v3", "Hopper-v3", "Walker2d-v3")
-
-
-def open_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz file that can be read without unpickling; `DataError` otherwise."""
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing"
-        raise DataError(path, "file", found, "an npz file")
-    key = "file"
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(path, "file", "a single array", "an npz file")
-            arrays = {}
-            for key in file.files:
-                arrays[key] = file[key]
-            return arrays
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise DataError(path, key, one_line(error), "a whole npz file of plain arrays") from error
 
 
 def episode_ends(path: Path, index: np.ndarray, count: int) -> np.ndarray:
@@ -100,7 +80,7 @@ def load_neorl(
     actions = {"action_low": action_low, "action_high": action_high, "action_limit": action_limit}
     path = Path(path)
     return from_neorl(
-        open_npz(path), path, name=name, max_episode_steps=max_episode_steps, clip=clip, **actions
+        read_npz(path), path, name=name, max_episode_steps=max_episode_steps, clip=clip, **actions
     )
 
 

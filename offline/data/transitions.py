@@ -6,7 +6,6 @@ stand together and in order, episodes follow each other.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jaxrl_rollouts.record.sealed import file_sha256 as file_sha256
 
 Array = Any  # numpy on the host, jax on the device
 
@@ -110,17 +111,6 @@ def episode_returns(transitions: Transitions) -> np.ndarray:
 def take_rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
     """Rows selected by index or mask; endings are not adjusted."""
     return Transitions(*(np.asarray(column)[rows] for column in transitions))
-
-
-def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file, or of the names and contents of all files below a folder."""
-    if path.is_dir():
-        digest = hashlib.sha256()
-        for child in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{child.relative_to(path).as_posix()}\0{file_sha256(child)}\n".encode())
-        return digest.hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def to_device(transitions: Transitions) -> Transitions:

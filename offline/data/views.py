@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.errors import DataError, one_line, printable
 
 from .inspection import QUANTILES, Inspection, Spread
 
@@ -29,7 +29,7 @@ def _number(value: float) -> str:
 
 def _headline(found: Inspection) -> str:
     environment = f", {found.environment}" if found.environment else ""
-    return f"{found.name} ({found.format}{environment})"
+    return printable(f"{found.name} ({found.format}{environment})")
 
 
 def _endings(found: Inspection) -> str:
@@ -63,7 +63,7 @@ def _summary(found: Inspection) -> Table:
         table.add_row("D4RL score", f"{score} (std over whole episodes)")
     else:
         table.add_row("D4RL score", "none: no reference returns for this name")
-    table.add_row("file", Text(found.source))
+    table.add_row("file", Text(printable(found.source)))
     table.add_row("sha256", found.sha256[:16])
     return table
 

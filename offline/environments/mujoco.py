@@ -81,13 +81,26 @@ def make_gymnasium(name: str) -> Any:
             break
     else:
         raise unknown_name(f"mujoco/{name}", [f"mujoco/{k}" for k in known if k[-1] in "45"])
+    # Ant's 111 observations (84 of them contact forces) are 27 in version 4 unless asked for.
+    forces = stem == "Ant" and version in ("2", "3") and candidate.endswith("v4")
+    options = {"use_contact_forces": True} if forces else {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # version 4 is what D4RL-like data come from
-            return gymnasium.make(candidate, disable_env_checker=True)
+            return gymnasium.make(candidate, disable_env_checker=True, **options)
     except ImportError as error:
         found = str(error).splitlines()[0]
         raise ConfigError(f"environment mujoco/{name}", found, "version 4 or 5") from error
+
+
+def label_of(made: Any, name: str) -> tuple[str, str]:
+    """The name that finds a made environment again, and its versions; `name` is what it was."""
+    found = made.spec.id
+    packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
+    instead = "" if found == name else f" in place of {name}"
+    forces = made.spec.kwargs.get("use_contact_forces", False)
+    instead = " with contact forces" * forces + instead
+    return f"mujoco/{name if forces else found}", f"{found}{instead}, {packages}"
 
 
 def mujoco_ids(registry: Any) -> list[str]:
@@ -98,6 +111,8 @@ def mujoco_ids(registry: Any) -> list[str]:
 
 def mujoco_environment(name: str) -> Environment:
     """`mujoco/<name>` as a host `Environment`: version 4 for 2 and 3, and 5 where 4 is gone.
+
+    `Ant-v2` and `Ant-v3` see the contact forces, as D4RL's data do, and keep their name.
 
     Each call has simulators of its own. One batch is alive at a time: a reset ends the last.
 
@@ -122,15 +137,14 @@ def mujoco_environment(name: str) -> Environment:
         qpos = jnp.concatenate([origin, observation[:, :split]], 1)
         return reset_to(qpos, observation[:, split:])
 
-    packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
-    instead = "" if found == name else f" in place of {name}"
+    label, version = label_of(made, name)
     return host_environment(
         host,
-        f"mujoco/{found}",
+        label,
         size,
         env.action_space.low,
         env.action_space.high,
-        f"{found}{instead}, {packages}",
+        version,
         termination=FAMILIES.get(kind),
         reset_to=reset_to,
         set_observation=None if skipped is None else set_observation,

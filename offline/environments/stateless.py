@@ -10,7 +10,6 @@ by side, and after a run was resumed, to the same bits.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ import numpy as np
 from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import Environment, EnvironmentState, observe, own_bounds, proceed, rescale, row_keys
-from .mujoco import make_gymnasium
+from .mujoco import label_of, make_gymnasium
 from .terminations import FAMILIES, family
 
 
@@ -112,7 +111,8 @@ def stateless(name: str) -> Environment:
         MissingExtraError: gymnasium or mujoco is not installed.
         ConfigError: not one of this Gymnasium's MuJoCo environments.
     """
-    made = make_gymnasium(name.removeprefix("mujoco/"))
+    name = name.removeprefix("mujoco/")
+    made = make_gymnasium(name)
     env, limit = made.unwrapped, made.spec.max_episode_steps
     host = Simulator(env)
     low, high = env.action_space.low, env.action_space.high
@@ -151,9 +151,9 @@ def stateless(name: str) -> Environment:
         )
         return proceed(state, inner, observation, reward, terminated, limit)
 
-    packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
+    label, version = label_of(made, name)
     return Environment(
-        f"mujoco/{made.spec.id}",
+        label,
         host.width,
         len(low),
         limit,
@@ -161,7 +161,7 @@ def stateless(name: str) -> Environment:
         step,
         observe,
         termination=FAMILIES.get(family(made.spec.id.rsplit("-", 1)[0])),
-        version=f"{made.spec.id}, {packages}",
+        version=version,
         restart=restart,
         positions=host.positions,
         **own_bounds(low, high),

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
@@ -87,8 +88,8 @@ class Mobile(Settings):
         samples: next states per elite and row.
     """
 
-    penalty: float = 1.0
-    samples: int = 10
+    penalty: float = number(1.0, least=0)
+    samples: int = positive(10)
 
     def method(self, agent: SacConfig) -> Method:
         return mobile(agent, penalty=self.penalty, samples=self.samples)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 
@@ -38,7 +39,7 @@ class Mopo(Settings):
         penalty: lambda: how much the model's uncertainty takes from a reward.
     """
 
-    penalty: float = 1.0
+    penalty: float = number(1.0, least=0)
 
     def method(self, agent: SacConfig) -> Method:
         return mopo(agent, penalty=self.penalty)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from jaxrl_rollouts.configs import number, positive
+
 from ..agents.given import Settings
 from ..agents.sac import SacConfig
 from .scheme import Method
@@ -27,8 +29,8 @@ class Ravl(Settings):
         diversity: eta, of the loss that keeps their gradients apart.
     """
 
-    critics: int = 10
-    diversity: float = 1.0
+    critics: int = positive(10)
+    diversity: float = number(1.0, least=0)
 
     def method(self, agent: SacConfig) -> Method:
         return ravl(agent, critics=self.critics, diversity=self.diversity)

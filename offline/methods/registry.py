@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field, make_dataclass
 from typing import Any
 
-from jaxrl_rollouts.configs import did_you_mean, within
+from jaxrl_rollouts.configs import check, did_you_mean, within
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import announced
 
@@ -79,5 +79,5 @@ def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
         choices = f"one of {', '.join(NAMES)}"
         raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
     method = getattr(config or MethodConfig(), name).method(agent)
-    method.agent.validate()
+    check(method.agent)
     return method

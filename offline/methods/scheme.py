@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, fraction, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
@@ -83,24 +83,15 @@ class ModelBasedConfig:
             end long before the horizon.
     """
 
-    horizon: int = 5
-    rollouts_per_epoch: int = 50_000
-    epochs_retained: int = 5
-    updates_per_epoch: int = 1000
-    batch_size: int = 256
-    real_share: float = 0.05
+    horizon: int = positive(5)
+    rollouts_per_epoch: int = positive(50_000)
+    epochs_retained: int = positive(5)
+    updates_per_epoch: int = positive(1000)
+    batch_size: int = number(256, least=2)
+    real_share: float = fraction(0.05)
     member: Literal["step", "trajectory"] = "step"
     adaptive: bool = False
-    early_exit: int | None = None
-
-    def validate(self) -> None:
-        at_least_one(self, "horizon", "rollouts_per_epoch", "epochs_retained", "updates_per_epoch")
-        if self.early_exit is not None:
-            at_least_one(self, "early_exit")
-        if not 0 <= self.real_share <= 1:
-            raise ConfigError("real_share", self.real_share, "between 0 and 1")
-        if self.batch_size < 2:
-            raise ConfigError("batch_size", self.batch_size, "at least 2")
+    early_exit: int | None = positive(None)
 
 
 class Imagination(NamedTuple):
@@ -164,7 +155,7 @@ def make_model_based(
         ConfigError: a setting is out of range, or the dynamics measure no uncertainty where
             the method penalises it.
     """
-    config.validate()
+    check(config)
     if not dynamics.measured and (method.penalise_rewards or config.adaptive):
         user = (
             f"{method.name} penalises" if method.penalise_rewards else "adaptive rollouts stop at"

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 
 from ..agents.given import Settings
@@ -38,30 +38,18 @@ class NeubayConfig(Settings):
     """
 
     agent: RecurrentSacConfig = field(default_factory=RecurrentSacConfig)
-    rollouts: int = 100
-    level: float = 1.0
-    penalty: float = 0.0
-    horizon: int | None = None
-    updates_per_token: float = 0.05
-    updates_per_iteration: int = 250
-    tape: int = 2048
-    capacity: int = 40_000_000
+    rollouts: int = positive(100)
+    level: float = number(1.0, most=1, expected="at most 1, or negative for no threshold")
+    penalty: float = number(0.0, least=0)
+    horizon: int | None = positive(None)
+    updates_per_token: float = number(0.05, above=0, most=1)
+    updates_per_iteration: int = positive(250)
+    tape: int = number(2048, least=2, expected="at least 2 tokens, which are one transition")
+    capacity: int = positive(40_000_000)
     weighting: Literal["episode", "token"] = "episode"
-    early_exit: int | None = 32
+    early_exit: int | None = positive(32)
 
     def validate(self) -> None:
-        at_least_one(self, "rollouts", "updates_per_iteration", "tape", "capacity")
-        for name in ("horizon", "early_exit"):
-            if getattr(self, name) is not None:
-                at_least_one(self, name)
-        if self.level > 1:
-            raise ConfigError("level", self.level, "at most 1, or negative for no threshold")
-        if self.penalty < 0:
-            raise ConfigError("penalty", self.penalty, "at least 0")
-        if not 0 < self.updates_per_token <= 1:
-            raise ConfigError("updates_per_token", self.updates_per_token, "in (0, 1]")
-        if self.tape < 2:
-            raise ConfigError("tape", self.tape, "at least 2 tokens, which are one transition")
         if self.capacity < self.tape:
             raise ConfigError("capacity", self.capacity, f"at least one tape of {self.tape} tokens")
         if self.agent.steps % self.updates_per_iteration:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
@@ -115,7 +116,7 @@ def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learn
         ConfigError: a setting is out of range, the dynamics measure no disagreement, a tape or
             the episodes of a collection do not fit into the ring, or an episode not on a tape.
     """
-    config.validate()
+    check(config)
     if not dynamics.measured:
         raise ConfigError(
             "dynamics",

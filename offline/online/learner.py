@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.trees import PyTree
@@ -45,19 +46,16 @@ class OnlineConfig:
         episodes: in each evaluation, with the mean action.
     """
 
-    environments: int = 10
-    rows: int = 200
-    warmup: int = 5_000
-    update_ratio: float = 1.0
-    batch_size: int = 256
+    environments: int = positive(10)
+    rows: int = positive(200)
+    warmup: int = positive(5_000)
+    update_ratio: float = number(1.0, above=0)
+    batch_size: int = positive(256)
     capacity: int | None = None
-    looks: int = 20
-    episodes: int = 5
+    looks: int = positive(20)
+    episodes: int = positive(5)
 
     def validate(self) -> None:
-        for name in ("environments", "rows", "warmup", "batch_size", "looks", "episodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "at least 1")
         for name in ("rows", "warmup"):
             if getattr(self, name) % self.environments:
                 expected = f"a multiple of environments ({self.environments})"
@@ -187,7 +185,7 @@ def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps:
     Raises:
         ConfigError: a setting out of range, or a simulator that keeps its state on the host.
     """
-    config.validate()
+    check(config)
     if env.host:
         expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"
         hint = "its state can be kept in no checkpoint"

@@ -18,9 +18,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.configs import (
+    check,
+    fraction,
+    layers,
+    number,
+    positive,
+    step_size,
+)
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
@@ -56,35 +62,22 @@ class DqnConfig:
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
-    head: tuple[int, ...] = (256, 256)
-    discount: float = 0.99
-    polyak: float = 0.005
-    memory_rate: float = 3e-6
-    head_rate: float = 1e-4
-    clip: float | None = 1.0
+    head: tuple[int, ...] = layers((256, 256))
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    memory_rate: float = step_size(3e-6)
+    head_rate: float = step_size(1e-4)
+    clip: float | None = number(1.0, above=0)
     reward_shift: float = 0.0
-    steps: int = 20_000
-    epsilon: float = 0.1
-    epsilon_share: float = 0.1
-    episodes: int = 100
-    updates_per_token: float = 0.02
-    tape: int = 1000
-    capacity: int = 1_000_000
+    steps: int = positive(20_000)
+    epsilon: float = fraction(0.1)
+    epsilon_share: float = number(0.1, above=0, most=1)
+    episodes: int = positive(100)
+    updates_per_token: float = number(0.02, above=0, most=1)
+    tape: int = positive(1000)
+    capacity: int = positive(1_000_000)
     weighting: Literal["episode", "token"] = "episode"
     real_weight: float | None = None
-
-    def validate(self) -> None:
-        at_least_one(self, "steps", "episodes")
-        if not self.head:
-            raise ConfigError("head", self.head, "at least one layer")
-        discount_and_polyak(self)
-        for name in ("epsilon_share", "updates_per_token"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "in (0, 1]")
-        if not 0 <= self.epsilon <= 1:
-            raise ConfigError("epsilon", self.epsilon, "in [0, 1]")
-        if self.clip is not None and self.clip <= 0:
-            raise ConfigError("clip", self.clip, "above 0, or None")
 
 
 class Task(NamedTuple):
@@ -166,7 +159,7 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
         ConfigError: a setting is out of range, or a tape or an iteration's episodes do not fit
             into the ring.
     """
-    config.validate()
+    check(config)
     network = make_recurrent_q(config.memory, config.head, task.observation_size, task.actions)
     optimiser = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
     updates = math.ceil(config.updates_per_token * config.episodes * task.horizon)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
@@ -41,13 +41,12 @@ class MemoryConfig:
     """
 
     kind: Literal["lru", "gru", "lstm", "none"] = "lru"
-    width: int = 256
-    state: int = 128
-    layers: int = 2
+    width: int = positive(256)
+    state: int = positive(128)
+    layers: int = positive(2)
     radius: tuple[float, float] = (0.0, 0.9)
 
     def validate(self) -> None:
-        at_least_one(self, "width", "state", "layers")
         if not 0 <= self.radius[0] < self.radius[1] < 1:
             raise ConfigError("radius", self.radius, "0 <= low < high < 1")
 
@@ -171,7 +170,7 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     module = _Stack(config, inputs)
 
     units = config.state if config.kind == "lru" else config.width

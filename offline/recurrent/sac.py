@@ -16,7 +16,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import at_least_one, discount_and_polyak
+from jaxrl_rollouts.configs import (
+    check,
+    fraction,
+    layers,
+    number,
+    positive,
+    step_size,
+)
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
@@ -51,33 +58,24 @@ class RecurrentSacConfig(Settings):
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
-    head: tuple[int, ...] = (256, 256)
-    critics: int = 10
-    drawn: int = 2
-    discount: float = 0.99
-    polyak: float = 0.005
-    memory_rate: float = 3e-6
-    head_rate: float = 1e-4
-    temperature_rate: float = 1e-4
-    clip: float = 1000.0
-    steps: int = 2_000_000
+    head: tuple[int, ...] = layers((256, 256))
+    critics: int = positive(10)
+    drawn: int = positive(2)
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    memory_rate: float = step_size(3e-6)
+    head_rate: float = step_size(1e-4)
+    temperature_rate: float = step_size(1e-4)
+    clip: float = number(1000.0, above=0)
+    steps: int = positive(2_000_000)
     learn_alpha: bool = True
-    initial_alpha: float = 0.2
+    initial_alpha: float = number(0.2, above=0)
     target_entropy: float | None = None
-    real_weight: float = 0.05
+    real_weight: float = fraction(0.05)
 
     def validate(self) -> None:
-        at_least_one(self, "critics", "steps")
-        if not 1 <= self.drawn <= self.critics:
+        if self.drawn > self.critics:
             raise ConfigError("drawn", self.drawn, f"from 1 to the {self.critics} critics")
-        if not self.head:
-            raise ConfigError("head", self.head, "at least one layer")
-        discount_and_polyak(self)
-        if not 0 <= self.real_weight <= 1:
-            raise ConfigError("real_weight", self.real_weight, "from 0 to 1")
-        for name in ("initial_alpha", "clip"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "above 0")
 
 
 class RecurrentSacState(NamedTuple):
@@ -119,7 +117,7 @@ def make_recurrent_sac(
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     both = make_actor_critic(
         config.memory, config.head, config.critics, observation_size, action_size
     )

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
-from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
@@ -33,7 +34,7 @@ from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
 from ..worlds.saved import save_worlds
 from .outcome import Outcome, finish, judge
-from .setting import environment_of, termination_of
+from .setting import environment_of, hold_data, termination_of
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -159,9 +160,11 @@ class Setting(NamedTuple):
     synthetic: str = ""
 
 
-def setting_of(name: str, seed: int = 0) -> Setting:
-    """A dataset that `load_dataset` knows, with its environment; raises what those raise."""
+def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> Setting:
+    """A dataset that `load_dataset` knows, with its environment; raises what those raise, and
+    what `hold_data` does."""
     dataset = load_dataset(name, seed)
+    hold_data(dataset, context)
     return Setting(dataset, environment_of(dataset))
 
 
@@ -174,8 +177,13 @@ def fit_dataset(
     """Fit world models and measure how far they can be trusted; `env` is the dataset's own."""
     env = env or environment_of(dataset)
     rule = termination_of(dataset, env, config)
+    hold_data(dataset, context)
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
+    try:  # before the training that it is to judge
+        logged = windows(dataset.transitions, config.error_horizon, 200)
+    except ConfigError as error:
+        raise error.named("study.error_horizon") from None
     fitted = fit_worlds(
         config.ensemble,
         dataset.transitions,
@@ -195,9 +203,9 @@ def fit_dataset(
             context=context,
         )
         fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
+    poll(context, f"before measuring {slug(dataset.name)}-world")
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
-    logged = windows(dataset.transitions, config.error_horizon, 200)
     errors = open_loop(dynamics, first, logged, look_key).error
     rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
     inside = calibration(fitted.model.fitter, first, rows, LEVELS)
@@ -253,6 +261,7 @@ def train_in(
         context: of the run.
         per_seed: as for `train_learner`.
     """
+    hold_data(world.dataset, context)
     method = make_method(name, config.agent, config.methods)
     sizes = world.env.observation_size, world.env.action_size
     learner = make_model_based(config.rollouts, method, dynamics, *sizes)
@@ -260,7 +269,7 @@ def train_in(
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     discount = config.agent.discount
-    keep = judge(learner, world, world.env, play_key, config.episodes, discount, stage, context)
+    keep = judge(learner, world, world.env, play_key, config.episodes, discount)
     trained = train_learner(
         learner,
         data,

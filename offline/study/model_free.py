@@ -22,6 +22,7 @@ from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
 from ..training import train_learner
 from .model_based import Setting, StudyConfig, slug
 from .outcome import Outcome, finish, judge
+from .setting import hold_data
 
 MODEL_FREE = tuple(AGENTS)
 Data = Literal["real", "synther", "pgd"]
@@ -88,6 +89,7 @@ def train_model_free(
     Raises:
         ConfigError: guided diffusion for an agent without a normal policy.
     """
+    hold_data(setting.dataset, context)
     chosen = given = config.of(name)
     stage = f"{slug(setting.dataset.name)}-{name}"
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
@@ -104,7 +106,7 @@ def train_model_free(
             note = f" Without {', '.join(lost)}: nobody knows what follows a made-up row."
             setting = setting._replace(synthetic=setting.synthetic + note)
     env = setting.env
-    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount, stage, context)
+    keep = judge(learner, setting, env, play_key, study.episodes, chosen.discount)
     trained = train_learner(
         learner,
         rows,

@@ -11,7 +11,7 @@ import jax
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import Trained, evenly
-from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.context import RunContext, poll
 
 from ..data import Dataset, to_device
 from ..environments import Environment
@@ -28,7 +28,7 @@ from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
 from .model_based import StudyConfig, slug
 from .outcome import Outcome, finish, judge
-from .setting import environment_of, termination_of
+from .setting import environment_of, hold_data, termination_of
 
 NAMES = ("neubay", "neubay_markov")
 
@@ -107,11 +107,13 @@ def fit_posterior(
     """
     env, name = env or environment_of(dataset), slug(dataset.name)
     rule = termination_of(dataset, env, study)
+    hold_data(dataset, context)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
     rows = to_device(dataset.transitions)
 
     def trust_of(model: WorldModel, worlds: World) -> Trust:
+        poll(context, f"before measuring {name}-posterior")
         return measure_trusts(model.fitter, worlds, rows, measured)
 
     if config.folder:
@@ -176,7 +178,7 @@ def train_neubay(
     if context and context.progress:
         print(ring_text(config, prepared.sizes, study.seeds), flush=True)
     learner, discount = prepared.learner, config.agent.discount
-    keep = judge(learner, posterior, seen, play_key, study.episodes, discount, stage, context)
+    keep = judge(learner, posterior, seen, play_key, study.episodes, discount)
     trained = train_learner(
         prepared.learner,
         prepared.data,

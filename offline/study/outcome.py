@@ -134,8 +134,6 @@ def judge(
     key: jax.Array,
     episodes: int,
     discount: float,
-    stage: str,
-    context: RunContext | None,
 ) -> KeepBest:
     """The `evaluator` in `env`, the environment as the agent sees it, that keeps the best policies;
     without a simulator `promises` from where the dataset's episodes start."""
@@ -147,7 +145,7 @@ def judge(
         # A memory is shown no action and no reward before the first step.
         unseen = env.observation_size - starts.shape[1]
         play = promises(learner, np.pad(starts, ((0, 0), (0, unseen))))
-    return KeepBest(play, stage, context)
+    return KeepBest(play)
 
 
 def finish(
@@ -186,7 +184,7 @@ def finish(
         source,
         {"dataset": source.dataset.name, "method": name, "env": env},
         config,
-        best.best(trained.state) if played else None,
+        best.best if played else None,
         learner.updates,
     )
     if context:

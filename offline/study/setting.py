@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
+from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, episodes
 from ..data.bounds import is_unit
 from ..data.checks import ACTION_TOLERANCE
-from ..data.inspection import bounds_text
+from ..data.inspection import bounds_text, extremes
 from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
-from ..environments.registry import is_known
+from ..environments.registry import is_known, make_named
 from ..environments.terminations import Termination, termination_function
 from ..worlds.endings import TerminationConfig
 
@@ -55,10 +58,10 @@ def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
     elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
         return _without(dataset)
     elif dataset.environment is None:
-        env = make(dataset.name)
+        env = make_named(dataset.name)
     else:
         try:
-            env = make(dataset.environment)
+            env = make_named(dataset.environment)
         except ConfigError as error:
             hint = "name another (package.module:factory is one way), or none to train without"
             raise ConfigError(
@@ -127,6 +130,15 @@ def check_rewards(dataset: Dataset, method: str) -> None:
         raise DataError(dataset.name, "rewards", "none in the file", expected, hint)
 
 
+def hold_data(dataset: Dataset, context: RunContext | None) -> None:
+    """`DataError` where a run that goes on would learn from other data than it began with.
+
+    What is made on the spot has no file that could change.
+    """
+    if context and dataset.sha256:
+        context.folder.hold(dataset.name, sha256=dataset.sha256)
+
+
 def termination_of(
     dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
@@ -143,6 +155,12 @@ def termination_of(
     return config.ending
 
 
+def line_of(dataset: Dataset, env: Environment | None) -> str:
+    """What a dataset is, and where it is played, for people."""
+    where = f", played in {env.name}" if env is not None and is_simulator(env) else ""
+    return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
+
+
 def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
@@ -150,7 +168,7 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         dataset, env, config: of the training.
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
-    facts = []
+    facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
     if text := bounds_text(dataset):
         low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
         if not is_unit(low, high):
@@ -163,3 +181,24 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
             "Not evaluated: trained without a simulator. --environment names one to play in."
         )
     return facts
+
+
+def extreme_facts(dataset: Dataset) -> list[str]:
+    """A sentence for each column of a dataset with numbers that are no measurement."""
+    return [
+        f"{dataset.name}: {one.array} has {one.count:,} extreme number(s), first in row "
+        f"{one.rows[0]}."
+        for one in extremes(dataset.transitions)
+    ]
+
+
+@contextmanager
+def naming_extremes(dataset: Dataset) -> Iterator[None]:
+    """Say with a divergence which columns of the data are extreme: they may be why."""
+    try:
+        yield
+    except DivergenceError as error:
+        extreme = " ".join(extreme_facts(dataset))
+        if not extreme:
+            raise
+        raise DivergenceError(f"{error}; {extreme}") from error

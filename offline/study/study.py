@@ -35,7 +35,7 @@ from .model_based import Setting, StudyConfig, fit_dataset, train_in, train_mode
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
 from .outcome import Outcome
-from .setting import check_rewards, environment_of, facts_of
+from .setting import check_rewards, environment_of, facts_of, naming_extremes
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
 # Which method an object of settings is of.
@@ -221,19 +221,20 @@ def train(
     if context and context.progress:
         for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
             print(fact, flush=True)
-    if dynamics is not None:
-        if method not in MODEL_BASED:
-            expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
-            raise ConfigError("method", method, expected)
-        return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
-    if method in MODEL_FREE:
-        setting, made = Setting(dataset, env), budget.synthetic
-        return train_model_free(method, setting, study, budget.model_free, context, data, made)
-    if method in MODEL_BASED:
-        world = fit_dataset(dataset, study, context, env)
-        return train_model_based(method, world, study, context)
-    config = budget.neubay.agent
-    check_updates(config, dataset.transitions, env.max_episode_steps, dataset.name)
-    posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
-    arm = neubay.markov(config) if method == "neubay_markov" else config
-    return train_neubay(method, posterior, study, arm, context)
+    with naming_extremes(dataset):
+        if dynamics is not None:
+            if method not in MODEL_BASED:
+                expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
+                raise ConfigError("method", method, expected)
+            return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
+        if method in MODEL_FREE:
+            setting, made = Setting(dataset, env), budget.synthetic
+            return train_model_free(method, setting, study, budget.model_free, context, data, made)
+        if method in MODEL_BASED:
+            world = fit_dataset(dataset, study, context, env)
+            return train_model_based(method, world, study, context)
+        config = budget.neubay.agent
+        check_updates(config, dataset.transitions, env.max_episode_steps, dataset.name)
+        posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
+        arm = neubay.markov(config) if method == "neubay_markov" else config
+        return train_neubay(method, posterior, study, arm, context)

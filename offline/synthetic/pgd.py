@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, fraction, number, positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
@@ -59,19 +59,13 @@ class PgdConfig:
     """
 
     guidance: GuidanceConfig = field(default_factory=lambda: GuidanceConfig(reference_steps=256))
-    coefficient: float = 0.5
+    coefficient: float = number(0.5, least=0)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     windows: int = positive(8192)
     updates: int = positive(10_000)
     batch_size: int = positive(256)
-    real_share: float = 1 / 16
+    real_share: float = fraction(1 / 16)
     lifetime: int = positive(1)
-
-    def validate(self) -> None:
-        if not 0 <= self.real_share <= 1:
-            raise ConfigError("real_share", self.real_share, "in [0, 1]")
-        if self.coefficient < 0:
-            raise ConfigError("coefficient", self.coefficient, "at least 0")
 
 
 class PgdData(NamedTuple):

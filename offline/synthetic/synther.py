@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.averaged import AveragedTraining
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
@@ -127,7 +128,7 @@ def make_synther(config: SyntherConfig, features: int) -> Synther:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.sampler.validate()
+    check(config.sampler)
     denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
     return Synther(denoiser, make_denoiser_training(denoiser, config.training))
 

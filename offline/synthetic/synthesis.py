@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import did_you_mean, positive
+from jaxrl_rollouts.configs import did_you_mean, fraction, number, positive
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
@@ -63,18 +63,12 @@ class SyntheticConfig:
 
     synther: SyntherConfig = field(default_factory=SyntherConfig)
     rows: int = positive(5_000_000)
-    real_share: float = 0.0
-    length: int = 16
+    real_share: float = fraction(0.0)
+    length: int = number(16, least=2, expected="at least 2 states")
     stride: int = positive(8)
     unet: TemporalUnetConfig = field(default_factory=lambda: TemporalUnetConfig(features=1024))
     training: DenoiserTrainingConfig = field(default_factory=_published)
     pgd: PgdConfig = field(default_factory=PgdConfig)
-
-    def validate(self) -> None:
-        if not 0 <= self.real_share <= 1:
-            raise ConfigError("real_share", self.real_share, "in [0, 1]")
-        if self.length < 2:
-            raise ConfigError("length", self.length, "at least 2 states")
 
 
 def small_synthetic(

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, positive, step_size
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
@@ -38,8 +38,8 @@ class TerminationConfig:
         updates_per_iteration: gradient steps between two records in the log.
     """
 
-    hidden: tuple[int, ...] = (64, 64)
-    learning_rate: float = 1e-3
+    hidden: tuple[int, ...] = positive((64, 64))
+    learning_rate: float = step_size(1e-3)
     batch_size: int = positive(256)
     updates: int = positive(3000)
     updates_per_iteration: int = positive(500)

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.foreign import check_file, check_room, clean
+from jaxrl_rollouts.numpy_files import map_npy
 
 from ..fieldset import FieldSet
 from ..generate import Solved
 from .pdearena import SPLITS
-from .stored import check_finite, check_numbers, check_shape, positions, take
+from .stored import check_count, check_finite, check_numbers, check_shape, positions, take
 
 LAYOUT = "APEBench"
 MAGIC = b"\x93NUMPY"
@@ -38,12 +40,13 @@ def read_apebench(path: str | Path) -> FieldSet:
         DataError: an array or a description that is missing, misshapen or not finite.
     """
     path = Path(path)
-    mapped = _map(path)
+    mapped = map_npy(path)
     if mapped.dtype.kind != "f":
         raise DataError(path, "array", mapped.dtype, "floating-point numbers")
     if not 4 <= mapped.ndim <= 6 or 0 in mapped.shape:
         raise DataError(path, "array", f"shape {mapped.shape}", "[n, T + 1, C, *space], not empty")
     count, frames, channels, *space = shape = mapped.shape
+    check_count(path, "array", count)
     beside = _description(path)
     info, own = _load(beside)
     expected = {"num_spatial_dims": len(space), "num_points": space[0], "num_channels": channels}
@@ -63,7 +66,8 @@ def read_apebench(path: str | Path) -> FieldSet:
         rows, frames = (
             positions(path, "array", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
         )
-        part = take(_map(path), rows, frames)
+        check_room(path, "array", len(rows) * len(frames) * mapped[:1, :1].nbytes)
+        part = take(map_npy(path), rows, frames)
         check_finite(path, "array", part, rows, frames)
         return part
 
@@ -80,21 +84,6 @@ def read_apebench(path: str | Path) -> FieldSet:
         names,
         ("periodic",) * len(space),
     )
-
-
-def _map(path: Path) -> np.ndarray:
-    if not path.exists():
-        raise DataError(path, "file", "nothing", "an .npy file")
-    if path.is_dir():
-        raise DataError(path, "file", "a folder", "an .npy file")
-    try:
-        # Objects are pickles, which may run anything: numpy refuses them here.
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(path, "array", one_line(error), "a whole .npy array of numbers") from error
-    if not isinstance(mapped, np.ndarray):
-        raise DataError(path, "array", "an .npz archive", "one .npy array")
-    return mapped
 
 
 def is_described(path: Path) -> bool:
@@ -117,9 +106,10 @@ def _description(path: Path) -> Path:
 
 
 def _load(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    check_file(path, "a JSON file")
     try:
-        loaded = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        loaded = clean(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(path, "file", one_line(error), "a JSON file") from error
     found = loaded if isinstance(loaded, dict) else {}
     info: Any = found.get("info")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.foreign import clean
+from jaxrl_rollouts.numpy_files import read_npy, read_npz
 
 from ..fieldset import FieldSet
 from .stored import check_finite, check_numbers, positions
@@ -90,13 +92,7 @@ def read_arrays(path: str | Path) -> FieldSet:
         DataError: as `from_arrays`, or a file that cannot be read.
     """
     path = Path(path)
-    try:
-        # Objects are pickles, which may run anything: numpy refuses them here.
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            arrays = {"u": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise DataError(path, "array", one_line(error), "a whole .npy or .npz file") from error
+    arrays = read_npz(path) if zipfile.is_zipfile(path) else {"u": read_npy(path)}
     if "u" not in arrays and len(arrays) == 1:
         arrays = {"u": next(iter(arrays.values()))}
     if "u" not in arrays:
@@ -104,7 +100,7 @@ def read_arrays(path: str | Path) -> FieldSet:
     own = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
     kinds = arrays.pop("boundaries", np.asarray(""))
     boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()
-    names = arrays.pop("channels", np.zeros(0)).tolist()
+    names = clean(arrays.pop("channels", np.zeros(0)).tolist())
     return from_arrays(
         **own, conditions=arrays, boundaries=boundaries, names=names or None, source=path
     )

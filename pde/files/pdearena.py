@@ -18,7 +18,7 @@ from jaxrl_rollouts.hdf5 import new_hdf5, open_hdf5
 
 from ..fieldset import FieldSet
 from ..generate import Solved
-from .stored import Stored, check_shape, field_array, hdf5_reader, listed, numbers
+from .stored import Stored, check_count, check_shape, field_array, hdf5_reader, listed, numbers
 
 SPLITS = ("train", "valid", "test")
 LAYOUT = "PDEArena"
@@ -74,6 +74,7 @@ def write_pdearena(
                         maxshape=(None, *values.shape[1:]),
                         chunks=(1, *values.shape[1:]) if values.ndim > 1 else (1024,),
                         dtype=values.dtype,
+                        fletcher32=True,
                     )
                 stored: Any = group[name]
                 stored.resize(count + rows, axis=0)
@@ -102,6 +103,7 @@ def read_pdearena(path: str | Path) -> FieldSet:
             expected = "an array [trajectories, frames, points]"
             raise DataError(path, key, f"shape {fields.shape}", expected)
         count, frames, points = fields.shape
+        check_count(path, key, count)
         names = {"dx": "dx", "dt": "dt"}
         names |= {"v": "viscosity"} if "v" in file[split] else {}  # type: ignore[operator]
         columns = {}

@@ -9,6 +9,7 @@ and `t`, with components last.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError, one_line
-from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes
+from jaxrl_rollouts.foreign import check_room
+from jaxrl_rollouts.hdf5 import BROKEN, open_hdf5, plain_attributes
 
 from ..fieldset import FieldSet
 from .stored import (
     Stored,
     axis_extent,
+    check_count,
     check_finite,
     check_numbers,
     check_shape,
@@ -90,6 +93,7 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
             "a file as PDEBench's generator leaves it has a leading axis of one: drop it",
         )
     count, frames, *space = shape
+    check_count(path, keys[0], count)
     fields = [
         Stored(key, ("u",) if key == "tensor" else (key,), (True,) * len(axes)) for key in keys
     ]
@@ -134,6 +138,7 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
     if not 3 <= len(first) <= 5:
         raise DataError(path, f"{keys[0]}/data", f"shape {first}", "axes t, space (1 to 3), c")
     frames, *space, components = first
+    check_count(path, f"{keys[0]}/data", len(keys))
     extents = []
     for name, points in zip(AXES, space, strict=False):
         key = f"{keys[0]}/grid/{name}"
@@ -149,6 +154,8 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
         rows, frames = (
             positions(path, "data", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
         )
+        size = len(rows) * len(frames) * math.prod(first[1:])
+        check_room(path, "data", dtype.itemsize * size)
         parts = np.empty((len(rows), len(frames), *first[1:]), dtype)
         with open_hdf5(path) as file:
             for at, row in enumerate(rows):
@@ -157,7 +164,7 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
                 check_shape(path, key, stored.shape, first)
                 try:
                     values = take(stored, None, frames)
-                except OSError as error:
+                except BROKEN as error:
                     raise DataError(path, key, one_line(error), "readable rows") from error
                 one = np.moveaxis(values[None], -1, 2)
                 check_finite(path, key, one, rows[at : at + 1], frames)
@@ -184,6 +191,7 @@ def _incompressible(path: Path, file: h5py.File) -> FieldSet:
     count, frames, *space, components = velocity if len(velocity) > 3 else (0, 0, 0, 0)
     if not count or len(space) != components or components > 3:
         raise DataError(path, "velocity", f"shape {velocity}", "axes n, t, space, one per axis")
+    check_count(path, "velocity", count)
     axes, grid = AXES[:components], (True,) * components
     particles = (*velocity[:-1], 1)
     fields = [

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import h5py
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
@@ -32,16 +33,19 @@ def read_fields(path: str | Path) -> FieldSet:
         DataError: no known layout, or one that does not hold what it should.
     """
     path = Path(path)
-    if path.is_file():
+    check_file(path, "a file of fields")
+    try:
         with path.open("rb") as file:
             start = file.read(16)
-        plain = start.startswith(MAGIC) and not is_described(path)
-        if plain or path.suffix == ".npz" or zipfile.is_zipfile(path):
-            return read_arrays(path)
-        if start.startswith(MAGIC):
-            return read_apebench(path)
-        if start and not h5py.is_hdf5(path):
-            raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
+    except OSError as error:
+        raise DataError(path, "file", one_line(error), "a readable file") from None
+    plain = start.startswith(MAGIC) and not is_described(path)
+    if plain or path.suffix == ".npz" or zipfile.is_zipfile(path):
+        return read_arrays(path)
+    if start.startswith(MAGIC):
+        return read_apebench(path)
+    if not h5py.is_hdf5(path):
+        raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
     with open_hdf5(path) as file:
         arena, well, bench = find_group(file), is_well(file), pdebench_kind(file)
         found = listed(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,11 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError, one_line
-from jaxrl_rollouts.hdf5 import open_hdf5, read_array
+from jaxrl_rollouts.foreign import check_room
+from jaxrl_rollouts.hdf5 import BROKEN, check_written, open_hdf5, read_array
+
+FLOAT32 = np.finfo(np.float32)
+COLUMNS = 32  # numbers that are kept of a trajectory, about
 
 
 class Stored(NamedTuple):
@@ -55,6 +60,7 @@ def field_array(path: Path, file: h5py.File, key: str) -> h5py.Dataset:
         raise DataError(path, key, found.dtype, "floating-point numbers")
     if not found.shape or 0 in found.shape:
         raise DataError(path, key, f"shape {found.shape}", "an array that is not empty")
+    check_written(path, key, found)
     return found
 
 
@@ -62,6 +68,11 @@ def check_shape(path: Path, key: str, found: tuple[int, ...], expected: tuple[in
     """`DataError` where the shapes differ."""
     if tuple(found) != tuple(expected):
         raise DataError(path, key, f"shape {tuple(found)}", tuple(expected))
+
+
+def check_count(path: Path, key: str, count: int) -> None:
+    """`DataError` where a file declares more trajectories than there is room to count them."""
+    check_room(path, key, 8 * COLUMNS * count)
 
 
 def numbers(path: Path, file: h5py.File, key: str) -> np.ndarray:
@@ -184,13 +195,15 @@ def check_finite(
         rows, frames: numbers of the trajectories and frames.
         channels: their names.
     """
-    good = np.isfinite(values)
+    good = np.abs(values) <= FLOAT32.max  # a NaN is not; networks are told float32
     if not good.all():
         at = tuple(np.argwhere(~good)[0])
         row, frame, channel = int(rows[at[0]]), int(frames[at[1]]), int(at[2])
         name = f" ({channels[channel]})" if channels else ""
         where = f"trajectory {row}, frame {frame}, channel {channel}{name}"
-        raise DataError(path, key, f"{values[at]} in {where}", "finite numbers")
+        raise DataError(
+            path, key, f"{values[at]} in {where}", "finite numbers, as float32 has them"
+        )
 
 
 def hdf5_reader(
@@ -203,12 +216,13 @@ def hdf5_reader(
         rows, frames = (
             positions(path, name, i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
         )
+        check_room(path, name, 8 * len(rows) * len(frames) * math.prod(shape[2:]))
         parts = []
         with open_hdf5(path) as file:
             for field in fields:
                 try:
                     part = take_field(file[field.key], field, shape, rows, frames)
-                except (OSError, KeyError, TypeError, ValueError) as error:
+                except BROKEN as error:
                     raise DataError(path, field.key, one_line(error), "readable rows") from error
                 check_finite(path, field.key, part, rows, frames, field.channels)
                 parts.append(part)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes
+from jaxrl_rollouts.errors import DataError, printable
+from jaxrl_rollouts.hdf5 import BROKEN, open_hdf5, plain_attributes
 
 from ..fieldset import FieldSet
 from .stored import (
     Stored,
     axis_extent,
+    check_count,
     check_numbers,
     check_shape,
     field_array,
@@ -90,7 +91,7 @@ def _attribute(path: Path, node: Any, name: str) -> Any:
     where = f"{node.name.strip('/') or 'root'}@{name}"
     try:
         return node.attrs[name]
-    except (KeyError, OSError, TypeError):
+    except BROKEN:
         has = ", ".join(sorted(node.attrs)) or "no attributes"
         raise DataError(path, where, has, f"an attribute {name}") from None
 
@@ -99,6 +100,7 @@ def _count(path: Path, file: h5py.File, name: str) -> int:
     value = check_numbers(path, f"root@{name}", _attribute(path, file, name))
     if value.size != 1 or value.item() < 1 or value.item() != int(value.item()):
         raise DataError(path, f"root@{name}", value.tolist(), "a whole number above 0")
+    check_count(path, f"root@{name}", int(value.item()))
     return int(value.item())
 
 
@@ -106,7 +108,9 @@ def _names(path: Path, node: Any, name: str) -> tuple[str, ...]:
     values = np.atleast_1d(_attribute(path, node, name)).tolist()
     if not all(isinstance(value, str | bytes) for value in values):
         raise DataError(path, f"{node.name.strip('/')}@{name}", values, "a list of names")
-    return tuple(v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
+    return tuple(
+        printable(v.decode(errors="replace") if isinstance(v, bytes) else v) for v in values
+    )
 
 
 def _flags(path: Path, node: Any, name: str, count: int) -> tuple[bool, ...]:
@@ -203,7 +207,10 @@ def _boundaries(path: Path, file: h5py.File, names: tuple[str, ...]) -> tuple[st
         return ("",) * len(names)
     kinds: dict[str, set[str]] = {name: set() for name in names}
     for condition in _group(path, file, "boundary_conditions").values():
-        (kind,) = _names(path, condition, "bc_type")
+        kind, *others = _names(path, condition, "bc_type") or ("",)
+        if others:
+            key = f"{condition.name.strip('/')}@bc_type"
+            raise DataError(path, key, f"{1 + len(others)} kinds", "one")
         for name in _names(path, condition, "associated_dims"):
             if name not in kinds:
                 key = f"{condition.name.strip('/')}@associated_dims"

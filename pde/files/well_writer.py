@@ -111,6 +111,7 @@ def _append(
                 dtype,
                 maxshape=(None, frames, *space),
                 chunks=(1, frames if len(space) == 1 else 1, *space),
+                fletcher32=True,
             )
             made.attrs["dim_varying"] = np.ones(len(space), bool)
             made.attrs.update(sample_varying=True, time_varying=True)

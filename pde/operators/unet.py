@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
@@ -109,6 +110,6 @@ def make_unet(
         ConfigError: a setting is out of range.
         ValueError: `points` cannot be halved often enough.
     """
-    config.validate()
+    check(config)
     check_powers(points, len(config.multipliers) - 1)
     return field_network(Unet(config, channels), channels, points, conditions, history)

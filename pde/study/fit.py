@@ -8,6 +8,7 @@ fitted.save("emulator")
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +141,8 @@ def fit(
 
     Raises:
         ConfigError: an unknown name, or a setting out of range.
-        DataError: fields that the networks here cannot do, or that never change.
+        DataError: fields that the networks here cannot do, or that never change; or others than
+            an earlier session of the run had.
         DivergenceError: the loss became NaN or infinite.
         Interrupted: the context's stop flag was raised.
     """
@@ -150,6 +152,7 @@ def fit(
     if min(history, every, seeds) < 1:
         raise ConfigError("history, every, seeds", (history, every, seeds), "each at least 1")
     u = np.asarray(found.read(slice(None), slice(None)), np.float32)
+    hold_fields(found, u, stage, context)
     units = channel_units(found, u)
     scalings = condition_scalings(found, conditions)
     data = standardised(found, u, units, scalings)
@@ -181,6 +184,20 @@ def fit(
         context=context,
     )
     return Fitted(replace(own, params=trained.state.average), trained, every)
+
+
+def hold_fields(found: FieldSet, u: np.ndarray, part: str, context: RunContext | None) -> None:
+    """`DataError` where a run that goes on would see other fields than it began with.
+
+    Args:
+        found: where the fields are from.
+        u: the fields themselves.
+        part: what they are used for.
+        context: None holds nothing.
+    """
+    if context:
+        sha256 = hashlib.sha256(np.ascontiguousarray(u).data).hexdigest()
+        context.folder.hold(f"{found.path.name} ({part})", sha256=sha256, shape=list(u.shape))
 
 
 def stages(own: TrainedEmulator) -> list[Emulator]:

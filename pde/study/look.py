@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.devices import map_seeds
-from jaxrl_rollouts.errors import Interrupted
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.arrays import remember
-from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.trees import PyTree
 
@@ -143,7 +142,11 @@ def evaluate(
         at = np.linspace(0, study.steps - 1, STARTS).astype(int)
         before = jnp.stack([data.opening(history, int(i)) for i in at])
         steps = (before, truth[at], given)
-        single = [map_seeds(_single(e), (params, keys), steps) for e in emulators]
+        single = []
+        for emulator in emulators:
+            poll(context, f"while measuring {stage}")
+            single.append(map_seeds(_single(emulator), (params, keys), steps))
+        poll(context, f"while measuring {stage}")
         squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
         shared = (before[0], truth, given)
         rolled = map_seeds(_rolled(emulators[-1], study.steps), (params, keys), shared)
@@ -215,11 +218,7 @@ def sample(
                 keys = per_seed_keys(study, 2 + i)
                 rolled.append(map_seeds(roll, (params, keys), (start, given)))
                 bar.advance(1, {})
-                if context and context.stop and context.stop.requested:
-                    raise Interrupted(
-                        f"stopped while sampling {stage}; go on with: "
-                        f"jaxrl-rollouts resume {context.folder.path}"
-                    )
+                poll(context, f"while sampling {stage}")
         truth = data.truth(steps, study.history)[:, some]
         return Samples(*map_seeds(agreement, jnp.stack(rolled, 1), truth))._asdict()
 

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxrl_rollouts.reports.pictures import colour, curve_with_band, figure, legend
+from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..fieldset import FieldSet
 from .fit import Fitted
 from .look import Evaluation, high_correlation_times, true_spectrum
+from .pictures import draw_rollouts, draw_spectra
 from .train import StudyConfig, StudyData
 
-COLOURS = {"persistence": "#888888", "truth": "black"}
+COLOURS = {"persistence": "#888888"}
 
 
 def make_report(
@@ -52,9 +53,11 @@ def make_report(
     report.table("on trajectories it has not seen", rows)
     late = true_spectrum(study, data)
     report.table("by wavenumber", _spectra_rows(next(iter(arms.values())), late))
-    _draw_rollouts(report, study, data, arms, clock)
+    name, arm = next(iter(arms.items()))
+    draw_rollouts(report, study, data, {name: arm.rollout}, clock=clock)
     _draw_correlation(report, study, data, arms, clock)
-    _draw_spectra(report, arms, late)
+    spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
+    draw_spectra(report, spectra, late, colours=COLOURS)
     told = ", ".join(own.conditions) or "nothing"
     report.note(
         f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
@@ -82,39 +85,6 @@ def _spectra_rows(arm: Evaluation, late: np.ndarray) -> list[dict]:
     ]
 
 
-def _draw_rollouts(
-    report: Report,
-    study: StudyConfig,
-    data: StudyData,
-    arms: Mapping[str, Evaluation],
-    clock: str,
-) -> None:
-    name, arm = next(iter(arms.items()))
-    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
-    made, axes = figure(3, 1, width=6.0, height=1.5, sharex=True, sharey=True)
-    limit = float(np.abs(truth).max())
-    for ax, (label, values) in zip(
-        axes, {"truth": truth, name: arm.rollout, "error": arm.rollout - truth}.items(), strict=True
-    ):
-        image = ax.imshow(
-            values.T,
-            aspect="auto",
-            origin="lower",
-            interpolation="nearest",
-            cmap="RdBu_r",
-            vmin=-limit,
-            vmax=limit,
-            extent=(data.dt, study.steps * data.dt, 0.0, float(study.points)),
-        )
-        ax.set_ylabel(label)
-        ax.set_yticks([])
-        ax.grid(visible=False)
-    axes[-1].set_xlabel(clock)
-    made.colorbar(image, ax=axes, shrink=0.6, pad=0.01)
-    caption = "A test trajectory (space upwards), the rollout from its first frame, the difference."
-    report.picture("rollouts", made, caption)
-
-
 def _draw_correlation(
     report: Report,
     study: StudyConfig,
@@ -133,19 +103,3 @@ def _draw_correlation(
     legend(made, [left])
     caption = "Rollouts, averaged over the test trajectories; dotted: where T(0.8) is read."
     report.picture("correlation", made, caption)
-
-
-def _draw_spectra(report: Report, arms: Mapping[str, Evaluation], late: np.ndarray) -> None:
-    made, (left, right) = figure(1, 2, titles=("Error after one step", "Late in the rollout"))
-    numbers = np.arange(1, len(late))
-    for name, arm in arms.items():
-        shade = colour(name, COLOURS)
-        left.semilogy(numbers, np.median(arm.first_error[:, -1, 1:], 0), color=shade, label=name)
-        right.semilogy(numbers, np.median(arm.late[:, 1:], 0), color=shade)
-    right.semilogy(numbers, late[1:], color="black", linestyle="--", label="truth")
-    for ax in (left, right):
-        ax.set_xlabel("wavenumber")
-    left.set_ylabel("mean |rfft|")
-    legend(made, [left, right])
-    caption = "Amplitudes of the error after a step, and of rollouts over their last quarter."
-    report.picture("spectra", made, caption)

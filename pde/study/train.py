@@ -9,7 +9,8 @@ outcome = train_and_roll("refiner", stages, study, data, context)  # of `look`
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -21,7 +22,8 @@ from jaxrl_rollouts.averaged import AveragedState
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.context import RunContext, poll
+from jaxrl_rollouts.record.sealed import is_sealed, seal_file
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
@@ -127,13 +129,20 @@ class StudyData(NamedTuple):
 
 
 def prepare(study: StudyConfig, context: RunContext) -> StudyData:
-    """Solve both sets into the run's folder, or read what an earlier session solved."""
+    """Solve both sets into the run's folder, or read what an earlier session solved.
+
+    Raises:
+        Interrupted: the context's stop flag was raised; the set that was begun is solved anew.
+    """
     sets = {}
     for split, solved in (("train", study.train), ("test", study.test)):
         path = context.folder.stage("data") / f"ks_{split}.h5"
-        if not path.exists():
+        if not is_sealed(path):
+            if path.exists():
+                warnings.warn(f"{path}: damaged or not finished, solved again", stacklevel=2)
             chunks = generate(solved, progress=context.progress)
-            write_pdearena(path, chunks, split=split, viscosity=True)
+            write_pdearena(path, _polled(chunks, context), split=split, viscosity=True)
+            seal_file(path)
         sets[split] = read_pdearena(path)
     # Training windows begin at any frame of the file, also between an emulator's steps.
     train_set, test_set = (
@@ -143,6 +152,12 @@ def prepare(study: StudyConfig, context: RunContext) -> StudyData:
     test = sets["test"]
     dt = study.every * float(test.dt.mean())
     return StudyData(train_set, test_set, dt, test.parameters["viscosity"])
+
+
+def _polled(chunks: Iterable[Any], context: RunContext) -> Iterator[Any]:
+    for chunk in chunks:
+        poll(context, "while solving")
+        yield chunk
 
 
 def make_network(study: StudyConfig) -> FieldNetwork:

@@ -14,14 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxrl_rollouts import plugins
 from jaxrl_rollouts.configs import (
     check,
     did_you_mean,
     digest,
+    fraction,
     from_json,
+    layers,
+    number,
     positive,
     read,
     settings,
+    step_size,
     to_json,
 )
 from jaxrl_rollouts.errors import ConfigError
@@ -86,7 +91,7 @@ FULL = Config(
 @pytest.mark.parametrize("config", [Config("hopper"), FULL])
 def test_survives_the_way_through_a_json_file(config: Config) -> None:
     text = json.dumps(to_json(config), allow_nan=False)
-    assert from_json(Config, json.loads(text)) == config
+    assert read(Config, json.loads(text)) == config
 
 
 @given(
@@ -110,13 +115,13 @@ def test_survives_the_way_through_a_json_file(config: Config) -> None:
     )
 )
 def test_any_config_survives(config: Config) -> None:
-    back = from_json(Config, json.loads(json.dumps(to_json(config), allow_nan=False)))
+    back = read(Config, json.loads(json.dumps(to_json(config), allow_nan=False)))
     assert back == config
     assert digest(back) == digest(config)
 
 
 def test_nan_survives() -> None:
-    back = from_json(Threshold, json.loads(json.dumps(to_json(Threshold(math.nan)))))
+    back = read(Threshold, json.loads(json.dumps(to_json(Threshold(math.nan)))))
     assert math.isnan(back.level)
 
 
@@ -230,3 +235,67 @@ def test_ranges_are_declared_with_the_fields() -> None:
             check(Budget(**wrong))
         with pytest.raises(ConfigError, match=named):
             from_json(Budget, wrong)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranged:
+    rate: float = step_size(1e-3)
+    share: float = fraction(0.5)
+    hidden: tuple[int, ...] = layers((8, 8))
+    seed: int = 0
+    limit: int | None = positive(None)
+    discount: float = number(0.99, least=0, below=1)
+    free: float = 0.0
+    count: int = 1
+    pairs: tuple[tuple[float, ...], ...] = ((0.0,),)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "expected"),
+    [
+        ("rate", (1, 1e-9), (0, -1, 1.1, 1e30, NAN, INF), "in (0, 1]"),
+        ("share", (0, 1.0), (-1e-9, 2, NAN), "in [0, 1]"),
+        ("hidden", ((1,), (3, 3)), ((), (0,), (8, -3), (10**20,)), "at least one layer"),
+        ("seed", (0, 2**32 - 1), (-1, 2**32, 10**23), "from 0 to 4294967295"),
+        ("limit", (None, 1, 2**31 - 1), (0, -1, 2**31), "at least 1"),
+        ("discount", (0, 0.999), (1, -0.1, NAN), "in [0, 1)"),
+        ("free", (-1e30, 0), (NAN, INF, -INF), "a finite number"),
+        ("count", (-5, 2**31 - 1), (2**31, -(10**20)), "a number below 2,147,483,648"),
+        ("pairs", (((1.0,), ()),), (((1.0,), (0.0, NAN)),), "a finite number"),
+    ],
+)
+def test_numbers_have_ranges(name: str, good: tuple, bad: tuple, expected: str) -> None:
+    for value in good:
+        check(Ranged(**{name: value}))
+    always = ("a finite number", "a number below 2,147,483,648", expected)
+    for value in bad:
+        with pytest.raises(ConfigError, match=f"^{name}: found ") as caught:
+            check(Ranged(**{name: value}))
+        assert any(text in str(caught.value) for text in always)
+    with pytest.raises(ConfigError) as caught:
+        check(Ranged(**{name: bad[0]}), "a.b")
+    assert str(caught.value).startswith(f"a.b.{name}: found ")
+    assert expected in str(caught.value) or "finite" in str(caught.value)
+
+
+def test_every_setting_of_every_experiment_refuses_what_is_no_size() -> None:
+    """Not a number, infinite or beyond 32 bits: in whatever setting it stands."""
+    for name in plugins.names(plugins.EXPERIMENTS):
+        experiment = plugins.load_experiment(name)
+        flat = settings(experiment.preset(experiment.default_preset))
+        for dotted, value in flat.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            for wrong in (10**20,) if isinstance(value, int) else (NAN, INF):
+                changed = put(experiment.preset(experiment.default_preset), dotted, wrong)
+                with pytest.raises(ConfigError):
+                    check(changed)
+
+
+def put(config: Any, dotted: str, value: Any) -> Any:
+    first, _, rest = dotted.partition(".")
+    inner = put(getattr(config, first), rest, value) if rest else value
+    return dataclasses.replace(config, **{first: inner})

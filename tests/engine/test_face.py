@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxrl_rollouts as jr
-from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, StorageError
 from jaxrl_rollouts.fitted import fit_ensemble
 from jaxrl_rollouts.record.run import Run
 
@@ -103,7 +104,13 @@ def test_a_run_folder_resumes(tmp_path: Path) -> None:
     assert fitted.trained.run_seconds > 0  # the first session's: nothing was trained again
     assert len((tmp_path / "mine" / "metrics.csv").read_text().splitlines()) > 1
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="cannot make a run folder"):
+    with pytest.raises(StorageError, match="cannot make a run folder"):
         Run.open(tmp_path / "file")
+    with (
+        Run.open(tmp_path / "mine"),
+        pytest.raises(CheckpointError, match=f"in use by process {os.getpid()} on "),
+        Run.open(tmp_path / "mine"),
+    ):
+        pass
     with pytest.raises(ConfigError, match="logger"):
         Run.open(tmp_path / "other", loggers=("cvs",))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from jaxrl_rollouts import loop
 from jaxrl_rollouts.offline.training import Best, KeepBest
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -40,20 +45,46 @@ def check(best: Best | None) -> None:
 
 
 def test_every_seed_keeps_its_best() -> None:
-    keep = KeepBest(evaluate, "s", None)
-    assert keep.best(state(0)) is None
+    keep = KeepBest(evaluate)
+    assert keep.best is None
+    keep.begin(state(0))
+    assert keep.best is None
     for iteration in (1, 2, 3, 4):
         given = state(iteration)
         assert keep(given, iteration)["length"].tolist() == [1, 1]
         given.agent.actor["w"].delete()  # as the loop donates it
-    check(keep.best(state(0)))
+    check(keep.best)
 
 
-def test_what_is_evaluated_again_after_a_resume_changes_nothing(tmp_path: Path) -> None:
-    """A run that is killed between an evaluation and its checkpoint does that evaluation twice."""
+def count(state: State, data: Any) -> tuple[State, dict[str, Any]]:
+    return State(Actor({"w": state.agent.actor["w"] + 1})), {}
+
+
+@pytest.mark.parametrize("damaged", [(), ("4",), ("3", "4")])
+def test_checkpoints_keep_it(tmp_path: Path, damaged: tuple[str, ...]) -> None:
+    """Whichever checkpoint a run goes on from, the best is that of the whole run."""
     folder = RunFolder(tmp_path, "toy", "test", {}, "", {})
-    for session in ((1,), (1, 2, 3), (2, 3, 4), ()):
-        keep = KeepBest(evaluate, "s", RunContext(folder, progress=False))
-        for iteration in session:
-            keep(state(iteration), iteration)
-    check(keep.best(state(0)))
+    begin = functools.partial(jax.tree.map, jnp.asarray)
+
+    def train() -> KeepBest:
+        keep = KeepBest(evaluate)
+        options = {"iterations": 4, "stage": "s", "evaluate": keep, "evaluate_every": 1}
+        context = RunContext(folder, progress=False)
+        keys = State(Actor({"w": np.zeros((2, 3), np.float32)}))
+        loop.train(
+            count, lambda key, data: begin(key), keys, **options, context=context,
+            save_every_seconds=0.0,
+        )  # fmt: skip
+        return keep
+
+    check(train().best)
+    for step in damaged:
+        file = next((tmp_path / "s" / step).rglob("d/*"))
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        check(train().best)
+    assert [
+        f"checkpoint {step} is damaged" in str(w.message)
+        for step, w in zip(reversed(damaged), said, strict=True)
+    ] == [True] * len(damaged)

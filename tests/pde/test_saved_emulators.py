@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import UserError
+from jaxrl_rollouts.errors import CheckpointError, UserError
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.objectives import OneStepConfig
@@ -114,7 +114,12 @@ def test_one_field_and_a_history(tmp_path: Path) -> None:
 )
 def test_damage_is_named(folder: Path, key: str, value: Any, words: str) -> None:
     file = folder / "emulator.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, key: value}))
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_emulator(folder)
+    del facts["digest"]
+    file.write_text(json.dumps({**facts, key: value}))
     with pytest.raises(UserError) as error:
         load_emulator(folder)
     assert words in str(error.value) and "\n" not in str(error.value)
@@ -144,6 +149,7 @@ def test_scaling_is_the_savers(folder: Path) -> None:
     """A folder says how its conditions are scaled; a later library may scale others."""
     file = folder / "emulator.json"
     facts = json.loads(file.read_text())
+    del facts["digest"]
     assert facts["conditions"] == {"viscosity": [0.5, 100.0]}
     file.write_text(json.dumps({**facts, "conditions": {"viscosity": [0.0, 1.0]}}))
     assert load_emulator(folder).conditions == {"viscosity": Scaling(0.0, 1.0)}

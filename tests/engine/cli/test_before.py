@@ -19,6 +19,8 @@ def test_places_are_looked_at_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--publish: .*is a file"):
         before.check_places(tmp_path, tmp_path / "file" / "x")
+    with pytest.raises(ConfigError, match="--out: .*zero byte"):
+        before.check_places(tmp_path / "a\0b", None)
 
 
 def test_minutes_are_scaled_by_how_fast_a_core_is(monkeypatch: pytest.MonkeyPatch) -> None:

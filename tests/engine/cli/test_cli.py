@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.options import remaking_command
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.lock import FolderLock
 
 
 def run_folder(root: Path) -> Path:
@@ -152,7 +154,7 @@ def test_divergence_has_its_own_exit_code_and_bugs_their_traceback(
         cli.main(["run", "toy", "--fail", "bug"])
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "slow"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -171,6 +173,7 @@ def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> 
     assert 0 < done < 400
     # The stored configuration counts, so speed the rest up there.
     stored = json.loads((folder / "run.json").read_text())
+    del stored["digest"]
     stored["config"] |= {"sleep": 0.0, "steps": done + 2}
     (folder / "run.json").write_text(json.dumps(stored))
     cli.main(["resume", str(folder), "--no-progress"])
@@ -183,6 +186,57 @@ def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> 
     # Who is killed cannot write down how long it took.
     assert len(spent) == (1 if how == signal.SIGKILL else 2)
     assert report["wall_seconds"] == pytest.approx(sum(spent))
+
+
+def test_two_processes_cannot_resume_one_run(plugin: Path, capsys: Any) -> None:
+    cli.main(["run", "toy", "--preset", "smoke"])
+    folder = run_folder(plugin)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with FolderLock(folder):
+        code, err = fails(["resume", str(folder)], capsys)
+        assert code == 2 and f"{folder.name}: in use by process {os.getpid()} on " in err
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    cli.main(["resume", str(folder)])
+
+
+@pytest.mark.parametrize("place", ["count", "sessions.jsonl", "report.json"])
+def test_what_the_disk_refuses_is_one_line_and_the_run_goes_on_later(
+    plugin: Path, capsys: Any, monkeypatch: Any, place: str
+) -> None:
+    """The first cause, whatever else cannot be written on the way out."""
+    cli.main(["run", "toy", "--preset", "smoke"])
+    folder = run_folder(plugin)
+    (folder / "count" / "state.json").unlink()
+
+    def full(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if "a" in mode and place == path.name:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return opened(path, mode, *args, **options)
+
+    def refused(start: str, end: str) -> None:
+        if place in str(end):
+            raise OSError(errno.ENOSPC, "No space left on device", str(end))
+        replaced(start, end)
+
+    opened, replaced = Path.open, os.replace
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        patch.setattr(os, "replace", refused)
+        capsys.readouterr()
+        code, err = fails(["resume", str(folder), "--no-progress"], capsys)
+    (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 2 and "No space left on device" in line and place in line
+    assert line.endswith(f"go on with: jaxrl-rollouts resume {folder}")
+    cli.main(["resume", str(folder)])
+    assert json.loads((folder / "report.json").read_text())["numbers"]["value"]["iqm"] == 1
+
+
+def test_other_refusals_are_one_line(plugin: Path, capsys: Any, monkeypatch: Any) -> None:
+    def refuse(_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "somewhere")
+
+    monkeypatch.setattr(cli, "dispatch", refuse)
+    assert fails(["data"], capsys) == (2, "error: somewhere: Permission denied\n")
 
 
 def test_resume_keeps_the_loggers_unless_told_others(plugin: Path) -> None:
@@ -225,6 +279,7 @@ def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
     cli.main(["run", "toy", "--preset", "smoke"])
     folder = run_folder(plugin)
     stored = json.loads((folder / "run.json").read_text())
+    del stored["digest"]
     stored["versions"]["jax"] = "0.0.1"
     (folder / "run.json").write_text(json.dumps(stored))
     capsys.readouterr()
@@ -236,6 +291,7 @@ def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> Non
     cli.main(["run", "toy", "--preset", "smoke"])
     folder = run_folder(plugin)
     stored = json.loads((folder / "run.json").read_text())
+    del stored["digest"]
     stored["config"]["agent"] = {"critics": 2}
     (folder / "run.json").write_text(json.dumps(stored))
     code, err = fails(["resume", str(folder)], capsys)

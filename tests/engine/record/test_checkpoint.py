@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +17,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.errors import CheckpointError, DamagedError
 from jaxrl_rollouts.record import checkpoint
 
 
@@ -92,7 +95,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_leaves_is_no_checkpoint_and_is_cleared_away(folder: Path) -> None:
-    shutil.copytree(folder / "10", folder / "15.orbax-checkpoint-tmp")
+    shutil.copytree(folder / "10", folder / ".writing" / "15")
     (folder / "20").mkdir()
     (folder / "history.jsonl").write_text("{}\n")
     assert checkpoint.steps(folder) == [5, 10]
@@ -100,7 +103,7 @@ def test_what_a_killed_process_leaves_is_no_checkpoint_and_is_cleared_away(folde
         checkpoint.load(folder / "20", bundle(0))
     checkpoint.save(folder, 15, bundle(15))
     assert checkpoint.steps(folder) == [10, 15]
-    assert not list(folder.glob("*tmp*"))
+    assert not (folder / ".writing").exists()
     assert (folder / "history.jsonl").exists()
 
 
@@ -119,13 +122,64 @@ def test_damaged_files(folder: Path, damage: str) -> None:
     spoil("10")
     with pytest.raises(CheckpointError):
         checkpoint.load(folder / "10", bundle(0))
-    found = checkpoint.load_newest(folder, bundle(0))
+    with pytest.warns(UserWarning, match="checkpoint 10 is damaged, going back") as said:
+        found = checkpoint.load_newest(folder, bundle(0))
+    assert len(said) == 1 and str(folder / "10") in str(said[0].message)
     assert found is not None and found[0] == 5, "the one before it is as good as ever"
     assert_same(found[1], bundle(5))
     spoil("5")
-    with pytest.raises(CheckpointError) as caught:
-        checkpoint.load_newest(folder, bundle(0))
-    assert "\n" not in str(caught.value) and str(folder / "10") in str(caught.value)
+    with pytest.warns(UserWarning, match="checkpoint 5 is damaged"):
+        assert checkpoint.load_newest(folder, bundle(0)) is None
+
+
+def test_a_flipped_bit_anywhere_is_noticed(folder: Path) -> None:
+    files = sorted(p for p in (folder / "10").rglob("*") if p.is_file() and p.stat().st_size)
+    assert len(files) > 8
+    draw = random.Random(0)
+    for file in files:
+        data = bytearray(file.read_bytes())
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(7)
+        whole = file.read_bytes()
+        file.write_bytes(data)
+        with pytest.warns(UserWarning, match="checkpoint 10 is damaged, going back"):
+            found = checkpoint.load_newest(folder, bundle(0))
+        assert found is not None and found[0] == 5, file
+        file.write_bytes(whole)
+    assert_same(checkpoint.load(folder / "10", bundle(0)), bundle(10))
+
+
+def test_one_of_an_earlier_version_is_read_with_a_word(folder: Path) -> None:
+    (folder / "10" / checkpoint.DIGESTS).unlink()
+    with pytest.warns(UserWarning, match="earlier version.*without digests"):
+        found = checkpoint.load_newest(folder, bundle(0))
+    assert found is not None and found[0] == 10
+
+
+def test_texts_belong_to_it(folder: Path) -> None:
+    checkpoint.save(folder, 15, bundle(15), texts={"note.txt": "fünfzehn\n"})
+    assert checkpoint.text(folder, 15, "note.txt") == "fünfzehn\n"
+    assert checkpoint.text(folder, 10, "note.txt") is None
+    (folder / "15" / "note.txt").write_text("sechzehn")
+    with pytest.raises(DamagedError, match="note.txt: its content is not what was written"):
+        checkpoint.load(folder / "15", bundle(0))
+
+
+def test_a_full_disk_is_named_and_takes_nothing_away(folder: Path) -> None:
+    """No file may grow beyond 300 bytes: what a limit or a quota does, and like a full disk."""
+    code = (
+        "import resource, sys, pathlib, signal\n"
+        "import jax.numpy as jnp\n"
+        "from jaxrl_rollouts.record import checkpoint\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))\n"
+        "try: checkpoint.save(pathlib.Path(sys.argv[1]), 15, {'w': jnp.arange(9999.0)})\n"
+        "except checkpoint.StorageError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(folder / "15") in done.stdout and done.stdout.count("\n") == 1
+    assert "File too large" in done.stdout and "resume the run" in done.stdout
+    assert checkpoint.steps(folder) == [5, 10] and not (folder / ".writing").exists()
 
 
 OTHERS = {

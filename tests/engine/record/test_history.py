@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,31 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, lost: int) -> None:
     assert [r.iteration for r in history.records] == whole
     history.append(40, {"loss": [1.0, 1.0]})
     assert History(path, upto=40).curve("loss")[0].tolist() == [*whole, 40]
+
+
+@pytest.mark.parametrize("content", [b"", b"{\xff", None, "short", "other"])
+def test_what_the_checkpoint_has_counts(tmp_path: Path, content: bytes | str | None) -> None:
+    path = tmp_path / "history.jsonl"
+    kept = filled(path).text
+    if content is None:
+        path.unlink()
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(kept[:-9] if content == "short" else kept.replace("20", "21"))
+    with pytest.warns(UserWarning, match="history.jsonl: damaged, taken from the checkpoint"):
+        again = History(path, upto=30, kept=kept)
+    assert path.read_text() == again.text == kept
+
+
+def test_a_newer_file_is_cut_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    kept = filled(path, 2).text
+    filled(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        History(path, upto=20, kept=kept)
+    assert path.read_text() == kept
 
 
 def test_a_kill_while_the_file_is_rewritten_loses_nothing(

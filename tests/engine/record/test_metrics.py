@@ -66,6 +66,21 @@ def test_truncate_drops_later_records_of_that_stage_only(tmp_path: Path, kind: A
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
+@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
+def test_damaged_lines_are_dropped_with_a_word(tmp_path: Path, kind: Any) -> None:
+    logger = kind(tmp_path / "m")
+    for step in (1, 2):
+        logger.log("agent", step, {"loss": [step]})
+    whole = (tmp_path / "m").read_bytes()
+    first, last = whole.splitlines(keepends=True)[-2:]
+    for damaged in (b"{\n", b"\xff" + first, b"[]\n", b"\n", first.replace(b"1", b"x")):
+        (tmp_path / "m").write_bytes(whole.replace(first, damaged))
+        with pytest.warns(UserWarning, match="m: dropped 1 damaged lines"):
+            logger.truncate("agent", 9)
+        assert (tmp_path / "m").read_bytes() == whole.replace(first, b"")
+    logger.truncate("agent", 9)
+
+
 def test_csv_is_tidy_and_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     CsvLogger(path).log("a", 1, {"loss": [0.25, 0.5], "return": 7})
@@ -174,6 +189,15 @@ def test_progress_lines_are_rare() -> None:
         for _ in range(1000):
             bar.advance(1)
     assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_a_terminal_that_was_closed_stops_nothing() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    with Progress("agent", 10, stream=Closed(), every_seconds=0) as bar:
+        bar.advance(10, {"loss": 1.0})
 
 
 def test_progress_off_is_silent() -> None:

@@ -154,6 +154,29 @@ def test_stopping_and_going_on_changes_no_bit(
     assert_bitwise(tmp_path / "result.npz", uninterrupted)
 
 
+@pytest.mark.parametrize("damage", ["history", "newest", "all"])
+def test_damage_on_disk_changes_no_bit(
+    script: tuple, folder: RunFolder, uninterrupted: dict, tmp_path: Path, damage: str
+) -> None:
+    """The history is the checkpoint's, a damaged checkpoint is passed over, and without any the
+    stage begins again."""
+    script[1]["fit"](RunContext(folder, progress=False))
+    stage = folder.stage("fit")
+    damaged = checkpoint.steps(stage)[-1:] if damage == "newest" else checkpoint.steps(stage)
+    if damage == "history":
+        lines = (stage / "history.jsonl").read_text().splitlines(keepends=True)
+        (stage / "history.jsonl").write_text("".join(lines[:3]))
+    for step in damaged if damage != "history" else ():
+        file = max((stage / str(step)).rglob("d/*"), key=lambda path: path.stat().st_size)
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    with pytest.warns(UserWarning, match="damaged"):
+        trained = script[1]["fit"](RunContext(folder, progress=False))
+    script[1]["save"](trained, tmp_path / "result.npz")
+    assert_bitwise(tmp_path / "result.npz", uninterrupted)
+
+
 def test_asked_to_stop_before_anything_ran(script: tuple, folder: RunFolder) -> None:
     flag = StopFlag()
     flag.request()

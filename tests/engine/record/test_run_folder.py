@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, StorageError
 from jaxrl_rollouts.record import folder as run_folder
 from jaxrl_rollouts.record.folder import RunFolder, json_text, plain, write_json_atomically
 from jaxrl_rollouts.record.interrupts import StopFlag
@@ -54,6 +54,48 @@ def test_sessions_add_up(tmp_path: Path) -> None:
     assert both == {"wall_seconds": 2.75, "compile_seconds": 0.5}
 
 
+@pytest.mark.parametrize("line", [b'{"wall', b"\xff\n", b'{"wall_seconds": 9.5, "digest": "0"}\n'])
+def test_a_damaged_session_costs_its_time_and_no_more(tmp_path: Path, line: bytes) -> None:
+    folder = make(tmp_path)
+    folder.spend(wall_seconds=1.5)
+    path = folder.path / "sessions.jsonl"
+    path.write_bytes(path.read_bytes() + line)
+    if line.endswith(b"\n"):
+        with pytest.warns(UserWarning, match="sessions.jsonl: line 2 is damaged"):
+            assert folder.spend(wall_seconds=0.25) == {"wall_seconds": 1.75}
+    else:  # torn
+        assert folder.spend(wall_seconds=0.25) == {"wall_seconds": 1.75}
+
+
+def test_a_run_holds_its_data(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.hold("hopper", sha256="ab")
+    folder.hold("walker", sha256="cd")
+    again = RunFolder.open(folder.path)
+    again.hold("hopper", sha256="ab")
+    assert again.data == {"hopper": {"sha256": "ab"}, "walker": {"sha256": "cd"}}
+    with pytest.raises(DataError, match="run.json: data.hopper.sha256: found ba, expected ab"):
+        again.hold("hopper", sha256="ba")
+    assert again.data == folder.data and RunFolder.open(folder.path) == folder
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    stage = folder.stage("fit")
+    (stage / "7").mkdir()
+    kept = [stage / "7" / "array", stage / "history.jsonl", folder.path / ".lock", stage / ".own"]
+    left = [folder.path / ".report.json.x1_y2.tmp", stage / ".history.jsonl.tmp"]
+    left += [stage / ".data.h5.0f.part", stage / ".writing" / "8" / "array"]
+    left += [stage / "8.orbax-checkpoint-tmp" / "array"]
+    for path in kept + left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    folder.tidy()
+    there = {path for path in folder.path.rglob("*") if path.is_file()}
+    assert there == {*kept, folder.path / "run.json"}
+    assert sorted(p.name for p in stage.iterdir()) == [".own", "7", "history.jsonl"]
+
+
 def test_stage_is_a_subfolder(tmp_path: Path) -> None:
     folder = make(tmp_path)
     assert folder.stage("world-model") == folder.path / "world-model"
@@ -68,6 +110,7 @@ def test_a_stage_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
 
 def spoil(path: Path, **changes: Any) -> None:
     data = json.loads(path.read_text())
+    del data["digest"]  # as who edits it by hand would
     data.update(changes)
     path.write_text(json.dumps({k: v for k, v in data.items() if v is not ...}))
 
@@ -82,6 +125,7 @@ def spoil(path: Path, **changes: Any) -> None:
         ({"experiment": 3}, "experiment: found int, expected a string"),
         ({"command": None}, "command: found NoneType, expected a string"),
         ({"versions": "1"}, "versions: found str, expected an object"),
+        ({"data": {"a": 1}}, "data: found {'a': 1}, expected objects by name"),
     ],
 )
 def test_spoilt_run_json(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
@@ -117,7 +161,7 @@ def test_config_of_another_version(tmp_path: Path) -> None:
 
 def test_root_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
-    with pytest.raises(CheckpointError, match="cannot make a run folder"):
+    with pytest.raises(StorageError, match="runs: cannot make a run folder: File exists"):
         make(tmp_path / "runs")
 
 
@@ -189,6 +233,20 @@ def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -
             os.kill(os.getpid(), number)
             signal.pause()
     assert signal.getsignal(number) is before
+
+
+def test_a_closed_terminal_asks_and_never_insists() -> None:
+    with StopFlag() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.requested
+        os.kill(os.getpid(), signal.SIGHUP)  # a shell and the kernel each send one
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:  # under nohup
+        with StopFlag() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_stop_flag_outside_the_main_thread() -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.pgd_agents import EXPERIMENT
@@ -23,7 +24,6 @@ from jaxrl_rollouts.experiments.diffusion.pgd_agents_cells import (
     some_rows,
 )
 from jaxrl_rollouts.experiments.diffusion.pgd_agents_page import page
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.offline.agents.registry import make_agent
 from jaxrl_rollouts.offline.behaviours.acrobot import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.collect import collect

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from helpers_t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, check
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
 from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
@@ -99,7 +99,7 @@ def make_rewriting(config: RewritingConfig) -> Rewriting:
     Raises:
         ConfigError: a setting is out of range.
     """
-    config.validate()
+    check(config)
     maze = make_t_maze(config.maze)
     network = make_recurrent_q(config.memory, config.head, OBSERVATION, ACTIONS)
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.learning_rate))

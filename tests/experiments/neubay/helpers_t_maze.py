@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import at_least_one, check
 from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 
 ACTIONS, OBSERVATION = 3, 3
@@ -96,7 +96,7 @@ def make_t_maze(config: MazeConfig) -> Maze:
     Raises:
         ConfigError: a size below 1.
     """
-    config.validate()
+    check(config)
 
     def corridor(key: jax.Array, batch: int) -> tuple[jax.Array, jax.Array]:
         cue_key, length_key = jax.random.split(key)

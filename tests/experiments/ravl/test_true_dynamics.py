@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.grid import Cell, Grid
 from jaxrl_rollouts.experiments.ravl.true_dynamics import EXPERIMENT, best_below_one, make_report
 from jaxrl_rollouts.experiments.ravl.true_dynamics_cells import (
     Config,

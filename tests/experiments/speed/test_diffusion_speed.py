@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import Peer, Theirs
 from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT, agent_rows
 from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import (
     AgentSpeed,
@@ -23,6 +23,7 @@ from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import (
     make_our_denoiser,
     time_agents,
 )
+from jaxrl_rollouts.experiments.speed.goals import PEERS
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report, load_report
@@ -116,7 +117,7 @@ def test_parameters_are_counted_without_targets() -> None:
 def test_a_peer_with_another_network_is_refused(tmp_path: Path) -> None:
     ours = make_our_denoiser("mlp", SMOKE.denoisers)
     python = fake_python(tmp_path, 1)
-    theirs = Theirs(python, "torch_denoisers.py", "torch", {}, {}, outputs=ours.outputs())
+    theirs = Theirs(python, PEERS / "torch_denoisers.py", "torch", {}, {}, outputs=ours.outputs())
     match = r"torch: network on our weights: found 1\.0"
     with Peer(theirs) as peer, pytest.raises(DataError, match=match):
         peer.check_same()

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.kit.peer import PEERS, Peer, Theirs
+from jaxrl_rollouts.experiments.speed.goals import PEERS
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.speed.neubay_speed_cells import (
     ACTIONS,
@@ -91,7 +92,9 @@ class Echo(Peer):
 def test_a_peer_with_another_network_is_refused() -> None:
     outputs = our_learning(SMOKE, "gru").outputs()
     with pytest.raises(DataError, match="torch: network on our weights"):
-        Echo(Theirs("", "torch_recurrent.py", "torch", {}, {}, outputs=outputs)).check_same()
+        Echo(
+            Theirs("", PEERS / "torch_recurrent.py", "torch", {}, {}, outputs=outputs)
+        ).check_same()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -10,7 +9,6 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.experiments.kit.timing import matmul_peak, rounds
 from jaxrl_rollouts.experiments.speed.speed import (
     ACTIONS,
     OBSERVATIONS,
@@ -20,8 +18,6 @@ from jaxrl_rollouts.experiments.speed.speed import (
 )
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import take_rows, to_device
-from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -63,17 +59,3 @@ def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
     lowered = jax.jit(agent.update).lower(state, jax.random.key(1), batch)
     counted = lowered.compile().cost_analysis()["flops"]
     assert update_operations(config, width, critics) == pytest.approx(counted, rel=0.2)
-
-
-def test_the_peak_is_a_rate() -> None:
-    assert 1e8 < matmul_peak(256, 2) < 1e16
-
-
-def test_turns_are_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    folder = RunFolder.create(tmp_path, "speed", "smoke", Config(), "")
-    context = RunContext(folder, progress=True)
-    assert list(rounds(context, "agents", 3)) == [0, 1, 2]
-    shown = capsys.readouterr().err
-    assert "agents" in shown and "3/3" in shown and "rounds" in shown
-    assert list(rounds(replace(context, progress=False), "agents", 2)) == [0, 1]
-    assert not capsys.readouterr().err

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import builtins
+import json
+import os
 
+import h5py
 import numpy as np
 import pytest
 from helpers_data import PLAN, TERMINATED, TRUNCATED, UNFINISHED, make, neorl_arrays
@@ -215,3 +218,41 @@ def test_minari_not_installed(monkeypatch):
     for loader in (load_minari, load):
         with pytest.raises(MissingExtraError, match=r"jaxrl-rollouts\[minari\]"):
             loader("toy/none-v0")
+
+
+def change(file, **changes):
+    facts = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({key: value for key, value in facts.items() if value is not None}))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_folders_run_and_follow_nothing(store):
+    save_minari("toy/plain-v0", PLAN)
+    data = store / "toy" / "plain-v0" / "data"
+    file, before = data / "metadata.json", (data / "metadata.json").read_text()
+    ran = store / "ran"
+    spec = {"id": "x", "entry_point": "builtins:open", "additional_wrappers": []}
+    spec |= {"kwargs": {"file": str(ran), "mode": "w"}}
+    cases = [
+        ({"action_space": None, "env_spec": json.dumps(spec)}, "action_space: found nothing"),
+        ({"observation_space": 3, "env_spec": json.dumps(spec)}, "observation_space: found int"),
+        ({"data_format": "arrow"}, "data_format: found arrow, expected hdf5"),
+        ({"total_episodes": 10**12}, "total_episodes: found 1000000000000, expected a number up"),
+        ({"total_episodes": -1}, "total_episodes: found -1"),
+    ]
+    for changes, says in cases:
+        change(file, **changes)
+        for place in ("toy/plain-v0", data):
+            with pytest.raises(DataError, match=says):
+                load_minari(place)
+        file.write_text(before)
+    assert not ran.exists() and len(load_minari("toy/plain-v0"))
+    with h5py.File(data / "main_data.hdf5", "a") as stored:
+        del stored["episode_0/rewards"]
+        stored["episode_0/rewards"] = h5py.ExternalLink("other.h5", "x")
+    with pytest.raises(DataError, match="episode_0/rewards: found a link to another file"):
+        load_minari("toy/plain-v0")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(DataError, match="metadata.json: file: found a pipe"):
+        load_minari("toy/plain-v0")

@@ -242,3 +242,44 @@ def test_declared_bounds_are_shown(tmp_path):
     assert found.action_bounds == "[-2, 2], [-1, 2]"
     assert "rescaled to [-1, 1] from [-2, 2], [-1, 2]" in printed(found)
     assert inspect_file(path).action_bounds == "" and "rescaled" not in printed(inspect_file(path))
+
+
+ENDS = "every row ends an episode"
+
+
+@pytest.mark.parametrize(
+    ("change", "array", "kind", "count", "rows"),
+    [
+        ({"rewards": (5, 1e30)}, "rewards", "extreme", 1, (5,)),
+        ({"rewards": (5, -2e5)}, "rewards", "extreme", 1, (5,)),
+        ({"observations": ((7, 2), 1e9)}, "observations[2]", "extreme", 1, (7,)),
+        ({"rewards": (slice(None), 0)}, "rewards", "all zero", 300, ()),
+        ({"rewards": (slice(None), -1)}, "rewards", "constant column", 300, ()),
+        ({"terminations": (slice(None), True)}, "terminations", ENDS, 300, ()),
+        ({"truncations": (slice(None), True)}, "truncations", ENDS, 300, ()),
+        ({"actions": (slice(None), -1)}, "actions", "at the bounds", 300, (0, 1, 2, 3, 4)),
+    ],
+)
+def test_what_is_no_measurement_or_teaches_nothing(tmp_path, change, array, kind, count, rows):
+    good = make([(60, TRUNCATED)] * 5, size=4)
+    assert not inspect(saved(tmp_path, good)).suspicions
+    ((key, (at, value)),) = change.items()
+    getattr(good, key)[at] = value
+    found = inspect(saved(tmp_path, good))
+    assert kinds(found)[array, kind].count == count and kinds(found)[array, kind].rows == rows
+    assert f"look at: {array}: {kind}: {count}" in printed(found)
+
+
+def test_sparse_rewards_and_one_row(tmp_path):
+    sparse = make([(60, TRUNCATED)] * 5, size=4)
+    sparse.rewards[:] = 0
+    sparse.rewards[[59, 119]] = 1.0
+    assert not inspect(saved(tmp_path, sparse)).suspicions
+    one = inspect(saved(tmp_path, make([(1, TERMINATED)])))
+    assert ("rows", "only one row") in kinds(one)
+
+
+def test_control_characters_of_a_file_are_not_printed(tmp_path):
+    dataset = saved(tmp_path, make(PLAN), name="a\x1b[2Jb", env_id="c\x9b\x07d")
+    text = printed(inspect(dataset))
+    assert "a[2Jb (d4rl, cd)" in text and not set(text) & {"\x1b", "\x9b", "\x07"}

@@ -23,7 +23,7 @@ from jaxrl_rollouts.offline.data import (
 )
 from jaxrl_rollouts.offline.data.catalogue import BY_STEM
 
-ROOT = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
+ROOT = "https://rail.eecs.berkeley.edu/datasets/offline_rl"
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +223,8 @@ def server(tmp_path, monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(answers["status"])
-            self.send_header("Content-Length", str(answers["length"]))
+            if answers["length"] is not None:
+                self.send_header("Content-Length", str(answers["length"]))
             self.end_headers()
             self.wfile.write(answers["body"])
 
@@ -244,7 +245,15 @@ def server(tmp_path, monkeypatch):
 
 
 def test_download(server, capfd):
-    dataset = load("hopper-medium-v2")
+    data_folder().mkdir()
+    old, new = (data_folder() / f".hopper-medium-v2.hdf5.{x}.part" for x in "ab")
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    with pytest.warns(UserWarning, match="http, where anybody .* as https failed"):
+        dataset = load("hopper-medium-v2")
+    assert not old.exists() and new.exists()  # left by a killed download, written to by another
+    new.unlink()
     assert len(dataset) == 19 and dataset.name == "hopper-medium-v2"
     assert dataset.source == data_folder() / "hopper-medium-v2.hdf5"
     assert [p.name for p in data_folder().iterdir()] == ["hopper-medium-v2.hdf5"]
@@ -255,8 +264,17 @@ def test_download(server, capfd):
 
 @pytest.mark.parametrize(
     "change",
-    [{"status": 404}, {"length": 10**6}, {"body": b"<html>log in</html>", "length": 19}],
+    [
+        {"status": 404},
+        {"length": 10**6},
+        {"length": 100},
+        {"length": None},
+        {"length": 10**18},
+        {"body": b"<html>log in</html>", "length": 19},
+        {"body": b"\x89HDF\r\n\x1a\n" + bytes(100), "length": 108},
+    ],
 )
+@pytest.mark.filterwarnings("ignore:.*fetched over http")
 def test_failed_download_says_what_to_do(server, change):
     server |= change
     with pytest.raises(DataError) as caught:
@@ -264,6 +282,29 @@ def test_failed_download_says_what_to_do(server, change):
     message, target = str(caught.value), data_folder() / "hopper-medium-v2.hdf5"
     assert CATALOGUE["hopper-medium-v2"].url in message and str(target) in message
     assert "\n" not in message and not list(data_folder().iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*fetched over http")
+@pytest.mark.parametrize("cut", [0.3, 0.9])
+def test_a_file_that_does_not_open_is_not_put_in_place(server, cut):
+    server["body"] = server["body"][: int(cut * len(server["body"]))]
+    server["length"] = len(server["body"])
+    with pytest.raises(DataError, match="download: found .* bytes, .*, expected an HDF5 file"):
+        resolve("hopper-medium-v2")
+    assert not list(data_folder().iterdir())
+
+
+def test_https_is_asked_first(monkeypatch):
+    asked = []
+
+    def refuse(url, timeout):
+        asked.append(url)
+        raise OSError("no")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with pytest.raises(DataError, match="fetch https://"):
+        resolve("hopper-medium-v2")
+    assert [url.partition(":")[0] for url in asked] == ["https", "http"]
 
 
 def test_no_connection(monkeypatch):

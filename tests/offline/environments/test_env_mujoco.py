@@ -164,3 +164,18 @@ def test_d4rls_versions_are_played_in_the_one_there_is_and_that_is_said(version:
     env = make(f"Hopper-{version}")
     assert env.name == "mujoco/Hopper-v4"
     assert f"Hopper-v4 in place of Hopper-{version}" in env.version
+
+
+@pytest.mark.parametrize("name", ["Ant-v2", "mujoco/Ant-v3", "ant-medium-replay-v2"])
+def test_d4rls_ant_has_its_contact_forces(name: str) -> None:
+    env = make(name)
+    assert env.observation_size == 111 and make(env.name).observation_size == 111
+    assert "Ant-v4 with contact forces in place of Ant-v" in env.version
+    assert make("ant").observation_size == make("Ant-v4").observation_size == 27
+    theirs = gymnasium.make("Ant-v4", use_contact_forces=True).unwrapped
+    state = env.reset(jax.random.key(3), 1)
+    seed = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(
+        jax.random.split(jax.random.key(3), 1)
+    )[0]
+    observation, _ = theirs.reset(seed=int(seed))
+    np.testing.assert_array_equal(state.observation[0], np.float32(observation))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.sac import SacConfig
@@ -173,7 +174,7 @@ def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
     with pytest.raises(ConfigError, match=r"world.limit.*measure_trust"):
         adaptive(None)
     with pytest.raises(ConfigError, match="early_exit"):
-        ModelBasedConfig(early_exit=0).validate()
+        check(ModelBasedConfig(early_exit=0))
 
 
 def test_seeds_side_by_side_are_single_runs() -> None:

@@ -15,7 +15,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
-from jaxrl_rollouts.errors import ConfigError, DataError  # noqa: E402
+from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError  # noqa: E402
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
@@ -26,11 +26,13 @@ from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.neubay import fit_posterior  # noqa: E402
 from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     check_fits,
     check_rewards,
     environment_of,
     facts_of,
+    hold_data,
     termination_of,
 )
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
@@ -190,3 +192,49 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     assert "Not evaluated" in said
     assert "learned" not in " ".join(facts_of(dataset, env, config, imagines=False))
     assert facts_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []
+
+
+def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
+    arrays = played()
+    context = RunContext(RunFolder.at(tmp_path / "run", "cart"), progress=False)
+    given: dict[str, Any] = {"action_low": LOW, "action_high": HIGH, "name": "cart"}
+    hold_data(from_arrays(**arrays, **given), context)
+    hold_data(from_arrays(**arrays, **given), context)
+    other = from_arrays(**arrays | {"rewards": -arrays["rewards"]}, **given)
+    hold_data(replace(other, sha256=""), context)  # made on the spot
+    hold_data(other, None)
+    study = replace(BUDGET.study, seeds=1)
+    env, budget = environment_of(other, "none"), replace(BUDGET, study=study)
+    said = "run.json: data.cart.sha256: found .*start a new run"
+    for method in ("bc", "ravl"):
+        with pytest.raises(DataError, match=said):
+            train(other, method, budget, environment="none", context=context)
+    with pytest.raises(DataError, match=said):
+        fit_posterior(other, study, budget.neubay, context, env=env)
+
+
+def test_a_file_names_no_code_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil.py").write_text("open('ran', 'w')\ndef make():\n    return 'test/Own-v0'\n")
+    dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
+    for name in ("evil:make", "gymnasium/evil:Own-v0", "evil:Own-v0"):
+        with pytest.raises(ConfigError, match="no code is imported"):
+            environment_of(replace(dataset, environment=name))
+    with pytest.raises(ConfigError, match="no code is imported"):
+        environment_of(replace(dataset, environment=None, name="hopper-x:make"))
+    assert not Path("ran").exists()
+    assert is_simulator(environment_of(dataset, "evil:make"))  # a user may
+    assert Path("ran").exists()
+
+
+def test_a_divergence_says_which_column_is_extreme(tmp_path: Path) -> None:
+    rows = played()
+    rows["rewards"][3] = 1e30
+    dataset = from_arrays(**rows, action_low=LOW, action_high=HIGH, name="robot")
+    says = r"metric \w+ is (nan|inf).*; robot: rewards has 1 extreme number\(s\), first in row 3\."
+    with pytest.raises(DivergenceError, match=says):
+        train(dataset, "td3_bc", replace(BUDGET), environment="none")
+    env = environment_of(dataset, "none")
+    facts = facts_of(dataset, env, BUDGET.study, imagines=False)
+    assert facts[0].startswith("robot: rewards has 1 extreme") and "Look at it" in facts[0]

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
@@ -82,4 +83,4 @@ def test_what_cannot_be_made_is_named() -> None:
         synthesise(dataset(), "pgd", config=small_synthetic(length=300))
     for wrong, setting in (({"real_share": 2.0}, "real_share"), ({"length": 1}, "length")):
         with pytest.raises(ConfigError, match=setting):
-            SyntheticConfig(**wrong).validate()
+            check(SyntheticConfig(**wrong))

@@ -14,8 +14,10 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.files import from_arrays, read_fields
 from jaxrl_rollouts.pde.operators import ResnetConfig, UnetConfig, make_resnet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.study.fit import Fitted, fit
+from jaxrl_rollouts.pde.study.fit import Fitted, fit, hold_fields
 from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
 
 N = 16
@@ -136,3 +138,14 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
 
 
 ALL = slice(None)
+
+
+def test_a_run_goes_on_with_the_fields_it_began_with(tmp_path: Path) -> None:
+    context = RunContext(RunFolder.at(tmp_path / "run", "waves"), progress=False)
+    u = waves()[0]
+    fields = from_arrays(u, dt=0.5)
+    for part, values in (("training", u), ("test", u[:3]), ("training", u)):
+        hold_fields(fields, values, part, context)
+    with pytest.raises(DataError, match=r"run.json: data.*training.*sha256: found .*new run"):
+        fit("mse", from_arrays(-u, dt=0.5), stage="training", network=NET, context=context)
+    hold_fields(fields, -u, "training", None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +14,10 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
-from jaxrl_rollouts.offline.data import load_d4rl
+from jaxrl_rollouts.offline.data import load, load_d4rl
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.saved_policies import read_policy
+from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -192,3 +195,51 @@ def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
     assert set(report.numbers) == {"return", "true value"}
     assert set(report.pictures) == {"learning-pendulum-mixed"}
     assert read_policy(folder).facts["kind"] == "bc"
+
+
+def played(name: str, steps: int, **options: Any) -> dict[str, np.ndarray]:
+    """What a random policy does in one of Gymnasium's MuJoCo environments, as D4RL stores it."""
+    gymnasium = pytest.importorskip("gymnasium")
+    pytest.importorskip("mujoco")
+    env = gymnasium.make(name, **options).unwrapped
+    env.action_space.seed(0)
+    columns: dict[str, list] = {}
+    observation, _ = env.reset(seed=0)
+    for step in range(steps):
+        action = env.action_space.sample()
+        following, reward, terminal, *_ = env.step(action)
+        row = {"observations": observation, "actions": action, "rewards": reward}
+        row |= {"next_observations": following, "terminals": terminal}
+        row |= {"timeouts": step == steps - 1 and not terminal}
+        for key, value in row.items():
+            columns.setdefault(key, []).append(value)
+        observation = env.reset()[0] if terminal else following
+    flags = ("terminals", "timeouts")
+    return {k: np.asarray(v, bool if k in flags else np.float32) for k, v in columns.items()}
+
+
+def write_raw(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with h5py.File(path, "w") as file:
+        for key, values in arrays.items():
+            file[key] = values
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_d4rls_names_are_trained_on_and_played_in_the_version_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path))
+    write_raw(tmp_path / "hopper_medium-v2.hdf5", played("Hopper-v4", 400))
+    arguments = ["run", "offline", *SMOKE, "--dataset", "hopper-medium-v2", "--method", "td3_bc"]
+    cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
+    (folder,) = (tmp_path / "runs").iterdir()
+    report = load_report(folder)
+    assert any("Hopper-v4 in place of Hopper-v2" in note for note in report.notes)
+    # D4RL's scale: 0 is a random policy, which this is, 100 an expert.
+    behaviour, trained = (row["score"] for row in report.tables["result"])
+    assert -1 < behaviour < 5 and len(trained.values) == 2
+    assert read_policy(folder).environment == "mujoco/Hopper-v4"
+    forces = played("Ant-v4", 50, use_contact_forces=True)
+    write_raw(tmp_path / "ant_medium-v2.hdf5", forces)
+    env = environment_of(load("ant-medium-v2"))
+    assert env.observation_size == 111 and "in place of Ant-v2" in env.version

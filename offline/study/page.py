@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.environments.absent import is_simulator
-from jaxrl_rollouts.offline.study.model_based import LEVELS, FittedDataset, Source, behaviour, slug
-from jaxrl_rollouts.offline.training import Best
+from jaxrl_rollouts.compare.claims import add_claim
+from jaxrl_rollouts.compare.draw import curves, level, picture
+from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
-from .claims import add_claim
-from .colours import colour
-from .draw import curves, intervals, level, picture
-from .grid import Cell
+from ..data import normalised_score
+from ..environments.absent import is_simulator
+from ..training import Best
+from .colours import COLOURS, colour
+from .model_based import LEVELS, FittedDataset, Source, behaviour, slug
 
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
@@ -149,7 +150,7 @@ def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
     if not is_simulator(setting.env):
         caption = "What the critics promise from where the dataset's episodes start."
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-            curves(ax, cells, "estimated_value")
+            curves(ax, cells, "estimated_value", colours=COLOURS)
             ax.set_ylabel("discounted value from the start")
         return
     caption = (
@@ -161,8 +162,8 @@ def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
         left,
         right,
     ):
-        curves(left, cells, "return")
-        curves(right, cells, "estimated_value")
+        curves(left, cells, "return", colours=COLOURS)
+        curves(right, cells, "estimated_value", colours=COLOURS)
         largest = 0.0
         for method, cell in cells.items():
             steps, earned = cell.curve("discounted_return")
@@ -185,7 +186,7 @@ def draw_learning(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
     """Return while training on one dataset."""
     name, caption = setting.dataset.name, "Return of the mean action while training."
     with picture(report, f"learning-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-        curves(ax, cells, "return")
+        curves(ax, cells, "return", colours=COLOURS)
         level(ax, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         ax.set_ylabel("return in the true environment")
 
@@ -205,5 +206,5 @@ def draw_comparison(
     with picture(report, "comparison", caption, titles=titles, **style) as axes:
         for ax, (name, setting) in zip(axes, settings.items(), strict=True):
             returns = {method: cell["return"] for method, cell in results[name].items()}
-            intervals(ax, returns, xlabel="return")
+            intervals(ax, returns, xlabel="return", colours=COLOURS)
             ax.axvline(behaviour(setting).mean(), color=colour("behaviour"), linestyle="--")

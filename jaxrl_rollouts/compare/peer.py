@@ -1,10 +1,11 @@
 """Other people's programs, timed in interpreters of their own: their dependencies pin old ones.
 
-A peer is a script in `speed/peers/` that imports nothing of ours. It reads one JSON object per line
-from its standard input and answers each with one line `RESULT {...}`; anything else it prints is
-passed over. It stays alive between questions, so that what it compiled stays compiled while ours
-and theirs take turns. Networks that are compared get our weights first, shaken so that zeros and
-ones hide no difference, and must answer as ours do.
+A peer is a script that imports nothing of ours but what lies in `peers/`: `serving`, which it ends
+with, and `torch_study`, layers made of our weights. It reads one JSON object per line from its
+standard input and answers each with one line `RESULT {...}`; anything else it prints is passed
+over. It stays alive between questions, so that what it compiled stays compiled while ours and
+theirs take turns. Networks that are compared get our weights first, shaken so that zeros and ones
+hide no difference, and must answer as ours do.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.trees import PyTree
-
+from ..errors import ConfigError, DataError
+from ..record.context import RunContext
+from ..trees import PyTree
 from .timing import Timing, in_turns
 
-PEERS = Path(__file__).parents[1] / "speed" / "peers"
+SHARED = Path(__file__).parent / "peers"  # on the path of every peer
 ANSWER = "RESULT "
 SAME = 1e-3  # largest difference of two float32 implementations of a network, relative
 Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -> work per second
@@ -43,7 +43,7 @@ class Theirs:
 
     Attributes:
         python: its interpreter; empty leaves it out.
-        script: file in `speed/peers/`, or any path.
+        script: the file that is run there.
         needs: what the interpreter must have.
         settings: what is built there, and how much of everything a question asks for.
         work: kind of what is timed ("train", say) -> how much of it that is.
@@ -57,7 +57,7 @@ class Theirs:
     """
 
     python: str
-    script: str | Path
+    script: Path
     needs: str
     settings: Mapping[str, Any]
     work: Mapping[str, int]
@@ -80,9 +80,14 @@ class Peer:
     def __init__(self, theirs: Theirs) -> None:
         self.theirs, pipe = theirs, subprocess.PIPE
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (a pipe could fill)
-        command = [theirs.python, str(PEERS / theirs.script)]
+        paths = [str(SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True
+            [theirs.python, str(theirs.script)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 
     def __enter__(self) -> Peer:
@@ -117,7 +122,7 @@ class Peer:
         Raises:
             DataError: it has another number of parameters than ours.
         """
-        theirs, weights = self.theirs, folder / f"weights_{Path(self.theirs.script).stem}.npz"
+        theirs, weights = self.theirs, folder / f"weights_{self.theirs.script.stem}.npz"
         if theirs.weights is not None:
             write_weights(weights, theirs.weights)
         settings = {"threads": os.cpu_count(), "weights": str(weights), **theirs.settings}

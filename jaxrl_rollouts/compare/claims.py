@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.report import Report
+from ..reports.claims import Claim
+from ..reports.report import Report
 
 
 def claims(report: Report, source: str) -> Callable[..., Claim]:

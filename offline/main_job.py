@@ -11,28 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.agents.registry import quick_agents
-from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.made import MADE, PENDULUM, load_dataset
-from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.methods.registry import NAMES as MODEL_BASED
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
-from jaxrl_rollouts.offline.study import Budget, small_budget, train
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
-from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
-from jaxrl_rollouts.offline.study.neubay import NAMES as NEUBAY
-from jaxrl_rollouts.offline.study.neubay import Posterior, ring_note, rings_of, small_neubay
-from jaxrl_rollouts.offline.study.setting import check_rewards, environment_of, facts_of
-from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .catalogue import LISTINGS
-from .kit import neubay_pages, offline_pages
-from .kit.grid import Cell
-from .kit.needs import line_of
+from .agents.registry import quick_agents
+from .agents.sac import SacConfig
+from .behaviours.made import MADE, PENDULUM, load_dataset
+from .commands import MAIN_JOB
+from .data import Dataset
+from .environments import make
+from .methods.registry import NAMES as MODEL_BASED
+from .methods.scheme import ModelBasedConfig
+from .study import Budget, neubay_page, page, small_budget, train
+from .study.model_based import FittedDataset, Setting, StudyConfig
+from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
+from .study.neubay import NAMES as NEUBAY
+from .study.neubay import Posterior, ring_note, rings_of, small_neubay
+from .study.setting import check_rewards, environment_of, facts_of, line_of
+from .synthetic.synthesis import small_synthetic
 
 
 @dataclass(frozen=True)
@@ -81,29 +79,29 @@ def run(config: Config, context: RunContext) -> Report:
     cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates)}
     if isinstance(source, Posterior):
         name = source.dataset.name
-        report.table("world model", [neubay_pages.posterior_row(source)])
-        report.table("rollouts", neubay_pages.horizon_rows(name, cells))
-        neubay_pages.draw_horizons(report, name, cells)
+        report.table("world model", [neubay_page.posterior_row(source)])
+        report.table("rollouts", neubay_page.horizon_rows(name, cells))
+        neubay_page.draw_horizons(report, name, cells)
         if outcome.env is None:
-            offline_pages.draw_training(report, source, cells)
+            page.draw_training(report, source, cells)
         else:
-            offline_pages.draw_learning(report, source, cells)
-            neubay_pages.draw_values(report, {name: cells})
+            page.draw_learning(report, source, cells)
+            neubay_page.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
     elif outcome.estimated_value is not None:
-        offline_pages.draw_training(report, source, cells)
+        page.draw_training(report, source, cells)
     elif outcome.env is not None:
-        offline_pages.draw_learning(report, source, cells)
+        page.draw_learning(report, source, cells)
     if isinstance(source, FittedDataset):
-        report.table("world model", [offline_pages.world_row(source)])
-        offline_pages.draw_world(report, {source.dataset.name: source})
-    report.table("result", offline_pages.result_rows(source, cells))
-    offline_pages.add_main_job(report, source, cells[config.method])
+        report.table("world model", [page.world_row(source)])
+        page.draw_world(report, {source.dataset.name: source})
+    report.table("result", page.result_rows(source, cells))
+    page.add_main_job(report, source, cells[config.method])
     asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""
     report.note(f"{outcome.steps:,} gradient steps per seed{asked}.")
     if isinstance(source, Setting) and source.synthetic:
         report.note(source.synthetic)
-    offline_pages.note_best(report, outcome.best)
+    page.note_best(report, outcome.best)
     imagines = config.method not in MODEL_FREE
     for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
         report.note(fact)
@@ -156,7 +154,7 @@ def unread(config: Config) -> list[str]:
 
 _CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
-EXPERIMENT = LISTINGS["offline"].experiment(
+EXPERIMENT = MAIN_JOB.experiment(
     config_type=Config,
     presets={
         "smoke": Config(

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.compare.grid import Cell, run_grid, stacked, stage_name
 from jaxrl_rollouts.errors import DivergenceError
-from jaxrl_rollouts.experiments.kit.grid import Cell, run_grid, stacked, stage_name
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.statistics import Summary
@@ -87,7 +87,7 @@ def test_stages_are_plain_folder_names() -> None:
 
 
 def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "e", "smoke", TrainingConfig(), "command")
+    folder = RunFolder.create(tmp_path, "e", "smoke", EnsembleConfig(), "command")
     context, measured = RunContext(folder, progress=False), []
 
     def init(start: jax.Array, data: tuple) -> jax.Array:

@@ -1,6 +1,6 @@
-"""How a peer is asked: what every script here has at its end.
+"""How a peer is asked: what every peer's script has at its end.
 
-Scripts import this as the file beside them, and nothing else of ours; it needs nothing but Python.
+Scripts import this by its file's name, and nothing else of ours; it needs nothing but Python.
 """
 
 from __future__ import annotations

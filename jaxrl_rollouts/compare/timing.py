@@ -1,7 +1,10 @@
-"""What all benchmarks share: a stopwatch, turns, who is how many times as fast, seeds side by side.
+"""Timing: a stopwatch, turns, who is how many times as fast, seeds side by side.
 
 A benchmark times everybody in turns within one run (`in_turns`), so that what else the machine does
 meets all of them, and compares round by round: `claim_times` takes the fastest of the others.
+
+rates = in_turns(context, "updates", 5, {"ours": our_rate, "theirs": their_rate})
+claim_times(report, "twice as fast", rates, "ours", times=2.0, means="against {best}", source="")
 """
 
 from __future__ import annotations
@@ -17,15 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxrl_rollouts import loop
-from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.progress import Progress
-from jaxrl_rollouts.reports.report import Report
-
+from .. import loop
+from ..record.context import RunContext
+from ..record.progress import Progress
+from ..reports.report import Report
 from .claims import add_claim
 from .draw import picture
-
-SOURCE = "the project's goals"
 
 
 class Rates(dict[Any, np.ndarray]):
@@ -142,6 +142,7 @@ def claim_times(
     *,
     times: float,
     means: str,
+    source: str,
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 
@@ -152,6 +153,7 @@ def claim_times(
         ours, others: who in `rates`; None means all but ours.
         times: the bound of the median over the rounds.
         means: what is compared; `{best}` becomes the name of the fastest.
+        source: of the bound.
 
     Returns:
         The median of ours over the fastest, round by round: a column of the row.
@@ -159,7 +161,7 @@ def claim_times(
     best = max(others or (who for who in rates if who != ours), key=rates.median)
     ratio = rates[ours] / rates[best]
     means = means.format(best=best)
-    add_claim(report, name, ratio, at_least=times, means=means, source=SOURCE, statistic="median")
+    add_claim(report, name, ratio, at_least=times, means=means, source=source, statistic="median")
     return float(np.median(ratio))
 
 
@@ -168,29 +170,41 @@ def show_seeds(
     context: RunContext,
     title: str,
     train: Callable[[int], loop.Trained],
-    config: Any,
+    seeds: Sequence[int],
+    *,
+    repeats: int,
+    source: str,
+    times: float = 4.0,
 ) -> None:
-    """Table, claim and picture of the time to train `config.seeds` against that of the first."""
-    seeds = config.seeds
+    """Table, claim and picture of the time to train several seeds in one program.
+
+    Args:
+        report, context: of the run.
+        title: what is trained.
+        train: number of seeds -> a timed training; see `trainer`.
+        seeds: numbers of them, ascending; each is compared with the first.
+        repeats: rounds in which every number is timed once.
+        source: of the bound.
+        times: the most that the last of `seeds` may take, in times of the first.
+    """
     for n in seeds:
         train(n)  # compiles
     timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
-    seconds = in_turns(context, f"{title}: seeds side by side", config.repeats, timers)
+    seconds = in_turns(context, f"{title}: seeds side by side", repeats, timers)
     relative = {n: seconds[n] / seconds[seeds[0]] for n in seeds}
-    times = [float(np.median(relative[n])) for n in seeds]
+    growth = [float(np.median(relative[n])) for n in seeds]
     rows = [
         {"seeds": n, "seconds": seconds.median(n), "x one seed": x}
-        for n, x in zip(seeds, times, strict=True)
+        for n, x in zip(seeds, growth, strict=True)
     ]
     report.table("seeds side by side", rows)
-    name = f"{max(seeds)} seeds in 4 times the time of one"
+    name = f"{max(seeds)} seeds in {times:g} times the time of one"
     how = {"means": "seeds as a vmapped axis, spread over the cores", "statistic": "median"}
-    add_claim(report, name, relative[seeds[-1]], at_most=4.0, source=SOURCE, **how)
+    add_claim(report, name, relative[seeds[-1]], at_most=times, source=source, **how)
     caption = "Time to train several seeds in one program."
     with picture(report, "seeds", caption, width=4.2, title=title, legend=False) as (ax,):
-        draw_growth(
-            ax, seeds, times, "one after the other", ("seeds", "time, in times of one seed")
-        )
+        labels = "seeds", "time, in times of one seed"
+        draw_growth(ax, seeds, growth, "one after the other", labels)
 
 
 def draw_growth(

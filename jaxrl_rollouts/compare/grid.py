@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.errors import DivergenceError
-from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.record.arrays import remember
-from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.reports.statistics import summarize
+from ..errors import DivergenceError
+from ..loop import Trained
+from ..record.arrays import remember
+from ..record.context import RunContext
+from ..record.history import History
+from ..reports.statistics import summarize
 
 Measure = Callable[[], Mapping[str, Any]]
 Column = str | Callable[["Cell"], Any]

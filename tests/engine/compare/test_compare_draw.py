@@ -1,12 +1,11 @@
-"""The house colours, and what several experiments draw."""
+"""What comparisons draw."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from jaxrl_rollouts.experiments.kit import colours, draw
-from jaxrl_rollouts.experiments.kit.grid import Cell
+from jaxrl_rollouts.compare import draw
+from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report
@@ -14,25 +13,6 @@ from jaxrl_rollouts.reports.report import Report
 
 def report() -> Report:
     return Report("e", "smoke", {}, "jaxrl-rollouts run e", 2)
-
-
-def test_a_method_keeps_its_colour() -> None:
-    colour = colours.colour
-    assert colour("ravl") == colour("RAVL (10 critics)")
-    assert colour("something new") == colour("something new")
-    for family in (colours.AGENTS, colours.ARMS, colours.EMULATORS):  # never in one figure
-        assert len(set(family.values())) == len(family)
-    beside = {colour(name) for name in ("neubay", "mopo", "mobile", "ravl")}
-    assert beside.isdisjoint({colour(f"{name} 0.9") for name in colours.ARMS})
-    assert colour("data") == colour("behaviour")
-
-
-def test_engine_drawings_take_the_house_colours() -> None:
-    _, (ax,) = figure()
-    draw.curve_with_band(ax, range(3), np.eye(3), "ravl")
-    assert ax.lines[0].get_color() == colours.AGENTS["ravl"]
-    draw.intervals(ax, {"mopo": np.arange(3.0)})
-    assert ax.lines[-1].get_color() == colours.AGENTS["mopo"]
 
 
 def cell(scale: float) -> Cell:
@@ -72,13 +52,8 @@ def test_a_diverged_cell_is_left_out() -> None:
 
 def test_a_sweep_shows_means_and_seeds() -> None:
     _, (ax,) = figure()
-    draw.sweep(ax, (1, 2), [np.array([1.0, 3.0]), np.array([4.0, 6.0])], "mse")
+    draw.sweep(
+        ax, (1, 2), [np.array([1.0, 3.0]), np.array([4.0, 6.0])], "mse", colours={"mse": "#0072B2"}
+    )
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [2.0, 5.0])
-    assert len(ax.lines) == 3 and ax.lines[0].get_color() == colours.EMULATORS["mse"]
-
-
-def test_kept_promises_lie_on_the_dotted_line() -> None:
-    _, (ax,) = figure()
-    draw.promised_and_earned(ax, {"base": (np.array([5.0, np.nan]), np.array([1.0, 2.0]))})
-    assert tuple(ax.lines[0].get_xdata()) == tuple(ax.lines[0].get_ydata()) == (1.0, 5.0)
-    assert ax.lines[1].get_ydata()[0] == pytest.approx(5.0)
+    assert len(ax.lines) == 3 and ax.lines[0].get_color() == "#0072B2"

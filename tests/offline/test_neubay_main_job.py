@@ -11,8 +11,8 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.experiments.offline import EXPERIMENT
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.main_job import EXPERIMENT
 from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.experiments.kit.timing import Rates, claim_times, in_turns, start_report
-from jaxrl_rollouts.experiments.speed.diffusion_speed_cells import Config
+from jaxrl_rollouts.compare.timing import (
+    Rates,
+    claim_times,
+    in_turns,
+    matmul_peak,
+    rounds,
+    show_seeds,
+    start_report,
+)
+from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import Report
+
+
+@dataclass(frozen=True)
+class Config:
+    torch_python: str = ""
 
 
 @pytest.fixture
@@ -41,12 +56,17 @@ def test_ours_is_compared_with_the_fastest_round_by_round(context: RunContext) -
         fast=np.array([2.0, 2.0, 2.0]),
     )
     report = Report.of(context, 1)
-    ratio = claim_times(report, "twice", rates, "ours", times=2.0, means="against {best}")
+    ratio = claim_times(
+        report, "twice", rates, "ours", times=2.0, means="against {best}", source="goals"
+    )
     assert ratio == 2.0
     (claim,) = report.claims
     assert claim.values == (1.0, 3.0, 2.0)
     assert claim.holds and claim.expected == "against fast" and claim.statistic == "median"
-    assert claim_times(report, "slow", rates, "ours", ["slow"], times=1.0, means="") == 4.0
+    assert claim.source == "goals"
+    assert (
+        claim_times(report, "slow", rates, "ours", ["slow"], times=1.0, means="", source="s") == 4.0
+    )
 
 
 def test_a_peer_without_interpreter_is_named(context: RunContext) -> None:
@@ -57,3 +77,29 @@ def test_a_peer_without_interpreter_is_named(context: RunContext) -> None:
     one = start_report(context, Config(), {"torch_python": "torch"}).notes[1]
     assert one == "torch was left out, and its claims: no torch_python was given."
     assert len(start_report(context, Config(torch_python="python"), peers).notes) == 1
+
+
+def test_the_peak_is_a_rate() -> None:
+    assert 1e8 < matmul_peak(256, 2) < 1e16
+
+
+def test_turns_are_counted_and_shown(context: RunContext, capsys: pytest.CaptureFixture) -> None:
+    assert list(rounds(replace(context, progress=True), "agents", 3)) == [0, 1, 2]
+    shown = capsys.readouterr().err
+    assert "agents" in shown and "3/3" in shown and "rounds" in shown
+    assert list(rounds(context, "agents", 2)) == [0, 1]
+    assert not capsys.readouterr().err
+
+
+def test_seeds_side_by_side_are_held_to_the_first(context: RunContext) -> None:
+    report = Report.of(context, 1)
+
+    def train(seeds: int) -> Trained:
+        return Trained((), History(), 0.0, 0.5 * seeds, 0.0)
+
+    show_seeds(report, context, "nets", train, (1, 4), repeats=2, source="goals", times=3.0)
+    rows = report.tables["seeds side by side"]
+    assert [(row["seeds"], row["x one seed"]) for row in rows] == [(1, 1.0), (4, 4.0)]
+    (claim,) = report.claims
+    assert claim.name == "4 seeds in 3 times the time of one" and not claim.holds
+    assert set(report.pictures) == {"seeds"}

@@ -7,14 +7,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.axes import Axes
 
-from jaxrl_rollouts.offline.study.model_based import slug
-from jaxrl_rollouts.offline.study.neubay import Posterior
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.reports.report import Report
 
 from .colours import colour
-from .draw import picture, promised_and_earned
-from .grid import Cell
+from .model_based import slug
+from .neubay import Posterior
 
 HORIZONS = {
     "median horizon": "horizon_median",
@@ -88,3 +89,17 @@ def draw_values(report: Report, results: Mapping[str, Mapping[str, Cell]]) -> No
         for ax, cells in zip(axes, results.values(), strict=True):
             pairs = {n: (c["estimated_value"], c["discounted_return"]) for n, c in cells.items()}
             promised_and_earned(ax, pairs)
+
+
+def promised_and_earned(
+    ax: Axes, values: Mapping[str, tuple[np.ndarray, np.ndarray]], *, markersize: float = 4
+) -> None:
+    """Promised over earned value, `[seeds]` each, by label; on the dotted line promises hold."""
+    both = np.concatenate([np.ravel(pair) for pair in values.values()])
+    ends = np.nanmin(both), np.nanmax(both)
+    ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
+    for name, (promised, earned) in values.items():
+        style = {"color": colour(name), "markersize": markersize, "alpha": 0.8}
+        ax.plot(earned, promised, "o", label=name, **style)
+    ax.set_xlabel("earned, discounted")
+    ax.set_ylabel("promised")

@@ -1,0 +1,81 @@
+"""What is asked of a file from outside before anything in it is believed or read.
+
+A name may stand for a pipe that never answers, a size for more memory than there is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from .errors import DataError, printable
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_file(path: Path, expected: str) -> None:
+    """Whether `path` is a file at all, without opening it: a pipe or a device may never end.
+
+    Raises:
+        DataError: nothing is there, a folder, pipe, socket or device, or 0 bytes.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError):  # ValueError: a zero byte in the name
+        raise DataError(path, "file", "nothing", expected) from None
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise DataError(path, "file", kind, expected)
+    if not found.st_size:
+        raise DataError(path, "file", "0 bytes", expected)
+
+
+def check_room(path: str | Path, key: str, size: int) -> None:
+    """`DataError` where `size` bytes, as a file declares them, are more than the free memory."""
+    free = free_memory()
+    if size > free:
+        expected = f"at most the {_gigabytes(free)} of memory that are free"
+        raise DataError(path, key, _gigabytes(size), expected)
+
+
+def clean(data: Any) -> Any:
+    """Data out of a JSON file or an attribute without control characters, keys included."""
+    if isinstance(data, dict):
+        return {printable(str(key)): clean(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [clean(value) for value in data]
+    return printable(data) if isinstance(data, str) else data
+
+
+def free_memory() -> int:
+    """Bytes that can be had: of the machine and, in a container, of the container.
+
+    Without Linux's counts all of the machine's memory.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, OSError, ValueError):
+            return 2**63
+    try:
+        most, used = (
+            int(Path(f"/sys/fs/cgroup/memory.{name}").read_text()) for name in ("max", "current")
+        )
+    except (OSError, ValueError):  # no container, or one without a limit
+        return free
+    return min(free, max(most - used, 0))
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.3g} GB" if size < 1e15 else f"{size:.3g} bytes"
