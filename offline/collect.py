@@ -25,6 +25,7 @@ from .data.transitions import Transitions, episode_returns, take_rows
 from .environments.base import Environment, as_model
 from .evaluation import Policy, check_count, early_exit
 
+INFOS = ("qpos", "qvel")
 MAX_BATCH = 256  # episodes side by side when a number of steps is asked for
 
 
@@ -41,19 +42,15 @@ def random_policy(action_size: int) -> Policy:
     return policy
 
 
-def _record(step: Step) -> Transitions:
+def _record(step: Step) -> tuple[Transitions, PyTree]:
+    """The row, and the simulator's state before it where that is observed, too."""
+    (before, state), (after, _) = step.observations, step.next_observations
     actions = jnp.clip(step.actions, -1.0, 1.0)  # what the environment applies
-    return Transitions(
-        step.observations,
-        actions,
-        step.rewards,
-        step.next_observations,
-        step.terminations,
-        step.truncations,
-    )
+    endings = step.terminations, step.truncations
+    return Transitions(before, actions, step.rewards, after, *endings), state
 
 
-@partial(jax.jit, static_argnames=("env", "policy", "batch"))
+@partial(jax.jit, static_argnames=("env", "policy", "batch", "states"))
 def _play(
     env: Environment,
     policy: Policy,
@@ -61,15 +58,20 @@ def _play(
     key: jax.Array,
     batch: int,
     memory: PyTree,
-) -> tuple[Transitions, jax.Array]:
+    states: bool = False,
+) -> tuple[tuple[Transitions, PyTree], jax.Array]:
     reset_key, key = jax.random.split(key)
+
+    def act(params: PyTree, key: jax.Array, seen: Any, memory: PyTree) -> tuple[jax.Array, PyTree]:
+        return policy(params, key, seen[0], memory)
+
     played = rollout(
-        as_model(env),
+        as_model(env)._replace(observe=lambda s: (env.observe(s), s.inner if states else ())),
         None,
         env.reset(reset_key, batch),
         key,
         horizon=env.max_episode_steps,
-        policy=policy,
+        policy=act,
         policy_params=policy_params,
         memory=memory,
         early_exit=early_exit(env),
@@ -78,15 +80,15 @@ def _play(
     return played.steps, played.valid
 
 
-def _rows(steps: Transitions, valid: jax.Array) -> Transitions:
+def _rows(steps: PyTree, valid: jax.Array) -> PyTree:
     """`[T, B, ...]` to `[N, ...]`, episode after episode."""
     keep = np.asarray(valid).T
-    return Transitions(*(np.swapaxes(np.asarray(leaf), 0, 1)[keep] for leaf in steps))
+    return jax.tree.map(lambda leaf: np.swapaxes(np.asarray(leaf), 0, 1)[keep], steps)
 
 
-def concatenate(parts: Sequence[Transitions]) -> Transitions:
+def concatenate(parts: Sequence[PyTree]) -> Any:
     """Rows of several sets one after the other."""
-    return Transitions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
 
 
 def _cut(rows: Transitions, steps: int) -> Transitions:
@@ -130,17 +132,50 @@ def collect(
         raise ConfigError("collect", found, "exactly one of episodes and steps")
     if episodes is not None:
         check_count("episodes", episodes)
-        return _rows(*_play(env, policy, policy_params, key, episodes, memory))
+        return _rows(*_play(env, policy, policy_params, key, episodes, memory))[0]
     assert steps is not None  # exactly one of the two
     check_count("steps", steps)
+    return _rounds(env, policy, policy_params, key, steps, memory)[0]
+
+
+def collect_with_states(
+    env: Environment, policy: Policy, policy_params: PyTree, key: jax.Array, steps: int
+) -> tuple[Transitions, dict[str, np.ndarray]]:
+    """`collect` of so many steps, the same rows, with the simulator's state before each of them.
+
+    Args:
+        env, policy, policy_params, key, steps: as for `collect`.
+
+    Returns:
+        The rows, and `qpos [N, Q]` and `qvel [N, V]` in double precision where the environment
+        knows them (`Environment.positions`), else nothing.
+    """
+    check_count("steps", steps)
+    if env.positions is None:
+        return collect(env, policy, policy_params, key, steps=steps), {}
+    rows, states = _rounds(env, policy, policy_params, key, steps, (), states=True)
+    return rows, dict(zip(INFOS, env.positions(states), strict=True))
+
+
+def _rounds(
+    env: Environment,
+    policy: Policy,
+    policy_params: PyTree,
+    key: jax.Array,
+    steps: int,
+    memory: PyTree,
+    states: bool = False,
+) -> tuple[Transitions, PyTree]:
+    """As many batches of episodes as give `steps` rows, and no more rows than that."""
     batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
-    parts: list[Transitions] = []
+    parts: list[tuple[Transitions, PyTree]] = []
     count = 0
     while count < steps:
         round_key = jax.random.fold_in(key, len(parts))
-        parts.append(_rows(*_play(env, policy, policy_params, round_key, batch, memory)))
-        count += len(parts[-1].rewards)
-    return _cut(concatenate(parts), steps)
+        parts.append(_rows(*_play(env, policy, policy_params, round_key, batch, memory, states)))
+        count += len(parts[-1][0].rewards)
+    rows, extra = concatenate(parts)
+    return _cut(rows, steps), jax.tree.map(lambda leaf: leaf[:steps], extra)
 
 
 class Part(NamedTuple):
@@ -195,9 +230,13 @@ def collect_to_file(
 
 
 def write_rows(
-    path: str | Path, env: Environment, rows: Transitions, attributes: Mapping[str, Any] | None
+    path: str | Path,
+    env: Environment,
+    rows: Transitions,
+    attributes: Mapping[str, Any] | None,
+    infos: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write collected rows with where they came from; see `collect_to_file`."""
+    """Write collected rows with where they came from; see `collect_to_file` and `write_d4rl`."""
     facts = {
         "env_id": env.name,
         "environment_version": env.version,
@@ -208,6 +247,7 @@ def write_rows(
         path,
         rows,
         {**facts, **(attributes or {})},
+        infos,
         action_low=env.action_low,
         action_high=env.action_high,
     )

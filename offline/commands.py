@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts data inspect` and `data collect`."""
+"""`jaxrl-rollouts data inspect`, `data collect` and `data make`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import tyro
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing, names
+
+from .online.command import make
 
 if TYPE_CHECKING:
     from .data.transitions import Transitions
@@ -205,7 +207,7 @@ def _check(out: Path, steps: int, seed: int) -> None:
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `data ...`; raises `UserError` for bad input."""
-    commands = {"inspect": inspect, "collect": collect}
+    commands = {"inspect": inspect, "collect": collect, "make": make}
     call(commands, arguments, prog, COMMAND.summary)
 
 

@@ -9,7 +9,7 @@ batch = sample_batch(transitions, key, 256)
 
 from .arrays import from_arrays
 from .bounds import from_unit, to_unit
-from .catalogue import CATALOGUE, JR_DATASETS
+from .catalogue import CATALOGUE, JR_DATASETS, MADE_DATASETS
 from .checks import validate
 from .d4rl import load_d4rl, write_d4rl
 from .inspection import Inspection, inspect, inspect_file
@@ -32,6 +32,7 @@ from .views import draw_inspection, print_inspection
 __all__ = [
     "CATALOGUE",
     "JR_DATASETS",
+    "MADE_DATASETS",
     "REFERENCE_SCORES",
     "Dataset",
     "Episodes",

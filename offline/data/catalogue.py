@@ -135,3 +135,21 @@ JR_DATASETS: dict[str, str] = {
     "jr/halfcheetah-mixed": "8352ef4a1b6206760d602fbc0d6ac8aec16487e23468cabff66ebfde7db25bde",
     "jr/hopper-mixed": "d9e30cf63c96696dcbb94f5bdc85bbb863bdb73075d60fcdc3d57c97cc72e16c",
 }
+
+# What `jaxrl-rollouts data make` makes, by name. A mixed Pendulum set is made on the spot (`made`).
+MADE_FAMILIES = (
+    "halfcheetah",
+    "hopper",
+    "walker2d",
+    "inverted-double-pendulum",
+    "reacher",
+    "swimmer",
+    "pendulum",
+)
+MADE_KINDS = ("random", "medium", "expert", "mixed")
+MADE_DATASETS = tuple(
+    f"{family}-{kind}"
+    for family in MADE_FAMILIES
+    for kind in MADE_KINDS
+    if (family, kind) != ("pendulum", "mixed")
+)

@@ -6,11 +6,14 @@ name                        file
 a path                      itself
 `hopper-medium-v2`          `hopper-medium-v2.hdf5` or `hopper_medium-v2.hdf5` in the data folder,
                             D4RL's own name in `~/.d4rl/datasets`, else downloaded
+`halfcheetah-mixed`         `halfcheetah-mixed.hdf5` in the data folder, where
+                            `jaxrl-rollouts data make halfcheetah-mixed` puts it
 `jr/halfcheetah-medium`     `halfcheetah_medium.hdf5` in the data folder
 `D4RL/door/human-v2`        the folder in Minari's local store (nothing is downloaded)
 ==========================  =====================================================================
 
-The data folder is `data_dir`, else `$JAXRL_ROLLOUTS_DATA`, else `~/.jaxrl_rollouts/datasets`.
+The data folder is `data_dir`, else `$JAXRL_ROLLOUTS_DATA`, else `~/.jaxrl_rollouts/datasets`. The
+variable may name several, as `$PATH` does: all are searched, the first is written to.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
 from .arrays import from_mapping
-from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
+from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS, MADE_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
@@ -42,10 +45,18 @@ _SUFFIXES = (".hdf5", ".h5", ".npz")
 _MINARI_ID = re.compile(r"(?!jr/)([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL's names
 
 
+def data_folders(data_dir: str | Path | None = None) -> list[Path]:
+    """The folders datasets are looked for in, in this order."""
+    if data_dir:
+        return [Path(data_dir).expanduser()]
+    named = os.environ.get("JAXRL_ROLLOUTS_DATA", "").split(os.pathsep)
+    folders = [Path(name).expanduser() for name in named if name]
+    return folders or [Path("~/.jaxrl_rollouts/datasets").expanduser()]
+
+
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder datasets are looked for in and downloaded to."""
-    folder = data_dir or os.environ.get("JAXRL_ROLLOUTS_DATA") or "~/.jaxrl_rollouts/datasets"
-    return Path(folder).expanduser()
+    """The folder datasets are downloaded to and made in: the first of `data_folders`."""
+    return data_folders(data_dir)[0]
 
 
 def resolve(
@@ -63,11 +74,15 @@ def resolve(
             is neither here nor to be had; the message says what to fetch and where to put it.
     """
     text = str(name_or_path)
-    folder = data_folder(data_dir)
+    folders = data_folders(data_dir)
     if text in CATALOGUE:
-        return _resolve_d4rl(text, folder, download)
+        return _resolve_d4rl(text, folders, download)
+    if text in MADE_DATASETS:
+        theirs = f" (D4RL's is called {text}-v2)" if f"{text}-v2" in CATALOGUE else ""
+        hint = f"make it with: jaxrl-rollouts data make {text}{theirs}"
+        return _in_folders(text, f"{text}.hdf5", folders, hint)
     if text.startswith("jr/"):
-        return _resolve_jr(text, folder)
+        return _resolve_jr(text, folders)
     path = Path(name_or_path).expanduser()
     stored = minari_store() / text
     try:
@@ -86,13 +101,14 @@ def resolve(
     raise _unknown(text, "the name of a dataset or a path")
 
 
-def _resolve_d4rl(name: str, folder: Path, download: bool) -> Path:
+def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
     url = CATALOGUE[name].url
     original = PurePosixPath(url).name
-    places = [folder / f"{name}.hdf5"]
+    files = [f"{name}.hdf5"]
     # D4RL's own file names are ambiguous in a shared folder where they carry no version.
     if BY_STEM.get(PurePosixPath(url).stem) == name:
-        places.append(folder / original)
+        files.append(original)
+    places = [folder / file for folder in folders for file in files]
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
     places.append(Path(cache).expanduser() / original)
     for place in places:
@@ -104,18 +120,23 @@ def _resolve_d4rl(name: str, folder: Path, download: bool) -> Path:
     return fetch(url, places[0], name=name)
 
 
-def _resolve_jr(name: str, folder: Path) -> Path:
+def _resolve_jr(name: str, folders: list[Path]) -> Path:
     if name not in JR_DATASETS:
         raise _unknown(name, f"one of {', '.join(JR_DATASETS)}, or a path")
     file = f"{name.removeprefix('jr/').replace('-', '_')}.hdf5"
-    if (folder / file).is_file():
-        return folder / file
-    hint = f"put it at {folder / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
-    raise DataError(name, "file", "nothing", file, hint)
+    hint = f"put it at {folders[0] / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
+    return _in_folders(name, file, folders, hint)
+
+
+def _in_folders(name: str, file: str, folders: list[Path], hint: str) -> Path:
+    found = next((folder / file for folder in folders if (folder / file).is_file()), None)
+    if found is None:
+        raise DataError(name, "file", "nothing", file, hint)
+    return found
 
 
 def _unknown(name: str, expected: str) -> DataError:
-    names = [*CATALOGUE, *JR_DATASETS]
+    names = [*CATALOGUE, *MADE_DATASETS, *JR_DATASETS]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else ""
     shown = name if len(name) <= 80 else name[:77] + "..."

@@ -2,9 +2,10 @@
 
 `score = 100 (R - low) / (high - low)`: 0 is a random policy, 100 the expert of Fu et al. 2020.
 The returns are D4RL's (Apache-2.0, `d4rl/infos.py`, `d4rl/pointmaze/__init__.py`). A score is
-comparable with published ones only if the data and the environment are D4RL's; for `jr/` data the
-same references are used and the name says that the data are others. Minari and NeoRL data have no
-entry: their environments are other versions, and no number is better than a wrong one.
+comparable with published ones only if the data and the environment are D4RL's; for `jr/` data and
+those of `data make` the same references are used and the name says that the data are others. Minari
+and NeoRL data have no entry: their environments are other versions, and no number is better than a
+wrong one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS
+from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS, MADE_DATASETS
 
 Returns = TypeVar("Returns", float, np.ndarray)
 
@@ -69,9 +70,10 @@ REFERENCE_SCORES: dict[str, tuple[float, float]] = dict(_table())
 def reference_scores(name: str) -> tuple[float, float] | None:
     """Returns of D4RL's random and expert policy for a dataset name, None if there are none.
 
-    `jr/<environment>-<kind>` takes the references of that locomotion environment.
+    `jr/<environment>-<kind>`, and `<environment>-<kind>` without a version, take the references of
+    that locomotion environment.
     """
-    if name.startswith("jr/"):
+    if name.startswith("jr/") or name in MADE_DATASETS:
         return _LOCOMOTION.get(name.removeprefix("jr/").split("-")[0])
     return REFERENCE_SCORES.get(name)
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -52,6 +53,10 @@ class Environment(NamedTuple):
         set_observation: `[B, S] -> state` where the observation determines the state, else None.
         reset_to: `(qpos [B, Q], qvel [B, V]) -> state` of MuJoCo environments, else None.
         version: packages and versions behind the numbers.
+        restart: `(key, state, ended [B]) -> state` where it is cheaper than a reset of all rows
+            (see `restart`), else None.
+        positions: of rows `[N, ...]` of `state.inner` on the host, `(qpos [N, Q], qvel [N, V])`;
+            None where there is no such thing.
         host: True where steps run outside the compiled program, in order, one batch at a time;
             such an environment cannot be vmapped.
         action_low, action_high: bounds of its actions in its own units, `A` numbers each (tuples,
@@ -71,6 +76,8 @@ class Environment(NamedTuple):
     set_observation: Callable[[jax.Array], EnvironmentState] | None = None
     reset_to: Callable[[jax.Array, jax.Array], EnvironmentState] | None = None
     version: str = ""
+    restart: Callable[[jax.Array, EnvironmentState, jax.Array], EnvironmentState] | None = None
+    positions: Callable[[PyTree], tuple[np.ndarray, np.ndarray]] | None = None
     host: bool = False
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
@@ -115,6 +122,15 @@ def disturbed(
 def begin(inner: PyTree, observation: jax.Array) -> EnvironmentState:
     """A state at time zero."""
     return EnvironmentState(inner, observation, jnp.zeros(observation.shape[:1], jnp.int32))
+
+
+def restart(
+    env: Environment, key: jax.Array, state: EnvironmentState, ended: jax.Array
+) -> EnvironmentState:
+    """`state` with fresh episodes in the rows that `ended` (`[B]` bool)."""
+    if env.restart is not None:
+        return env.restart(key, state, ended)
+    return where_rows(ended, env.reset(key, ended.shape[0]), state)
 
 
 def proceed(

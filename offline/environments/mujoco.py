@@ -57,7 +57,12 @@ def _say(message: str) -> None:
         print(f"warning: MuJoCo: {message}", file=sys.stderr, flush=True)
 
 
-def _make(name: str) -> Any:
+def make_gymnasium(name: str) -> Any:
+    """Gymnasium's own environment of this id, or of the version that took its place.
+
+    Raises:
+        MissingExtraError, ConfigError: see `mujoco_environment`.
+    """
     try:
         import gymnasium
         import mujoco
@@ -88,6 +93,16 @@ def _make(name: str) -> Any:
         raise ConfigError(f"environment mujoco/{name}", found, "version 4 or 5") from error
 
 
+def label_of(made: Any, name: str) -> tuple[str, str]:
+    """The name that finds a made environment again, and its versions; `name` is what it was."""
+    found = made.spec.id
+    packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
+    instead = "" if found == name else f" in place of {name}"
+    forces = made.spec.kwargs.get("use_contact_forces", False)
+    instead = " with contact forces" * forces + instead
+    return f"mujoco/{name if forces else found}", f"{found}{instead}, {packages}"
+
+
 def mujoco_ids(registry: Any) -> list[str]:
     """Those of Gymnasium's registry that are its own MuJoCo environments."""
     own = re.compile(r"gymnasium\.envs\.mujoco[.:]")
@@ -105,7 +120,7 @@ def mujoco_environment(name: str) -> Environment:
         MissingExtraError: gymnasium or mujoco is not installed.
         ConfigError: not one of this Gymnasium's MuJoCo environments.
     """
-    made = _make(name)
+    made = make_gymnasium(name)
     found, env = made.spec.id, made.unwrapped
     size = env.observation_space.shape[0]
     host = Simulators(env, made.spec.max_episode_steps)
@@ -122,17 +137,14 @@ def mujoco_environment(name: str) -> Environment:
         qpos = jnp.concatenate([origin, observation[:, :split]], 1)
         return reset_to(qpos, observation[:, split:])
 
-    packages = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("gymnasium", "mujoco"))
-    instead = "" if found == name else f" in place of {name}"
-    forces = made.spec.kwargs.get("use_contact_forces", False)
-    instead = " with contact forces" * forces + instead
+    label, version = label_of(made, name)
     return host_environment(
         host,
-        f"mujoco/{name if forces else found}",  # what finds it again
+        label,
         size,
         env.action_space.low,
         env.action_space.high,
-        f"{found}{instead}, {packages}",
+        version,
         termination=FAMILIES.get(kind),
         reset_to=reset_to,
         set_observation=None if skipped is None else set_observation,

@@ -35,6 +35,9 @@ ALIASES = {
     "ant": "mujoco/Ant-v4",
     "halfcheetah": "mujoco/HalfCheetah-v4",
     "hopper": "mujoco/Hopper-v4",
+    "inverteddoublependulum": "mujoco/InvertedDoublePendulum-v4",
+    "reacher": "mujoco/Reacher-v4",
+    "swimmer": "mujoco/Swimmer-v4",
     "walker2d": "mujoco/Walker2d-v4",
     **{name: name for name in EMBEDDED},
 }

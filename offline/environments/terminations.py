@@ -75,9 +75,12 @@ def family(name: str) -> str:
     """The family in an environment or dataset name.
 
     `"HalfCheetah-v4"`, `"mujoco/HalfCheetah-v4"`, `"halfcheetah-medium-v2"` and
-    `"jr/halfcheetah-medium"` are all `"halfcheetah"`; an unknown name gives its first word.
+    `"jr/halfcheetah-medium"` are all `"halfcheetah"`, and `"inverted-double-pendulum-mixed"` is
+    `"inverteddoublependulum"`; an unknown name gives its first word.
     """
-    words = [word for word in re.split(r"[/\-]", name.lower().replace("_", "")) if word]
+    plain = name.lower().replace("_", "")
+    plain = re.sub(r"inverted-(double-)?pendulum", lambda m: m[0].replace("-", ""), plain)
+    words = [word for word in re.split(r"[/\-]", plain) if word]
     return next((word for word in words if word in FAMILIES), words[0] if words else name)
 
 

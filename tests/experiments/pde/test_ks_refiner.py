@@ -19,6 +19,7 @@ from jaxrl_rollouts.experiments.pde.ks_refiner import (
 )
 from jaxrl_rollouts.pde.study.look import high_correlation_times
 from jaxrl_rollouts.pde.study.train import StudyConfig
+from jaxrl_rollouts.record.sealed import seal_file
 from jaxrl_rollouts.reports.report import load_report
 
 pytest.importorskip("exponax")
@@ -73,7 +74,10 @@ def test_a_second_look_solves_and_trains_nothing_and_says_the_same(finished: Pat
 
 
 def test_what_was_evaluated_is_kept(finished: Path) -> None:
-    """Rollouts and samples are read back, not made again: a changed file shows in the report."""
+    """Rollouts and samples are read back, not made again: a changed file shows in the report.
+
+    Changed and sealed, that is: one that was merely changed counts as damaged.
+    """
     kept = finished / "refiner" / "sampled.npz"
     assert set(np.load(kept)) == {"cross", "spread", "error"}
     assert np.load(kept)["cross"].shape == (2, 10, 4)
@@ -81,6 +85,7 @@ def test_what_was_evaluated_is_kept(finished: Path) -> None:
     other = dict(np.load(finished / "mse" / "evaluated.npz"))
     other["one_step"] = 2.0 * other["one_step"]
     np.savez(finished / "mse" / "evaluated.npz", **other)
+    seal_file(finished / "mse" / "evaluated.npz")
     cli.dispatch(["resume", str(finished), "--no-progress"])
     after = load_report(finished)
     once, twice = (r.tables["rollouts"][0]["one-step MSE"].values for r in (before, after))

@@ -126,6 +126,17 @@ def test_data_folder_order(tmp_path, monkeypatch):
     assert data_folder() == Path.home() / ".jaxrl_rollouts" / "datasets"
 
 
+def test_made_sets_are_found_in_any_of_the_named_folders(tmp_path, monkeypatch):
+    with pytest.raises(
+        DataError, match="data make hopper-medium.*D4RL's is called hopper-medium-v2"
+    ):
+        resolve("hopper-medium")
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", os.pathsep.join(map(str, (tmp_path / "a", tmp_path))))
+    made = place(tmp_path / "hopper-medium.hdf5")
+    assert resolve("hopper-medium") == made and data_folder() == tmp_path / "a"
+    assert load("hopper-medium").name == "hopper-medium"
+
+
 def test_a_path_is_itself(tmp_path):
     path = place(tmp_path / "mine.hdf5")
     assert resolve(path) == path and resolve(str(path)) == path
@@ -174,7 +185,7 @@ def test_jr_not_here(name):
     ("name", "close"),
     [
         ("hoper-medium-v2", "hopper-medium-v2"),
-        ("halfcheetah-medium", "jr/halfcheetah-medium, halfcheetah-medium-v"),
+        ("halfcheetah-medum", "halfcheetah-medium, jr/halfcheetah-medium"),
         ("jr/halfcheeta-mixed", "jr/halfcheetah-mixed"),
         ("walker2d-medium-replay-v3", "walker2d-medium-replay-v"),
         ("zzzzzz", None),

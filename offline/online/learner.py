@@ -1,0 +1,201 @@
+"""SAC that acts while it learns: some steps in every copy of the simulator, then gradient steps.
+
+An iteration is one compiled call of `loop.train`: `rows / environments` steps with sampled actions
+in every copy, whose rows go into a replay buffer on the device, and then `rows * update_ratio`
+gradient steps on batches of it. Everything is in the state, the simulators' included, so that a
+checkpoint is enough to go on to the same bits. Haarnoja et al. 2018, "Soft Actor-Critic Algorithms
+and Applications", algorithm 1, with the environment's and the gradient's steps in blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts import replay
+from jaxrl_rollouts.configs import check, number, positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.replay import Replay
+from jaxrl_rollouts.trees import PyTree
+
+from ..agents.agent import Agent, Learner, learn
+from ..agents.registry import make_agent
+from ..agents.sac import SacConfig
+from ..collect import random_policy
+from ..data import Transitions
+from ..environments.base import Environment, EnvironmentState, restart
+from ..evaluation import Policy
+
+
+@dataclass(frozen=True)
+class OnlineConfig:
+    """How acting and learning alternate.
+
+    Attributes:
+        environments: copies of the simulator side by side.
+        rows: steps in all of them together between two blocks of gradient steps.
+        warmup: steps of uniformly random actions before anything is learned.
+        update_ratio: gradient steps for each step in the simulator.
+        batch_size: rows in a gradient step.
+        capacity: rows that the replay buffer keeps; None keeps all.
+        looks: evaluations, evenly spread; the policy of each is kept.
+        episodes: in each evaluation, with the mean action.
+    """
+
+    environments: int = positive(10)
+    rows: int = positive(200)
+    warmup: int = positive(5_000)
+    update_ratio: float = number(1.0, above=0)
+    batch_size: int = positive(256)
+    capacity: int | None = None
+    looks: int = positive(20)
+    episodes: int = positive(5)
+
+    def validate(self) -> None:
+        for name in ("rows", "warmup"):
+            if getattr(self, name) % self.environments:
+                expected = f"a multiple of environments ({self.environments})"
+                raise ConfigError(name, getattr(self, name), expected)
+        if self.updates < 1:
+            raise ConfigError("update_ratio", self.update_ratio, "a gradient step at least")
+        if self.capacity is not None and self.capacity < max(self.rows, self.warmup):
+            expected = f"room for rows ({self.rows}) and warmup ({self.warmup})"
+            raise ConfigError("capacity", self.capacity, expected)
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps of an iteration."""
+        return round(self.rows * self.update_ratio)
+
+    def iterations(self, steps: int) -> int:
+        """Iterations that come nearest to `steps` in the simulator, and fit the looks."""
+        return max(round((steps - self.warmup) / self.rows / self.looks), 1) * self.looks
+
+    def steps_at(self, iteration: Any) -> Any:
+        """Steps in the simulator after so many iterations."""
+        return self.warmup + iteration * self.rows
+
+
+class OnlineState(NamedTuple):
+    """State of one seed.
+
+    Attributes:
+        agent: the learner's.
+        replay: `Transitions` of what happened; `truncations` are never read.
+        simulators: `[environments]` copies, in the middle of their episodes.
+        looks: parameters of the policy at each evaluation so far, `[looks, ...]`.
+        key: of this seed; an iteration folds its number in.
+        iteration: int32, done so far.
+    """
+
+    agent: Any
+    replay: Replay
+    simulators: EnvironmentState
+    looks: PyTree
+    key: jax.Array
+    iteration: jax.Array
+
+
+def act(
+    env: Environment,
+    policy: Policy,
+    params: PyTree,
+    start: EnvironmentState,
+    key: jax.Array,
+    steps: int,
+) -> tuple[EnvironmentState, Transitions]:
+    """So many steps in every copy; episodes that end are followed by others.
+
+    Returns:
+        The simulators, and `steps * B` rows in order of time, next observations the true ones.
+    """
+
+    def step(state: EnvironmentState, key: jax.Array) -> tuple[EnvironmentState, Transitions]:
+        act_key, step_key, begin_key = jax.random.split(key, 3)
+        before = env.observe(state)
+        action = jnp.clip(policy(params, act_key, before, ())[0], -1.0, 1.0)
+        state, out = env.step(step_key, state, action)
+        after = env.observe(state)
+        row = Transitions(before, action, out.reward, after, out.terminated, out.truncated)
+        return restart(env, begin_key, state, out.terminated | out.truncated), row
+
+    state, rows = jax.lax.scan(step, start, jax.random.split(key, steps))
+    return state, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
+def _begin(
+    agent: Agent, env: Environment, config: OnlineConfig, capacity: int, key: jax.Array, data: Any
+) -> OnlineState:
+    """Fresh networks, and a buffer of random actions."""
+    del data
+    agent_key, reset_key, act_key, key = jax.random.split(key, 4)
+    start, count = env.reset(reset_key, config.environments), config.environments
+    policy = random_policy(env.action_size)
+    simulators, rows = act(env, policy, (), start, act_key, config.warmup // count)
+    row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
+    kept = replay.add(replay.create(row, capacity), rows)
+    state = agent.init(agent_key)
+    looks = jax.tree.map(lambda x: jnp.zeros((config.looks, *x.shape), x.dtype), state.actor)
+    return OnlineState(state, kept, simulators, looks, key, jnp.int32(0))
+
+
+def _update(
+    agent: Agent,
+    env: Environment,
+    config: OnlineConfig,
+    every: int,
+    state: OnlineState,
+    data: Any,
+) -> tuple[OnlineState, dict[str, jax.Array]]:
+    """Act, remember, learn; `every` so many iterations the policy is kept."""
+    del data
+    act_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
+    count = config.rows // config.environments
+    simulators, rows = act(env, agent.policy, state.agent.actor, state.simulators, act_key, count)
+    kept = replay.add(state.replay, rows)
+
+    def draw(key: jax.Array) -> Transitions:
+        return replay.sample(kept, key, config.batch_size)
+
+    learned, metrics = learn(agent, state.agent, learn_key, draw, config.updates)
+    done = state.iteration + 1
+    # A slot past the end is written to by nobody.
+    slot = jnp.where(done % every == 0, done // every - 1, config.looks)
+    looks = jax.tree.map(
+        lambda all_of, now: all_of.at[slot].set(now, mode="drop"), state.looks, learned.actor
+    )
+    metrics["reward"] = rows.rewards.mean()
+    return OnlineState(learned, kept, simulators, looks, state.key, done), metrics
+
+
+@functools.lru_cache(maxsize=8)
+def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps: int) -> Learner:
+    """An online learner; its data are `()`. Equal arguments give the same functions.
+
+    Args:
+        env: whose steps are pure (see `stateless`).
+        agent: settings of SAC or EDAC.
+        config: how acting and learning alternate.
+        steps: in the simulator, for how long it will be trained: `config.iterations(steps)`.
+
+    Raises:
+        ConfigError: a setting out of range, or a simulator that keeps its state on the host.
+    """
+    check(config)
+    if env.host:
+        expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"
+        hint = "its state can be kept in no checkpoint"
+        raise ConfigError("environment", env.name, expected, hint)
+    made = make_agent(agent, env.observation_size, env.action_size)
+    iterations = config.iterations(steps)
+    capacity = config.capacity or config.steps_at(iterations)
+    return Learner(
+        made,
+        functools.partial(_begin, made, env, config, capacity),
+        functools.partial(_update, made, env, config, iterations // config.looks),
+        config.updates,
+    )

@@ -1,0 +1,178 @@
+"""Online SAC in one call: a simulator goes in, a policy, its history and a report come out.
+
+outcome = offline.train_online("mujoco/HalfCheetah-v4", offline.Sac(), 200_000, context=run)
+outcome.returns                              # [seeds], of the last evaluation
+outcome.curve()                              # steps [looks], returns [looks, seeds]
+action = outcome.policy(0)(observation)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts import loop
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
+from ..agents.agent import Agent
+from ..agents.given import onto
+from ..agents.sac import SacConfig
+from ..environments import Environment, make
+from ..environments.stateless import stateless
+from ..evaluation import check_count
+from ..policy import Policy
+from ..saved_policies import LAST, policy_of, save_policy
+from ..training import evaluator
+from .learner import OnlineConfig, make_online
+
+STAGE = "sac"
+DEFAULT = SacConfig(hidden=(256, 256))
+
+
+class Online(NamedTuple):
+    """What `train_online` returns.
+
+    Attributes:
+        env: where it acted.
+        agent: functions of what acts.
+        settings: of the agent.
+        config: how acting and learning alternated.
+        trained: state and history.
+    """
+
+    env: Environment
+    agent: Agent
+    settings: SacConfig
+    config: OnlineConfig
+    trained: loop.Trained
+
+    @property
+    def returns(self) -> np.ndarray:
+        """`[seeds]`, undiscounted, of the last evaluation with the mean action."""
+        return self.curve()[1][-1]
+
+    @property
+    def steps(self) -> int:
+        """Steps in the simulator that every seed took."""
+        return self.config.steps_at(self.trained.history.records[-1].iteration)
+
+    def curve(self, name: str = "return") -> tuple[np.ndarray, np.ndarray]:
+        """Steps in the simulator `[looks]` and what was recorded there, `[looks, seeds]`."""
+        iterations, values = self.trained.history.curve(name)
+        return self.config.steps_at(iterations), values
+
+    def actor(self, seed: int = 0, look: int = -1) -> PyTree:
+        """Parameters of one seed's policy at one of the evaluations, by default the last.
+
+        Args:
+            seed: which of the training seeds.
+            look: which evaluation, from 0.
+        """
+        return jax.tree.map(lambda leaf: leaf[seed, look], self.trained.state.looks)
+
+    def policy(self, seed: int = 0, **options: Any) -> Policy:
+        """What acts, of one training seed: numpy in and out; `options` as for `load_policy`."""
+        return Policy(
+            policy_of(self.settings, self._actors, self.env, **self._facts), seed, **options
+        )
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the policies of all seeds; `load_policy(folder)` reads them."""
+        save_policy(Path(folder) / LAST, self.settings, self._actors, env=self.env, **self._facts)
+        return Path(folder)
+
+    @property
+    def _actors(self) -> PyTree:
+        return self.trained.state.agent.actor
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"method": "online sac", "dataset": "none", "returns": self.returns}
+
+
+def train_online(
+    environment: Any,
+    agent: SacConfig | None = None,
+    steps: int = 100_000,
+    *,
+    online: OnlineConfig | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+    context: RunContext | None = None,
+) -> Online:
+    """Train SAC in a simulator.
+
+    Gymnasium's MuJoCo environments run on the host, gymnax's, brax's and the embedded ones inside
+    the compiled program; in both, simulators and replay buffer are part of the checkpoint, and a
+    run that was cut goes on to the same bits (on CPU).
+
+    Args:
+        environment: what `make` takes. Other environments of Gymnasium than MuJoCo's keep a state
+            that no checkpoint holds, and are refused.
+        agent: settings of SAC or EDAC; what they leave out is SAC with networks of 2 x 256.
+        steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
+        online: how acting and learning alternate.
+        seeds: trained side by side.
+        seed: the same seed gives the same training.
+        context: a run whose folder keeps checkpoints and the policy; a run that was cut goes on
+            from there. None trains in memory and in silence.
+
+    Returns:
+        An `Online`.
+
+    Raises:
+        ConfigError: a setting out of range, or an environment that cannot be trained in.
+        DivergenceError: training became non-finite.
+        Interrupted: the context's stop flag was raised; the run can be resumed.
+    """
+    online = online or OnlineConfig()
+    settings = _settings(agent)
+    check(settings)
+    check_count("steps", steps)
+    check_count("seeds", seeds)
+    env = simulator(environment)
+    learner = make_online(env, settings, online, steps)
+    train_key, play_key = jax.random.split(jax.random.key(seed))
+    iterations = online.iterations(steps)
+    play = evaluator(learner, env, play_key, online.episodes, discount=settings.discount)
+    trained = loop.train(
+        learner.update,
+        learner.init,
+        jax.random.split(train_key, seeds),
+        iterations=iterations,
+        stage=STAGE,
+        unit="steps",
+        units_per_iteration=online.rows,
+        evaluate=play,
+        evaluate_every=iterations // online.looks,
+        context=context,
+    )
+    outcome = Online(env, learner.agent, settings, online, trained)
+    if context:
+        outcome.save(context.folder.stage(STAGE))
+    return outcome
+
+
+def simulator(environment: Any) -> Environment:
+    """What `make` makes, with pure steps where it is of Gymnasium's MuJoCo.
+
+    Raises:
+        ConfigError, MissingExtraError: see `make`.
+    """
+    env = make(environment)
+    return stateless(env.name) if env.host and env.name.startswith("mujoco/") else env
+
+
+def _settings(agent: SacConfig | None) -> SacConfig:
+    agent = agent() if isinstance(agent, type) else agent
+    if agent is None:
+        return DEFAULT
+    if not isinstance(agent, SacConfig):
+        raise ConfigError("agent", type(agent).__name__, "settings of sac or edac")
+    return onto(DEFAULT if type(agent) is SacConfig else type(agent)(hidden=(256, 256)), agent)
