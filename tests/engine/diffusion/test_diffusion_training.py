@@ -131,7 +131,7 @@ def test_batches_may_be_made_of_anything() -> None:
     ("change", "setting"),
     [
         ({"updates": 7, "per_iteration": 2}, "per_iteration"),
-        ({"rate": 0.0}, "rate, betas"),
+        ({"rate": 0.0}, "rate"),
         ({"betas": (0.9, 1.0)}, "rate, betas"),
         ({"warmup": 100_000}, "warmup"),
         ({"clip": 0.0}, "clip"),
