@@ -46,7 +46,7 @@ def count(net: Any) -> int:
 
 def stirred(net: Any) -> Any:
     """Parameters without a zero among them, so that every part takes part."""
-    params = net.init(jax.random.key(0))
+    params = jax.jit(net.init)(jax.random.key(0))
     leaves, structure = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(1), len(leaves))
     moved = [x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
@@ -68,7 +68,8 @@ def test_the_unet_has_the_papers_size() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
     net = SMALL[name]()
-    out = net.apply(net.init(jax.random.key(0)), *inputs(), 333.3, jnp.ones(1))
+    params = jax.jit(net.init)(jax.random.key(0))
+    out = jax.jit(net.apply)(params, *inputs(), 333.3, jnp.ones(1))
     assert out.shape == (1, N)
     np.testing.assert_array_equal(out, 0.0)
 
@@ -77,26 +78,26 @@ def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
 def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
     """Exactly by the factor the grid is halved by, and by any point without halving."""
     net = SMALL[name]()
-    params, (u, noised) = stirred(net), inputs()
+    params, (u, noised), apply = stirred(net), inputs(), jax.jit(net.apply)
     for steps in (shift, 5 * shift):
         there = [jnp.roll(x, steps, -1) for x in (u, noised)]
-        shifted = net.apply(params, *there, 0.0, jnp.ones(1))
-        out = jnp.roll(net.apply(params, u, noised, 0.0, jnp.ones(1)), steps, -1)
+        shifted = apply(params, *there, 0.0, jnp.ones(1))
+        out = jnp.roll(apply(params, u, noised, 0.0, jnp.ones(1)), steps, -1)
         np.testing.assert_allclose(shifted, out, rtol=1e-4, atol=1e-4 * float(jnp.abs(out).max()))
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_input_matters(name: str) -> None:
     net = SMALL[name]()
-    params, (u, noised) = stirred(net), inputs()
-    out = net.apply(params, u, noised, 0.0, jnp.ones(1))
+    params, (u, noised), apply = stirred(net), inputs(), jax.jit(net.apply)
+    out = apply(params, u, noised, 0.0, jnp.ones(1))
     for changed in (
         (u + 0.1, noised, 0.0, jnp.ones(1)),
         (u, noised.at[0, 3].add(0.1), 0.0, jnp.ones(1)),
         (u, noised, 333.3, jnp.ones(1)),
         (u, noised, 0.0, jnp.full(1, 2.0)),
     ):
-        assert float(jnp.abs(net.apply(params, *changed) - out).max()) > 1e-5
+        assert float(jnp.abs(apply(params, *changed) - out).max()) > 1e-5
 
 
 @pytest.mark.parametrize("name", ["unet", "resnet"])
@@ -104,12 +105,13 @@ def test_matrix_products_and_convolutions_agree(name: str) -> None:
     outs = []
     for form in ("matmul", "conv"):
         net = SMALL[name](form)
-        params = stirred(net)
 
-        def total(params: Any, net: Any = net) -> jax.Array:
-            return net.apply(params, *inputs(), 0.0, jnp.ones(1)).sum()
+        def total(params: Any, net: Any = net) -> tuple[jax.Array, jax.Array]:
+            out = net.apply(params, *inputs(), 0.0, jnp.ones(1))
+            return out.sum(), out
 
-        outs.append((net.apply(params, *inputs(), 0.0, jnp.ones(1)), jax.grad(total)(params)))
+        gradient, out = jax.jit(jax.grad(total, has_aux=True))(stirred(net))
+        outs.append((out, gradient))
     scale = float(jnp.abs(outs[0][0]).max())
     np.testing.assert_allclose(outs[0][0], outs[1][0], atol=1e-4 * scale)
     for a, b in zip(*(jax.tree.leaves(gradient) for _, gradient in outs), strict=True):
