@@ -104,8 +104,3 @@ def well_file(tmp_path: Path) -> WellFile:
             file[key].attrs.update(sample_varying=samples, time_varying=times, dim_varying=dims)
         file["t2_fields/stress"].attrs.update(symmetric=True, antisymmetric=False)
     return WellFile(tmp_path / "flow.hdf5", ARRAYS, VARYING)
-
-
-@pytest.fixture(autouse=True)
-def accurate(as_users_compile: None) -> None:
-    """Solvers and metrics are held to their last digits."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.operators import (
@@ -44,13 +46,19 @@ def count(net: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
-def stirred(net: Any) -> Any:
+@cache
+def compiled(name: str) -> tuple[Any, Any]:
+    """`init` and `apply` of a small network, compiled once for all tests of this file."""
+    net = SMALL[name]()
+    return jax.jit(net.init), jax.jit(net.apply)
+
+
+@cache
+def stirred(name: str) -> Any:
     """Parameters without a zero among them, so that every part takes part."""
-    params = jax.jit(net.init)(jax.random.key(0))
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    moved = [x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, moved)
+    params = compiled(name)[0](jax.random.key(0))
+    flat, back = ravel_pytree(params)
+    return back(flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape))
 
 
 def inputs() -> tuple:
@@ -67,9 +75,8 @@ def test_the_unet_has_the_papers_size() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
-    net = SMALL[name]()
-    params = jax.jit(net.init)(jax.random.key(0))
-    out = jax.jit(net.apply)(params, *inputs(), 333.3, jnp.ones(1))
+    init, apply = compiled(name)
+    out = apply(init(jax.random.key(0)), *inputs(), 333.3, jnp.ones(1))
     assert out.shape == (1, N)
     np.testing.assert_array_equal(out, 0.0)
 
@@ -77,8 +84,7 @@ def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
 @pytest.mark.parametrize(("name", "shift"), [("unet", 2), ("resnet", 1), ("fno", 1)])
 def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
     """Exactly by the factor the grid is halved by, and by any point without halving."""
-    net = SMALL[name]()
-    params, (u, noised), apply = stirred(net), inputs(), jax.jit(net.apply)
+    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
     for steps in (shift, 5 * shift):
         there = [jnp.roll(x, steps, -1) for x in (u, noised)]
         shifted = apply(params, *there, 0.0, jnp.ones(1))
@@ -88,8 +94,7 @@ def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_input_matters(name: str) -> None:
-    net = SMALL[name]()
-    params, (u, noised), apply = stirred(net), inputs(), jax.jit(net.apply)
+    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
     out = apply(params, u, noised, 0.0, jnp.ones(1))
     for changed in (
         (u + 0.1, noised, 0.0, jnp.ones(1)),
@@ -110,7 +115,7 @@ def test_matrix_products_and_convolutions_agree(name: str) -> None:
             out = net.apply(params, *inputs(), 0.0, jnp.ones(1))
             return out.sum(), out
 
-        gradient, out = jax.jit(jax.grad(total, has_aux=True))(stirred(net))
+        gradient, out = jax.jit(jax.grad(total, has_aux=True))(stirred(name))
         outs.append((out, gradient))
     scale = float(jnp.abs(outs[0][0]).max())
     np.testing.assert_allclose(outs[0][0], outs[1][0], atol=1e-4 * scale)
