@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -92,29 +93,42 @@ def test_convolutions_are_the_same(width: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+def small_unet(length: int, **settings: Any) -> Network:
+    return make_temporal_unet(TemporalUnetConfig(features=8, **settings), length, 5)
+
+
+@functools.cache
+def unet_params() -> Any:
+    """Of `small_unet`, for windows of any length."""
+    return small_unet(4).init(KEY)
+
+
 @pytest.mark.parametrize("length", [4, 5, 16])
 def test_unet_computed_two_ways(length: int) -> None:
     x, c = jax.random.normal(KEY, (3, length, 5)), jnp.array([-1.5, 0.0, 1.1])
-    ways = [
-        make_temporal_unet(TemporalUnetConfig(features=8, convolution=how), length, 5)  # type: ignore[arg-type]
-        for how in ("shift", "native")
-    ]
-    params = ways[0].init(KEY)
-    first, second = (np.asarray(way.apply(params, x, c)) for way in ways)
+    shift, native = (small_unet(length, convolution=how) for how in ("shift", "native"))
+    params = unet_params()
+    first, second = (np.asarray(way.apply(params, x, c)) for way in (shift, native))
     assert first.shape == x.shape
     np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4)
     # Rows do not see each other, and each its own noise.
-    np.testing.assert_allclose(
-        ways[0].apply(params, x[1:2], c[1:2])[0], first[1], rtol=1e-3, atol=1e-4
-    )
-    assert np.abs(ways[0].apply(params, x, c + 0.5) - first).max() > 1e-3
+    others = jnp.array([[[2.0]], [[1.0]], [[-1.0]]]) * x
+    again = np.asarray(shift.apply(params, others, c + jnp.array([0.5, 0.0, 0.0])))
+    np.testing.assert_allclose(again[1], first[1], rtol=1e-3, atol=1e-4)
+    moved = np.abs(shift.apply(params, x, c + 0.5) - first).max((1, 2))
+    assert (moved > 1e-3).all()
 
 
 @pytest.mark.parametrize("length", [7, 8, 9])
 def test_every_step_of_a_window_sees_every_other(length: int) -> None:
-    network = make_temporal_unet(TemporalUnetConfig(features=8), length, 2)
-    params, x, c = network.init(KEY), jax.random.normal(KEY, (1, length, 2)), jnp.zeros(1)
-    slope = jax.jacobian(lambda x: network.apply(params, x, c).sum((0, 2)))(x)[:, 0].sum(-1)
+    network = small_unet(length)
+    x, c = jax.random.normal(KEY, (1, length, 5)), jnp.zeros(1)
+
+    @jax.jit
+    def slopes(params: Any) -> jax.Array:
+        return jax.jacobian(lambda x: network.apply(params, x, c).sum((0, 2)))(x)[:, 0].sum(-1)
+
+    slope = slopes(unet_params())
     assert slope.shape == (length, length) and (np.abs(slope) > 0).all()
 
 
@@ -142,22 +156,23 @@ def test_bfloat16_is_close_and_keeps_float32_outside(body: str) -> None:
         if body == "mlp":
             config = ResidualMlpConfig(width=32, blocks=2, embedding=16, dtype=dtype)
             return make_residual_mlp(config, 4), jax.random.normal(KEY, (64, 4))
-        config = TemporalUnetConfig(features=16, blocks=2, dtype=dtype)
+        config = TemporalUnetConfig(features=16, blocks=1, dtype=dtype)
         return make_temporal_unet(config, 8, 4), jax.random.normal(KEY, (64, 8, 4))
 
     (full, x), (half, _) = make("float32"), make("bfloat16")
-    params = half.init(KEY)
-    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
-    one, two = (make_denoiser(net).denoise(params, x, jnp.float32(0.5)) for net in (full, half))
+    made = jax.eval_shape(half.init, KEY)
+    assert {leaf.dtype for leaf in jax.tree.leaves(made)} == {jnp.dtype("float32")}
+    params = full.init(KEY)
+    one, two = (
+        jax.jit(make_denoiser(net).denoise)(params, x, jnp.float32(0.5)) for net in (full, half)
+    )
     assert two.dtype == jnp.float32
     assert 0 < np.abs(one - two).max() < 0.1
 
 
 def test_windows_of_another_length_are_refused() -> None:
-    network = make_temporal_unet(TemporalUnetConfig(features=8), 8, 2)
-    params = network.init(KEY)
     with pytest.raises(ValueError, match="windows: found"):
-        network.apply(params, jnp.zeros((1, 9, 2)), jnp.zeros(1))
+        small_unet(8).apply(unet_params(), jnp.zeros((1, 9, 5)), jnp.zeros(1))
     with pytest.raises(ConfigError, match="length: found 3"):
         make_temporal_unet(TemporalUnetConfig(), 3, 2)
 
