@@ -161,14 +161,14 @@ EXPERIMENT = MAIN_JOB.experiment(
             StudyConfig(
                 seeds=2, epochs=2, evaluations=1, episodes=2, error_horizon=20,
                 ensemble=EnsembleConfig(
-                    hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2
+                    hidden=(32,), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2
                 ),
-                agent=SacConfig(critics=2, diversity=0.0, hidden=(32, 32)),
+                agent=SacConfig(critics=2, diversity=0.0, hidden=(32,)),
                 rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=20),
             ),
-            ModelFreeStudyConfig(quick_agents((32, 32)), updates=40, per_iteration=20),
+            ModelFreeStudyConfig(quick_agents((32,)), updates=40, per_iteration=20),
             small_neubay(
-                members=4, hidden=(32, 32), epochs=2, width=16, steps=20, per_iteration=10,
+                members=4, hidden=(32,), epochs=2, width=16, steps=20, per_iteration=10,
                 rollouts=16, tape=256, capacity=20_000,
             ),
             small_synthetic(

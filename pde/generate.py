@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -133,6 +134,12 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
     return Solved(jnp.swapaxes(first, 0, 1), *params)  # type: ignore[arg-type]
 
 
+@functools.lru_cache(maxsize=8)
+def _solver(config: GenerateConfig) -> Callable[[jax.Array], Solved]:
+    """Compiled once for all seeds and numbers of trajectories."""
+    return jax.jit(lambda keys: _solve(config, keys))
+
+
 def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solved]:
     """Solve chunk after chunk.
 
@@ -143,8 +150,7 @@ def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solv
         DivergenceError: a solution became infinite; names the trajectory and its parameters.
     """
     check(config)
-    with jax.enable_x64(True):
-        solve = jax.jit(lambda keys: _solve(config, keys))
+    solve = _solver(replace(config, trajectories=1, seed=0))
     bar = Progress("solve", total=config.trajectories, unit="trajectories", enabled=progress)
     with bar:
         for begin in range(0, config.trajectories, config.chunk):

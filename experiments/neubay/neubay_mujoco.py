@@ -207,7 +207,7 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
 _SMOKE = Config(
     datasets=("jr/hopper-mixed",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
     neubay=small_neubay(
-        members=4, hidden=(32, 32), epochs=1, width=16, steps=20, per_iteration=10, rollouts=4,
+        members=4, hidden=(32,), epochs=1, width=16, steps=20, per_iteration=10, rollouts=4,
         tape=1002, capacity=10_000,
     ),
 )

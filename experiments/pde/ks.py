@@ -73,8 +73,8 @@ REFINER = RefinerConfig(min_noise_variance=1e-6)
 
 # A minute or two: everything runs, nothing is learnt.
 SMOKE = StudyConfig(
-    seeds=2, train=small_domain(16, 12, 0, 64), test=small_domain(8, 13, 1, 64),
-    resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2, 1), embedding=16),
+    seeds=2, train=small_domain(16, 13, 0, 64), test=small_domain(8, 13, 1, 64),
+    resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=16),
     training=TrainingConfig(updates=20, batch=8, warmup=2, per_iteration=10),
     steps=12, samples=3, sampled=4, sampled_steps=10,
 )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import docstring_parser
@@ -17,7 +18,8 @@ import tyro
 EXAMPLES = {int: "64 64", float: "0.5 1.0", str: "NAME NAME"}
 
 
-def descriptions(cls: type) -> dict[str, str]:
+@functools.cache
+def descriptions(cls: type) -> Mapping[str, str]:
     """What each field of a dataclass is: `Attributes:` of its docstring, or the string below it.
 
     A subclass also has the descriptions of its bases.

@@ -83,9 +83,9 @@ class StudyConfig:
 # What MuJoCo studies take to show that they run.
 SMOKE_MUJOCO = StudyConfig(
     seeds=2,
-    ensemble=EnsembleConfig(hidden=(32, 32), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1),
+    ensemble=EnsembleConfig(hidden=(32,), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1),
     shared_world=True,
-    agent=SacConfig(hidden=(32, 32)),
+    agent=SacConfig(hidden=(32,)),
     rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
     epochs=2,
     evaluations=1,

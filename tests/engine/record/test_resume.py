@@ -6,6 +6,7 @@ import json
 import os
 import random
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 
-ITERATIONS, CHUNK = 60, 2
+ITERATIONS, CHUNK = 36, 2
 SCRIPT = f"""
 import sys
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 network = from_linen(MLP((16,), (1,)), jax.ShapeDtypeStruct((1, 2), jnp.float32))
 adam = optax.adam(1e-2)
 
-def init(key):
+def init(key, data):
     params = network.init(key)
     return params, adam.init(params), key
 
@@ -62,7 +63,7 @@ def fit(context=None):
     x = jax.random.normal(jax.random.key(1), (256, 2))
     data = (x, jnp.sin(x[:, 0]) * x[:, 1])
     keys = jax.random.split(jax.random.key(0), 2)
-    return train(update, lambda key, data: init(key), keys, data,
+    return train(update, init, keys, data,
                  iterations={ITERATIONS}, chunk={CHUNK}, stage="fit", evaluate=evaluate,
                  evaluate_every=6, context=context, save_every_seconds=0.0)
 
@@ -97,6 +98,14 @@ def uninterrupted(script: tuple, tmp_path_factory: Any) -> dict[str, np.ndarray]
     path = tmp_path_factory.mktemp("whole") / "result.npz"
     script[1]["save"](script[1]["fit"](), path)
     return dict(np.load(path))
+
+
+@pytest.fixture(scope="module")
+def trained(script: tuple, tmp_path_factory: Any) -> Path:
+    """A finished run's folder, with a checkpoint after every chunk; to be copied."""
+    made = RunFolder.create(tmp_path_factory.mktemp("runs"), "fit", "test", EnsembleConfig(), "")
+    script[1]["fit"](RunContext(made, progress=False))
+    return made.path
 
 
 @pytest.fixture
@@ -156,11 +165,11 @@ def test_stopping_and_going_on_changes_no_bit(
 
 @pytest.mark.parametrize("damage", ["history", "newest", "all"])
 def test_damage_on_disk_changes_no_bit(
-    script: tuple, folder: RunFolder, uninterrupted: dict, tmp_path: Path, damage: str
+    script: tuple, trained: Path, uninterrupted: dict, tmp_path: Path, damage: str
 ) -> None:
     """The history is the checkpoint's, a damaged checkpoint is passed over, and without any the
     stage begins again."""
-    script[1]["fit"](RunContext(folder, progress=False))
+    folder = RunFolder.open(shutil.copytree(trained, tmp_path / "copy"))
     stage = folder.stage("fit")
     damaged = checkpoint.steps(stage)[-1:] if damage == "newest" else checkpoint.steps(stage)
     if damage == "history":
@@ -172,8 +181,8 @@ def test_damage_on_disk_changes_no_bit(
         data[len(data) // 2] ^= 1
         file.write_bytes(data)
     with pytest.warns(UserWarning, match="damaged"):
-        trained = script[1]["fit"](RunContext(folder, progress=False))
-    script[1]["save"](trained, tmp_path / "result.npz")
+        again = script[1]["fit"](RunContext(folder, progress=False))
+    script[1]["save"](again, tmp_path / "result.npz")
     assert_bitwise(tmp_path / "result.npz", uninterrupted)
 
 
@@ -208,12 +217,12 @@ def test_kill_nine_again_and_again(script: tuple, folder: RunFolder, uninterrupt
     """Saving after every chunk, most kills fall into the writing of a checkpoint or history."""
     moments = random.Random(3)
     reached = []
-    for _ in range(4):
+    for _ in range(3):
         before = newest(folder)
         with start(script, folder) as process:
             # At least one more chunk, so that the kills get somewhere.
             wait_until(lambda before=before: newest(folder) > before, process)
-            time.sleep(moments.uniform(0.0, 0.08))
+            time.sleep(moments.uniform(0.0, 0.06))
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
         reached.append(newest(folder))
