@@ -98,7 +98,7 @@ def test_the_two_commands_are_two_blocks_of_one_line() -> None:
 CODES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 # What takes its time, and how much of it a test spends instead.
 LESS = {
-    r"hidden=\(64,\) \* 4": "hidden=(16,)",
+    r"hidden=\(64,\) \* 4": "hidden=(16,), weight_decay=(0.0,)",
     r"updates=\d+": "updates=20, network=pde.Resnet(width=8, blocks=1, dilations=(1,))",
     r"steps=3": "steps=1",
     r"max_epochs=\d+": "max_epochs=1",
