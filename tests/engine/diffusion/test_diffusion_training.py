@@ -25,7 +25,7 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.networks import Network
 
 COVARIANCE = jnp.array([[1.0, 0.8], [0.8, 1.0]])
-SMALL = make_denoiser(make_residual_mlp(ResidualMlpConfig(width=64, blocks=2, embedding=32), 2))
+SMALL = make_denoiser(make_residual_mlp(ResidualMlpConfig(width=32, blocks=2, embedding=32), 2))
 
 
 def rows(count: int) -> jax.Array:
@@ -33,7 +33,7 @@ def rows(count: int) -> jax.Array:
 
 
 def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
-    config = DenoiserTrainingConfig(updates=1200, batch=256, rate=3e-3, per_iteration=300)
+    config = DenoiserTrainingConfig(updates=1200, batch=128, rate=3e-3, per_iteration=300)
     training = make_denoiser_training(SMALL, config)
     data = rows(20_000)
     keys = jax.random.split(jax.random.key(0), 2)
