@@ -126,7 +126,7 @@ def test_without_a_simulator_the_report_says_not_evaluated(
         (["--study.agent.initial-alpha", "0.0"], "initial-alpha: found 0.0"),
         (["--study.ensemble.elites", "9"], "--study.ensemble.elites: found 9"),
         (["--study.ensemble.activation", "tanhh"], "activation: found 'tanhh'"),
-        (["--study.ensemble.weight-decay", "1", "2"], "weight-decay"),
+        (["--study.ensemble.weight-decay", "1", "2", "3"], "weight-decay"),
         (["--study.ensemble.batch-size", "0"], "batch-size: found 0"),
         (["--study.rollouts.horizon", "0"], "horizon: found 0"),
         (["--study.rollouts.real-share", "1.5"], "real-share: found 1.5"),
