@@ -13,6 +13,7 @@ from jaxrl_rollouts.pde import metrics
 
 pytestmark = pytest.mark.usefixtures("as_users_compile")
 
+
 def fields(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 

@@ -300,6 +300,7 @@ def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> Non
 
 def test_help_and_mistyped_names_do_not_wait_for_jax() -> None:
     lines = ["--help", "list", "run --help", "data --help", "pde --help", "resume nowhere"]
+    lines += ["pde generate --help", "pde roll --help", "data make --help", "evaluate --help"]
     lines += ["run ofline", "run offline --method mopoo", "run offline --preset=cpu --method=x"]
     code = (
         "import sys\n"
