@@ -72,12 +72,17 @@ def test_list_and_run_help(plugin: Path, capsys: Any) -> None:
         cli.main(arguments)
         out = capsys.readouterr().out
         assert (
-            "toy " in out and "Counts." in out and "presets: smoke, cpu (12 minutes), slow" in out
+            "toy " in out
+            and "Counts." in out
+            and "presets: smoke, cpu (12 minutes), slow (not measured)" in out
         )
         assert "broken" in out and "cannot be loaded" in out
         # The main job first; what is listed needs no import, which would fail here.
         assert out.index("listed ") < out.index("toy ") and "START HERE: Known from afar." in out
-        assert "presets: cpu (90 minutes), paper" in out and "paper needs a dataset" in out
+        assert (
+            "presets: cpu (90 minutes), paper (not measured)" in out
+            and "paper needs a dataset" in out
+        )
         assert "slow needs patience" in out
 
 
@@ -273,6 +278,8 @@ def test_a_run_says_beforehand_what_it_is_and_how_long_it_takes(plugin: Path, ca
     assert "other settings more or less" in capsys.readouterr().err
     cli.main(["run", "toy", "--preset", "smoke"])
     assert "how long preset smoke takes was not measured" in capsys.readouterr().err
+    cli.main(["run", "toy", "--kind", "fancy"])  # other minutes than those of the preset
+    assert "preset cpu with --kind fancy takes was not measured" in capsys.readouterr().err
 
 
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
