@@ -124,6 +124,7 @@ BAD = {
     "publish is a file": (["run", "toy", "--publish", "site/toy_plugin.py/x"], "--publish: .*file"),
     "unknown option": (["run", "toy", "--agent.rat", "3"], "'--agent.rat'.*mean --agent.rate?"),
     "option without group": (["run", "toy", "--num-critics", "3"], "mean --agent.num-critics?"),
+    "another is closer": (["run", "toy", "--sizes", "3"], "mean --agent.sizes?"),
     "no value": (["run", "toy", "--seeds"], "--seeds: found 'nothing', expected 1 value"),
     "word for a number": (["run", "toy", "--seeds", "many"], "--seeds: found 'many', expected INT"),
     "literal": (["run", "toy", "--agent.memory", "gur"], "--agent.memory: .*did you mean gru?"),
