@@ -78,11 +78,11 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     env = make("pendulum")
     path = tmp_path / "mine.hdf5"
     rows = collect_to_file(path, env, random_policy(1), None, jax.random.key(0), steps=2000)
-    arguments = ["run", "offline", *SMOKE, "--dataset", str(path), "--method", "base"]
+    arguments = ["run", "offline", *SMOKE, "--dataset", str(path), "--method", "bc"]
     cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
     (folder,) = (tmp_path / "runs").iterdir()
-    behaviour, base = load_report(folder).tables["result"]
-    assert base["method"] == "base"
+    behaviour, cloned = load_report(folder).tables["result"]
+    assert cloned["method"] == "bc"
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
 
 
@@ -230,7 +230,7 @@ def test_d4rls_names_are_trained_on_and_played_in_the_version_there_is(
 ) -> None:
     monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path))
     write_raw(tmp_path / "hopper_medium-v2.hdf5", played("Hopper-v4", 400))
-    arguments = ["run", "offline", *SMOKE, "--dataset", "hopper-medium-v2", "--method", "td3_bc"]
+    arguments = ["run", "offline", *SMOKE, "--dataset", "hopper-medium-v2", "--method", "bc"]
     cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
     (folder,) = (tmp_path / "runs").iterdir()
     report = load_report(folder)

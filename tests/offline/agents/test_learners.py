@@ -334,6 +334,25 @@ def test_compiled_and_step_by_step_are_the_same(name: str, forgotten: None) -> N
 
 
 @every_learner
+def test_a_seed_knows_neither_its_place_nor_its_neighbour(name: str) -> None:
+    """To the last bit, in the program that is compiled already."""
+    for keys, i, place in ((KEYS[::-1], 0, 1), (KEYS[jnp.array([0, 0])], 0, 0)):
+        other = run(name, keys)
+        for a, b in zip(
+            bits(seed(both(name).state, i)), bits(seed(other.state, place)), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
+# One of each maker: the seeds' axis is added by `train`, the same for all agents of one maker. The
+# others, compiled once more for the number of seeds, are slow tests; NEUBAY's are in `test_neubay`.
+MAKERS = ("td3_bc", "ravl", "recurrent dqn", "pgd")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in MAKERS else pytest.param(name, marks=pytest.mark.slow) for name in TABLE],
+)
 def test_two_seeds_together_are_two_runs_alone(name: str) -> None:
     for i in range(2):
         alone = run(name, KEYS[i : i + 1])

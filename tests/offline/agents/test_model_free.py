@@ -58,25 +58,9 @@ def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
     assert np.isfinite(agent.update(agent.init(KEY), KEY, batch)[1]["target_mean"])
 
 
-@pytest.mark.parametrize("config", [BC, BRAC, IQL], ids=agent_name)
-def test_two_seeds_side_by_side_are_two_runs(config: Any) -> None:
-    built = make_model_free(config, S, A, batch_size=8, updates_per_iteration=4)
-    data = to_device(rows_for(config, rows(0, 64)))
-    keys = jax.random.split(KEY, 2)
-    together = jax.vmap(built.init, (0, None))(keys, data)
-    together, metrics = jax.jit(jax.vmap(built.update, (0, None)))(together, data)
-    alone, _ = jax.jit(built.update)(built.init(keys[1], data), data)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[1], b, rtol=2e-3, atol=2e-4),
-        together.agent,
-        alone.agent,
-    )
-    assert all(value.shape == (2,) for value in metrics.values())
-    assert make_model_free(config, S, A, batch_size=8, updates_per_iteration=4) is built
-
-
 def test_normalisation_comes_from_the_dataset() -> None:
     built = make_model_free(BC, S, A)
+    assert make_model_free(BC, S, A) is built
     data = to_device(rows(0, 64))
     scaler = built.init(KEY, data).agent.actor.scaler
     np.testing.assert_allclose(scaler.mean, data.observations.mean(0), rtol=1e-5, atol=1e-6)

@@ -73,12 +73,13 @@ def test_no_perturbed_policy_beats_it(starts: jax.Array) -> None:
         assert (played.steps.rewards.sum(0) <= optimal_return(starts) + 1e-4).all()
 
 
+@pytest.mark.usefixtures("as_users_compile")  # two thousand sweeps
 def test_dynamic_programming_agrees_with_the_closed_form(starts: jax.Array) -> None:
     grid = jax.jit(optimal_value, static_argnames=("half_width", "per_unit", "sweeps"))(0.99)
     wide = jax.random.uniform(jax.random.key(1), (2000, 2), minval=-20.0, maxval=20.0)
     for states in (starts, wide):
         exact = optimal_return(states, discount=0.99, horizon=None)
-        np.testing.assert_allclose(jax.jit(lambda s, g=grid: g(s))(states), exact, atol=0.01)
+        np.testing.assert_allclose(grid(states), exact, atol=0.01)
     at_start = grid(starts)
     assert at_start.min() > 94 and at_start.max() < 99
     assert grid.values.max() == pytest.approx(100.0, rel=1e-4)

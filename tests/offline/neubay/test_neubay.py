@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,25 @@ def leaves(state: Any) -> list[np.ndarray]:
     ]
 
 
+OFFSETS = (0.0, 5.0)
+
+
+def run(**settings: Any) -> loop.Trained:
+    """Two seeds, each in its own world: one program for all tests here."""
+    worlds = stack([data(offset=offset) for offset in OFFSETS])
+    own, (neubay, _) = worlds._replace(logged=data().logged), made()
+    settings = {"stage": "agent", "per_seed": OWN_WORLDS, **settings}
+    return loop.train(neubay.update, neubay.init, keys(2), own, **settings)
+
+
+def programs() -> dict:
+    return loop._compiled(made()[0].update, 1, loop._Axes.of(OWN_WORLDS))._programs
+
+
 def test_cadence_is_exact_up_to_what_is_owed() -> None:
     neubay, _ = made()
-    programs = loop._compiled(neubay.update, 1, loop._Axes.of(False))._programs
-    before = len(programs)
-    trained = loop.train(
-        neubay.update, neubay.init, keys(2), data(), iterations=CONFIG.iterations, stage="agent"
-    )
+    before = len(programs())
+    trained = run(iterations=CONFIG.iterations)
     owed = trained.history.curve("owed")[1]
     used, tokens = (trained.history.curve(n)[1] for n in ("ring_tokens", "tokens"))
     came = np.diff(np.concatenate([np.zeros((1, 2)), used]), axis=0)
@@ -46,17 +57,16 @@ def test_cadence_is_exact_up_to_what_is_owed() -> None:
     np.testing.assert_allclose(owed, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
     for name in ("horizon_median", "q_real", "q_imagined", "entropy", "alpha", "ended_limit"):
         assert np.isfinite(trained.history.curve(name)[1]).all()
-    assert len(programs) - before <= 1, "later iterations compile nothing"
+    assert len(programs()) - before <= 1, "later iterations compile nothing"
     other = make_neubay(replace(CONFIG, level=0.9, penalty=1.0), DYNAMICS, SIZES)
     assert other.update is neubay.update, "arms of an ablation share their program"
 
 
 def test_a_collection_that_is_not_due_is_not_made() -> None:
     """XLA takes out of a loop what depends on nothing in it; then it would always be computed."""
-    neubay, _ = made()
-    update = jax.jit(jax.vmap(neubay.update, (0, None)))
-    states = jax.jit(jax.vmap(neubay.init, (0, None)))(keys(2), data())
-    text = update.lower(states, data()).compile().as_text()
+    run(iterations=1)
+    (program,) = programs().values()
+    text = program.as_text()
     assert text is not None
     loops = [line for line in text.splitlines() if " while(" in line and "op_name" in line]
     rolling = [line for line in loops if "/while/body/while" in line.split("op_name")[1]]
@@ -66,14 +76,8 @@ def test_a_collection_that_is_not_due_is_not_made() -> None:
 
 
 def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
-    neubay, _ = made()
-    offsets = (0.0, 5.0)
-    worlds = stack([data(offset=offset) for offset in offsets])
-    own = worlds._replace(logged=data().logged)
-    both = loop.train(
-        neubay.update, neubay.init, keys(2), own, per_seed=OWN_WORLDS, iterations=2, stage="agent"
-    )
-    for seed, offset in enumerate(offsets):
+    (neubay, _), both = made(), run(iterations=2)
+    for seed, offset in enumerate(OFFSETS):
         one = loop.train(
             neubay.update,
             neubay.init,
@@ -94,10 +98,8 @@ def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    neubay, _ = made()
-    settings: dict[str, Any] = {"iterations": 4, "stage": "agent", "save_every_seconds": 0.0}
-    run = functools.partial(loop.train, neubay.update, neubay.init, keys(2), data(), **settings)
-    whole = run()
+    settings: dict[str, Any] = {"iterations": 4, "save_every_seconds": 0.0}
+    whole = run(**settings)
     stop = StopFlag()
     context = RunContext(RunFolder(tmp_path, "neubay", "", {}, "", {}), progress=False, stop=stop)
 
@@ -106,16 +108,15 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         return {}
 
     with pytest.raises(Interrupted):
-        run(evaluate=ask, evaluate_every=1, context=context)
+        run(evaluate=ask, evaluate_every=1, context=context, **settings)
     stop.requested = False
-    again = run(context=context)
+    again = run(context=context, **settings)
     for a, b in zip(leaves(whole.state), leaves(again.state), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_real_tokens_come_as_prefixes_only() -> None:
-    neubay, _ = made()
-    trained = loop.train(neubay.update, neubay.init, keys(2), data(), iterations=1, stage="agent")
+    trained = run(iterations=1)
     state = jax.tree.map(lambda x: x[0], trained.state)
     tape = tapes.sample(state.ring, jax.random.key(0), 200)
     real, starts = np.asarray(tape.tokens.real), np.asarray(tape.starts)

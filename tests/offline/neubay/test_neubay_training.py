@@ -246,9 +246,9 @@ def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
 
 
 def test_rings_are_announced() -> None:
-    ready, _ = trained()
-    state = jax.jit(ready.learner.init)(jax.random.key(0), ready.data)
-    room = 2 * sum(x.nbytes for x in jax.tree.leaves(state.ring)) / 1e6
+    ready = prepared()
+    state = jax.eval_shape(ready.learner.init, jax.random.key(0), ready.data)
+    room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.ring)) / 1e6
     text = ring_text(CONFIG, ready.sizes, 2)
     assert text == f"Token rings: 700 tokens per seed, {room:,.0f} MB for 2 seeds."
 

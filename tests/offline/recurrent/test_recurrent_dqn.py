@@ -178,10 +178,6 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
         np.testing.assert_allclose(paid, WORLD.mean[episode % 2, 1], atol=0.4)
         assert 20 < pulled.sum() < 80  # epsilon was still near one
     assert not rows.real.any()
-    alone = train(learner.update, learner.init, keys[1:], WORLD, iterations=3, stage="a")
-    np.testing.assert_allclose(
-        alone.history.last("loss"), trained.history.last("loss")[1:], rtol=1e-3
-    )
 
 
 def test_it_finds_out_what_the_unknown_arm_pays() -> None:
