@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .evaluation import Evaluation
     from .saved_policies import SavedPolicy
 
-INTERVAL_FROM = 3  # seeds; an interval over fewer says nothing
-
 
 def evaluate(
     run: tyro.conf.Positional[Path],
@@ -138,21 +136,22 @@ def discount_of(saved: SavedPolicy) -> float:
 def table(
     saved: SavedPolicy, env: Environment, seeds: Sequence[int], played: Evaluation
 ) -> list[dict[str, Any]]:
-    """A row for every seed, with an interval over its episodes; and one for all, over the seeds."""
-    from jaxrl_rollouts.reports.statistics import bootstrap_interval
+    """A row for every seed, with an interval over its episodes; and one for all, over the seeds.
+
+    An interval over fewer than `FEWEST` says nothing and is left out.
+    """
+    from jaxrl_rollouts.reports.statistics import FEWEST, bootstrap_interval
 
     from .data.references import normalised_score
 
     rows = []
-    for index, seed in enumerate(seeds):
-        returns = played.returns[index]
-        low, high = bootstrap_interval(returns, "mean")
-        rows.append({"seed": str(seed), "return": float(returns.mean()), "low": low, "high": high})
-    means = played.returns.mean(1)
+    earned = {str(seed): returns for seed, returns in zip(seeds, played.returns, strict=True)}
     if len(seeds) > 1:
-        row: dict[str, Any] = {"seed": "all", "return": float(means.mean())}
-        if len(seeds) >= INTERVAL_FROM:
-            row["low"], row["high"] = bootstrap_interval(means, "mean")
+        earned["all"] = played.returns.mean(1)
+    for name, returns in earned.items():
+        row: dict[str, Any] = {"seed": name, "return": float(returns.mean())}
+        if len(returns) >= FEWEST:
+            row["low"], row["high"] = bootstrap_interval(returns, "mean")
         rows.append(row)
     columns = {"discounted": played.discounted, "length": played.lengths}
     # A score belongs to a dataset's own environment.
@@ -193,7 +192,8 @@ def _print(
     console = Console()
     console.print(shown)
     console.print(
-        "Intervals are bootstrapped: over episodes for a seed, over seeds for all.", highlight=False
+        "Intervals are bootstrapped, from five on: over episodes for a seed, over seeds for all.",
+        highlight=False,
     )
     if best:
         console.print(f"Best policies: {facts.get('selection')}.", highlight=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from jaxrl_rollouts.cli.before import check_picture
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing, names
@@ -70,6 +71,7 @@ def inspect(
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
+    check_picture(out)
     bounds = {"action_low": action_low or None, "action_high": action_high or None}
     inspection = inspect_file(file, action_limit=action_limit, **bounds)
     print_inspection(inspection)

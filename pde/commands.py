@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.plugins import Command, Listing
 
+from .generate_command import generate
 from .inspection import inspect
+from .roll_command import roll
 
 ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
@@ -27,25 +29,17 @@ TRAIN = Listing(
 LISTINGS = {TRAIN.name: TRAIN}
 
 
-def _generate() -> None:
-    """Solve an equation many times and write the trajectories."""
-
-
 def _train() -> None:
     """Train an emulator on a file of trajectories and report how long its rollouts last."""
-
-
-def _roll() -> None:
-    """Roll a trained emulator forward from the first frames of a file and write what comes."""
 
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `pde ...`; raises `UserError` for bad input."""
     commands: dict[str, Callable[..., None]] = {
-        "generate": _generate,
+        "generate": generate,
         "inspect": inspect,
         "train": _train,
-        "roll": _roll,
+        "roll": roll,
     }
     first = arguments[0] if arguments else ""
     if first == "train":  # an experiment, so that its runs can be resumed
@@ -54,14 +48,6 @@ def main(arguments: Sequence[str], prog: str) -> None:
         rest = list(arguments[1:])
         named = ["--file"] if rest and not rest[0].startswith("-") else []
         return dispatch(["run", "pde_train", *named, *rest])
-    if first == "generate":  # help and inspect's own need no jax
-        from .generate_command import generate
-
-        commands["generate"] = generate
-    elif first == "roll":
-        from .roll_command import roll
-
-        commands["roll"] = roll
     call(commands, arguments, prog, SUMMARY)
 
 

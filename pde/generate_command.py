@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts pde generate`; apart from the others because its settings load jax."""
+"""`jaxrl-rollouts pde generate`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import tyro
 from jaxrl_rollouts.cli.options import check_options
 from jaxrl_rollouts.errors import ConfigError
 
-from .equations import equation
-from .files import write_apebench, write_pdearena, write_well
-from .generate import GenerateConfig
-from .generate import generate as solve
+from .generate_settings import GenerateConfig
 from .inspection import inspect
 
 _DEFAULT = GenerateConfig()
@@ -35,6 +32,11 @@ def generate(
         config: what to solve.
         progress: show progress.
     """
+    # These load jax, which help should not wait for.
+    from .equations import equation
+    from .files import write_apebench, write_pdearena, write_well
+    from .generate import generate as solve
+
     check_options(config)
     endings = (".npy",) if layout == "apebench" else (".h5", ".hdf5")
     if out.suffix not in endings:

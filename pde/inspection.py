@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from jaxrl_rollouts.cli.before import check_picture
 from jaxrl_rollouts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     from .files import read_fields
     from .generate import quality
 
+    check_picture(out)
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
     found = read_fields(file)

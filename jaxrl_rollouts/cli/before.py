@@ -7,10 +7,13 @@ import platform
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ..configs import settings
 from ..errors import ConfigError
 from ..plugins import Experiment
 from ..record.provenance import cpu_model
+from .shown import option
 
 CACHE = "JAXRL_ROLLOUTS_CACHE"
 CACHE_BYTES = 2e9  # what is kept of compiled programs
@@ -31,11 +34,23 @@ def check_places(out: Path, publish: Path | None) -> None:
             raise ConfigError(name, found, "a folder to write in")
 
 
-def duration(experiment: Experiment, preset: str, changed: bool) -> str:
-    """About how long a run takes here, on one line."""
-    minutes = experiment.minutes.get(preset)
-    if minutes is None:
-        return f"how long preset {preset} takes was not measured; progress shows the time left"
+def check_picture(out: Path | None) -> None:
+    """Raise `ConfigError` for a picture in a folder that is not there, before the work for it."""
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+
+
+def duration(experiment: Experiment, preset: str, config: Any) -> str:
+    """About how long a run takes here, on one line; of other choices than the preset's, nothing."""
+    minutes, start = experiment.minutes.get(preset), experiment.preset(preset)
+    others = [
+        f"{option(name)} {getattr(config, name)}"
+        for name in experiment.choices
+        if getattr(config, name) != getattr(start, name)
+    ]
+    if minutes is None or others:
+        what = f"preset {preset}" + (f" with {' '.join(others)}" if others else "")
+        return f"how long {what} takes was not measured; progress shows the time left"
     import jax
 
     known = f"preset {preset} takes about {words(minutes)} on two CPU cores"
@@ -43,6 +58,7 @@ def duration(experiment: Experiment, preset: str, changed: bool) -> str:
         known += f", not measured on {jax.devices()[0].device_kind}"
     elif not 0.8 < (ratio := slowness()) < 1.25:
         known = f"preset {preset} takes about {words(minutes * ratio)} on this machine"
+    changed = settings(config) != settings(start)
     return known + (", other settings more or less" if changed else "")
 
 

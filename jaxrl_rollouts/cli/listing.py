@@ -13,6 +13,7 @@ from ..plugins import Experiment, Listing
 from .before import words
 
 WIDTH = 100
+SMOKE = "smoke"
 
 
 def show_experiments() -> None:
@@ -38,10 +39,15 @@ def show_experiments() -> None:
 
 def _facts(listing: Listing) -> list[str]:
     presets = listing.presets if isinstance(listing, Experiment) else listing.minutes
-    times = {name: listing.minutes.get(name) for name in presets}
-    shown = (f"{name} ({words(time)})" if time else name for name, time in times.items())
+    shown = (name + _time(name, listing.minutes.get(name)) for name in presets)
     facts = [listing.source, f"presets: {', '.join(shown)}"]
     for needs in dict.fromkeys(listing.needs.values()):
         who = [name for name in listing.needs if listing.needs[name] == needs]
         facts.append(f"{', '.join(who)} need{'s' * (len(who) == 1)} {', '.join(needs)}")
     return [fact for fact in facts if fact]
+
+
+def _time(preset: str, minutes: float | None) -> str:
+    if minutes:
+        return f" ({words(minutes)})"
+    return "" if preset == SMOKE else " (not measured)"  # what smoke presets take is said below

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import tyro
 
 from .. import plugins as plugins
-from ..configs import settings, unknown
+from ..configs import unknown
 from ..errors import ConfigError, Interrupted, StorageError, UserError, printable
 from ..plugins import Experiment
 from ..record.context import RunContext
@@ -157,8 +157,7 @@ def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
         facts = experiment.facts(config)
     except ConfigError as error:
         raise as_typed(error, config) from None
-    changed = settings(config) != settings(experiment.preset(preset))
-    for line in (*facts, before.duration(experiment, preset, changed)):
+    for line in (*facts, before.duration(experiment, preset, config)):
         print(f"note: {line}", file=sys.stderr, flush=True)
 
 

@@ -121,7 +121,10 @@ def no_such_option(found: str, known: Iterable[str], prog: str) -> ConfigError:
     """The error of an option that is none of the `known` ones, with the closest of them."""
     known = list(known)
     last = {name.rpartition(".")[2].lstrip("-"): name for name in reversed(known)}
-    hint = did_you_mean(found, known)
+    if whole := last.get(found.lstrip("-")):  # only the group is missing
+        hint = f"did you mean {whole}?"
+    else:
+        hint = did_you_mean(found, known)
     if not hint and (close := did_you_mean(found.lstrip("-"), last)):
         hint = f"did you mean {last[close.split()[-1].rstrip('?')]}?"
     what = "option" if found.startswith("-") else "argument"

@@ -149,7 +149,7 @@ def _rows(report: Report, table: str) -> list[dict[str, Any]]:
 
 
 def _heading(summary: Summary) -> str:
-    return "IQM [95 % interval]" if summary.seeds >= FEWEST else "mean (lowest to highest)"
+    return "IQM [95 % interval]" if summary.seeds >= FEWEST else "IQM (lowest to highest)"
 
 
 def _threshold(claim: Claim) -> str:

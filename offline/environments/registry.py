@@ -42,6 +42,7 @@ ALIASES = {
     **{name: name for name in EMBEDDED},
 }
 
+VERSION = re.compile(r"[A-Z]\w*-v\d+")  # a Gymnasium id: this version and no other
 D4RL_ANT = re.compile(r"ant-[a-z-]+-v[0-2]")
 
 EXAMPLES = (
@@ -103,11 +104,11 @@ def make(name: str | Any, **options: Any) -> Environment:
         return EMBEDDED[base]
     kind, rest = _kind(base)
     if kind is None:
-        if family(base) not in ALIASES:
+        place = _place(base)
+        if place is None:
             raise unknown_name(name, _known())
         _only(base, options, ())
-        # D4RL's ant data have 111 observations, which no later version has by itself.
-        return make("mujoco/Ant-v2" if D4RL_ANT.fullmatch(base) else ALIASES[family(base)])
+        return make(place)
     _only(base, options, OPTIONS.get(kind, ()))
     if kind == "gymnax":
         from .gymnax_ import gymnax_environment
@@ -143,8 +144,17 @@ def is_known(name: str) -> bool:
         base in REGISTERED
         or base in plugins.names(GROUP)
         or _kind(base)[0] is not None
-        or family(base) in ALIASES
+        or _place(base) is not None
     )
+
+
+def _place(base: str) -> str | None:
+    """Where a family or a dataset of it is from; None where nobody knows, as of other versions."""
+    place = ALIASES.get(family(base))
+    if place is not None and VERSION.fullmatch(base) and base != "Pendulum-v1":
+        return f"mujoco/{base}" if place.startswith("mujoco/") else None
+    # D4RL's ant data have 111 observations, which no later version has by itself.
+    return "mujoco/Ant-v2" if D4RL_ANT.fullmatch(base) else place
 
 
 def _kind(base: str) -> tuple[str | None, str]:

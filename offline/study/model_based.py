@@ -47,8 +47,8 @@ class StudyConfig:
         seeds: runs side by side, each with its own networks and random numbers.
         seed: of the random numbers; the same one gives the same numbers.
         ensemble: the world model and how it is fitted.
-        targets: what it predicts: the `change` of the observation, the next one `raw`, or
-            `observations` standardised.
+        targets: units in which it learns changes and rewards: each standardised (`change`), as
+            they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
         shared_world: fit one world model and give it to every seed; else each seed has its own.
         termination: where an episode ends in the model: by the `known` rule of the environment, or
             by a `learned` classifier, fitted to the dataset's own terminals, which also takes

@@ -29,8 +29,8 @@ class ResnetConfig:
         blocks: residual blocks.
         dilations: of the convolutions of a block, one after the other.
         embedding: size of the embedding of conditions and noise level.
-        form: of the convolutions: the backend's `native` one, the sum of `shift`ed products, or
-            `auto`.
+        form: of the convolutions: `conv`, the backend's; `matmul`, a product of shifted copies; or
+            `auto`, which takes the latter on CPU.
     """
 
     width: int = positive(32)

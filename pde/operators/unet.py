@@ -36,7 +36,7 @@ class UnetConfig:
         hidden: channels at the finest level.
         multipliers: of the channels, level by level.
         blocks: residual blocks at each level.
-        form: of the convolutions: `native`, `shift` or `auto`, as of the `ResnetConfig`.
+        form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
     """
 
     hidden: int = 64

@@ -21,6 +21,9 @@ def test_places_are_looked_at_before_anything_is_made(tmp_path: Path) -> None:
         before.check_places(tmp_path, tmp_path / "file" / "x")
     with pytest.raises(ConfigError, match="--out: .*zero byte"):
         before.check_places(tmp_path / "a\0b", None)
+    with pytest.raises(ConfigError, match=f"existing folder .no {tmp_path / 'none'}"):
+        before.check_picture(tmp_path / "none" / "x.png")
+    before.check_picture(tmp_path / "x.png")
 
 
 def test_minutes_are_scaled_by_how_fast_a_core_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,12 +72,17 @@ def test_list_and_run_help(plugin: Path, capsys: Any) -> None:
         cli.main(arguments)
         out = capsys.readouterr().out
         assert (
-            "toy " in out and "Counts." in out and "presets: smoke, cpu (12 minutes), slow" in out
+            "toy " in out
+            and "Counts." in out
+            and "presets: smoke, cpu (12 minutes), slow (not measured)" in out
         )
         assert "broken" in out and "cannot be loaded" in out
         # The main job first; what is listed needs no import, which would fail here.
         assert out.index("listed ") < out.index("toy ") and "START HERE: Known from afar." in out
-        assert "presets: cpu (90 minutes), paper" in out and "paper needs a dataset" in out
+        assert (
+            "presets: cpu (90 minutes), paper (not measured)" in out
+            and "paper needs a dataset" in out
+        )
         assert "slow needs patience" in out
 
 
@@ -119,6 +124,7 @@ BAD = {
     "publish is a file": (["run", "toy", "--publish", "site/toy_plugin.py/x"], "--publish: .*file"),
     "unknown option": (["run", "toy", "--agent.rat", "3"], "'--agent.rat'.*mean --agent.rate?"),
     "option without group": (["run", "toy", "--num-critics", "3"], "mean --agent.num-critics?"),
+    "another is closer": (["run", "toy", "--sizes", "3"], "mean --agent.sizes?"),
     "no value": (["run", "toy", "--seeds"], "--seeds: found 'nothing', expected 1 value"),
     "word for a number": (["run", "toy", "--seeds", "many"], "--seeds: found 'many', expected INT"),
     "literal": (["run", "toy", "--agent.memory", "gur"], "--agent.memory: .*did you mean gru?"),
@@ -273,6 +279,8 @@ def test_a_run_says_beforehand_what_it_is_and_how_long_it_takes(plugin: Path, ca
     assert "other settings more or less" in capsys.readouterr().err
     cli.main(["run", "toy", "--preset", "smoke"])
     assert "how long preset smoke takes was not measured" in capsys.readouterr().err
+    cli.main(["run", "toy", "--kind", "fancy"])  # other minutes than those of the preset
+    assert "preset cpu with --kind fancy takes was not measured" in capsys.readouterr().err
 
 
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
@@ -300,6 +308,7 @@ def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> Non
 
 def test_help_and_mistyped_names_do_not_wait_for_jax() -> None:
     lines = ["--help", "list", "run --help", "data --help", "pde --help", "resume nowhere"]
+    lines += ["pde generate --help", "pde roll --help", "data make --help", "evaluate --help"]
     lines += ["run ofline", "run offline --method mopoo", "run offline --preset=cpu --method=x"]
     code = (
         "import sys\n"

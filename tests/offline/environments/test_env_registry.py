@@ -39,6 +39,8 @@ def test_embedded_environments_by_name(name: str, expected: Any) -> None:
         ("mujoco/hoper", "mujoco/Hopper-v4"),
         ("MountainCarContinous-v0", "MountainCarContinuous-v0"),
         ("Hoper-v4", "Hopper-v4"),
+        ("Hopper-v9", "Hopper-v"),  # never another version without a word
+        ("Pendulum-v2", "Pendulum-v1"),
     ],
 )
 def test_unknown_names_give_close_ones(name: str, close: str) -> None:
@@ -65,6 +67,7 @@ def test_options_are_checked() -> None:
         ("gymnax/Pendulum-v1", "gymnax", "gymnax"),
         ("brax/halfcheetah", "brax", "brax"),
         ("hopper-medium-v2", "gymnasium", "mujoco"),
+        ("Hopper-v4", "gymnasium", "mujoco"),
     ],
 )
 def test_missing_packages_say_what_to_install(

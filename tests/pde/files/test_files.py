@@ -187,6 +187,7 @@ def test_the_command_makes_and_shows_a_file(tmp_path: Path, capsys: Any) -> None
         (["generate", "--out", "a.h5", "--equation", "kvd"], "did you mean kdv"),
         (["inspect", "a.h5"], "a.h5: file: found nothing"),
         (["inspect", "a.h5", "--rows", "0"], "--rows: found 0"),
+        (["inspect", "a.h5", "--out", "none/a.png"], "--out: found 'none/a.png'"),
     ],
 )
 def test_bad_commands(

@@ -1,0 +1,89 @@
+"""What `jaxrl-rollouts pde roll` does: a saved emulator from the first frames of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+
+from .fieldset import FieldSet, take_trajectories
+from .files import read_fields, write_apebench, write_pdearena, write_well
+from .generate import Solved
+from .inspection import draw
+from .metrics import correlation, correlation_horizons
+from .saved import TrainedEmulator, load_emulator
+from .study.fit import start_of
+
+
+def roll_file(
+    run: Path,
+    file: str,
+    steps: int,
+    out: Path,
+    picture: Path | None,
+    rows: int,
+    emulator: int,
+    key: int,
+) -> None:
+    """Write what comes, and say how long it follows the file; `roll` says what the arguments are.
+
+    Raises:
+        DataError: fields of another size than the emulator was trained on.
+    """
+    own, found = load_emulator(run), take_trajectories(read_fields(file), slice(0, rows))
+    if found.shape[2:] != (own.channels, own.points):
+        expected = f"{own.channels} on {own.points} points, as the emulator was trained"
+        sizes = " x ".join(map(str, found.shape[3:]))
+        raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
+    every = int(own.facts.get("every", 1))
+    start, told = start_of(own, found, every)
+    rolled = own.roll(start, steps, key, conditions=told, seed=emulator)
+    first = np.asarray(start, np.float32).reshape(len(start), -1, own.channels, own.points)[:, -1:]
+    fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
+    write(out, fields, found, own)
+    print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
+    if not np.isfinite(fields).all():
+        when = int(np.isfinite(fields).all((0, 2, 3)).argmin())
+        print(f"not finite from step {when} on: the emulator has left what it knows")
+    tell_truth(fields, found, own, every)
+    if picture is not None:
+        draw(read_fields(out), fields, picture)
+        print(f"picture: {picture}")
+
+
+def tell_truth(fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int) -> None:
+    """Print how long rollouts `[N, steps + 1, C, X]` follow the file, as far as the file goes."""
+    begin = (own.history - 1) * every
+    truth = found.read(slice(None), slice(begin + every, None, every))
+    length = min(truth.shape[1], fields.shape[1] - 1)
+    if length:
+        pair = (np.swapaxes(x[:, :length], 0, 1) for x in (fields[:, 1:], truth))
+        held = correlation_horizons(np.asarray(correlation(*pair)), own.dt or 1.0)
+        unit = "" if own.dt else " steps"
+        print(
+            f"correlation with the file's own frames stays above 0.8 for {held.mean():.4g}{unit} "
+            f"(mean over trajectories; the file goes on for {length * (own.dt or 1.0):.4g})"
+        )
+
+
+def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) -> None:
+    """Write `[N, T, C, X]`; where a spacing or a time is not known it is 1."""
+    count, points = len(fields), fields.shape[-1]
+    dt = np.full(count, own.dt or 1.0)
+    if np.isfinite(found.dt).all():
+        dt = found.dt * int(own.facts.get("every", 1))
+    extent = np.where(np.isfinite(found.extent[:, 0]), found.extent[:, 0], points)
+    if out.suffix == ".npz":
+        space = {"dt": dt, "dx": extent / points, "boundaries": np.asarray("periodic")}
+        np.savez(out, u=fields, **space, **found.parameters)
+        return
+    name, values = next(iter(found.parameters.items()), ("viscosity", np.ones(count)))
+    chunks = [Solved(fields, extent, dt, values)]
+    if out.suffix == ".npy":
+        write_apebench(out, chunks, split="test", parameter=name)
+    elif own.channels == 1:
+        write_pdearena(out, chunks, split="test", viscosity=name in found.parameters)
+    else:
+        write_well(out, chunks, split="test", parameter=name, channels=found.channels)
