@@ -87,7 +87,7 @@ def as_users_compile() -> Iterator[None]:
 
 # Linux lets a process have 65,530 memory mappings; a compiled program takes several.
 MAPPINGS = Path("/proc/self/maps")
-CROWDED = 25_000
+CROWDED = 12_000
 
 
 @pytest.fixture(scope="module", autouse=True)
