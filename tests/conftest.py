@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,14 @@ def as_users_compile() -> Iterator[None]:
     jax.config.update(name, False)
     yield
     jax.config.update(name, before)
+
+
+@pytest.fixture
+def hangup_is_heard() -> Iterator[None]:
+    """Also under nohup, which makes tests and what they start deaf to a closed terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 # Linux lets a process have 65,530 memory mappings; a compiled program takes several.

@@ -160,6 +160,7 @@ def test_divergence_has_its_own_exit_code_and_bugs_their_traceback(
         cli.main(["run", "toy", "--fail", "bug"])
 
 
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "slow"]

@@ -235,6 +235,7 @@ def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.usefixtures("hangup_is_heard")
 def test_a_closed_terminal_asks_and_never_insists() -> None:
     with StopFlag() as stop:
         os.kill(os.getpid(), signal.SIGHUP)
