@@ -395,7 +395,10 @@ SWEEP = Imagination(False, False, True)
 
 
 # Fresh critics hardly disagree about next states: MOBILE needs a large one to show.
-@pytest.mark.parametrize(("name", "strong"), [("mopo", 1.0), ("mobile", 100.0)])
+@pytest.mark.parametrize(
+    ("name", "strong"),
+    [("mopo", 1.0), pytest.param("mobile", 100.0, marks=pytest.mark.slow)],
+)
 def test_a_coefficient_is_swept_in_one_program(name: str, strong: float) -> None:
     # Equal keys: what differs is the coefficient's doing.
     keys, data = jnp.stack([KEYS[0]] * 2), case(name).data

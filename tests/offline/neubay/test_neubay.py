@@ -31,12 +31,13 @@ def leaves(state: Any) -> list[np.ndarray]:
 OFFSETS = (0.0, 5.0)
 
 
-def run(**settings: Any) -> loop.Trained:
+def run(swap: bool = False, **settings: Any) -> loop.Trained:
     """Two seeds, each in its own world: one program for all tests here."""
-    worlds = stack([data(offset=offset) for offset in OFFSETS])
+    order = slice(None, None, -1 if swap else 1)
+    worlds = stack([data(offset=offset) for offset in OFFSETS[order]])
     own, (neubay, _) = worlds._replace(logged=data().logged), made()
     settings = {"stage": "agent", "per_seed": OWN_WORLDS, **settings}
-    return loop.train(neubay.update, neubay.init, keys(2), own, **settings)
+    return loop.train(neubay.update, neubay.init, keys(2)[order], own, **settings)
 
 
 def programs() -> dict:
@@ -75,6 +76,14 @@ def test_a_collection_that_is_not_due_is_not_made() -> None:
     assert not [line for line in rolling if line in entry]
 
 
+def test_a_seed_takes_its_world_along_to_another_place() -> None:
+    """To the last bit, in the program that is compiled already."""
+    both, swapped = run(iterations=2), run(iterations=2, swap=True)
+    for a, b in zip(leaves(both.state), leaves(swapped.state), strict=True):
+        np.testing.assert_array_equal(a, b[::-1])
+
+
+@pytest.mark.slow  # one more program; the test above asks it of the one that is there
 def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
     (neubay, _), both = made(), run(iterations=2)
     for seed, offset in enumerate(OFFSETS):

@@ -180,6 +180,7 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
     assert not rows.real.any()
 
 
+@pytest.mark.slow  # `neubay_bandit`'s report shows the same of the whole experiment
 def test_it_finds_out_what_the_unknown_arm_pays() -> None:
     """Bayes-optimal: one try, then 0.5 or 1.0 for ever. A penalty keeps it from trying."""
     config = replace(

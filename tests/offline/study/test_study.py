@@ -191,7 +191,10 @@ def test_cloning_promises_nothing() -> None:
     assert all("estimated_value" not in record.metrics for record in outcome.history.records)
 
 
-@pytest.mark.parametrize(("data", "method"), [("synther", "rebrac"), ("pgd", "bc")])
+@pytest.mark.parametrize(
+    ("data", "method"),
+    [pytest.param("synther", "rebrac", marks=pytest.mark.slow), ("pgd", "bc")],
+)
 def test_agents_learn_from_rows_that_were_made(data: Any, method: str, tmp_path: Path) -> None:
     """Its stages are kept, and a second look changes nothing."""
     folder = RunFolder.create(tmp_path, "toy", "test", BUDGET, "nothing")
