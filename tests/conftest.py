@@ -81,8 +81,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     # Tracing makes millions of small objects that are no garbage: a tenth of the time went into
     # looking at them again and again.
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
@@ -111,12 +109,15 @@ CROWDED = 12_000
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs() -> Iterator[None]:
-    """Drop the compiled programs after a file when there are many.
+    """Drop the compiled programs after a file when there are many, and its garbage always.
 
     With those of the whole suite a process comes to Linux's limit, and the next compilation
-    crashes.
+    crashes. Of the garbage, a failed read complains when it is collected: not in another file's
+    output. What is alive then is frozen, so that a collection looks at one file's objects only.
     """
     yield
     if not MAPPINGS.exists() or len(MAPPINGS.read_bytes().splitlines()) > CROWDED:
+        gc.unfreeze()
         jax.clear_caches()
-        gc.collect()
+    gc.collect()
+    gc.freeze()
