@@ -213,11 +213,12 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None
         time.sleep(0.002)
 
 
+@pytest.mark.slow  # `test_cli` kills once, the battery hundreds of times
 def test_kill_nine_again_and_again(script: tuple, folder: RunFolder, uninterrupted: dict) -> None:
     """Saving after every chunk, most kills fall into the writing of a checkpoint or history."""
     moments = random.Random(3)
     reached = []
-    for _ in range(2):  # the battery kills hundreds of times
+    for _ in range(3):
         before = newest(folder)
         with start(script, folder) as process:
             # At least one more chunk, so that the kills get somewhere.
