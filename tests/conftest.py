@@ -68,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.devices()
     # xdist would start the files with the most tests first; the longest have the fewest.
     config.option.loadscopereorder = False
+    # Tracing makes millions of small objects that are no garbage: a tenth of the time went into
+    # looking at them again and again.
+    gc.set_threshold(50_000, 20, 50)
 
 
 def knows(flags: str) -> bool:
@@ -79,9 +82,6 @@ def knows(flags: str) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
-    # Tracing makes millions of small objects that are no garbage: a tenth of the time went into
-    # looking at them again and again.
-    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture
@@ -112,8 +112,10 @@ def forget_programs() -> Iterator[None]:
     """Drop the compiled programs after a file when there are many, and its garbage always.
 
     With those of the whole suite a process comes to Linux's limit, and the next compilation
-    crashes. Of the garbage, a failed read complains when it is collected: not in another file's
-    output. What is alive then is frozen, so that a collection looks at one file's objects only.
+    crashes. Of the garbage, a failed read of a checkpoint leaves futures that complain when they
+    are collected: not in another file's output, nor inside its `ast.parse`, which that complaint
+    breaks on Python 3.11 (CPython issue 106905). What is alive then is frozen, so that a
+    collection looks at one file's objects only.
     """
     yield
     if not MAPPINGS.exists() or len(MAPPINGS.read_bytes().splitlines()) > CROWDED:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +17,6 @@ import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, DamagedError
 from jaxrl_rollouts.record import checkpoint
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Failed reads leave futures that complain when they are collected. Collected inside another
-    test's `ast.parse` that complaint breaks it on Python 3.11 (CPython issue 106905)."""
-    yield
-    gc.collect()
 
 
 class Bundle(NamedTuple):

@@ -135,17 +135,33 @@ def test_gradients_of_both_forms_agree(stride: int, dilation: int) -> None:
     x, weights = jax.random.normal(jax.random.key(2), (2, 12, 5))
     kernel = jax.random.normal(jax.random.key(3), (3, 5, 5))
     params = {"params": {"kernel": kernel, "bias": jnp.arange(5.0)}}
-    found = []
-    for form in ("matmul", "conv"):
-        layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)  # type: ignore[arg-type]
 
-        def total(params: Any, x: jax.Array, layer: PeriodicConv = layer) -> jax.Array:
-            out = layer.apply(params, x)
-            return (out * weights[: len(out)]).sum()  # type: ignore[arg-type, operator]
+    def gradients(form: Any) -> list[jax.Array]:
+        layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
 
-        found.append(jax.jit(jax.grad(total, (0, 1)))(params, x))
-    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
+        def total(params: Any, x: jax.Array) -> jax.Array:
+            out: Any = layer.apply(params, x)
+            return jnp.vdot(out, weights[::stride])
+
+        return jax.tree.leaves(jax.jit(jax.grad(total, (0, 1)))(params, x))
+
+    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow  # the test above asks it of the only layer that has two forms
+@pytest.mark.parametrize("name", ["unet", "resnet"])
+def test_gradients_of_whole_networks_agree(name: str) -> None:
+    def gradients(form: str) -> list[jax.Array]:
+        net = SMALL[name](form)
+
+        def total(params: Any) -> jax.Array:
+            return net.apply(params, *inputs(), 0.0, jnp.ones(1)).sum()
+
+        return jax.tree.leaves(jax.jit(jax.grad(total))(stirred(name)))
+
+    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-3 * float(jnp.abs(a).max() + 1.0))
 
 
 def test_upsampling_against_its_definition() -> None:
