@@ -21,6 +21,7 @@ from .agents.sac import SacConfig
 from .behaviours.made import MADE, PENDULUM, load_dataset
 from .commands import MAIN_JOB
 from .data import Dataset
+from .data.streamed import Stream
 from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
@@ -51,6 +52,9 @@ class Config(Budget):
         action_low: lower bounds of the actions in the file, one number or one for each entry; they
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.
+        stream: leave the rows on the disk and read them while training: `auto`, where they do not
+            fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
+            world model.
     """
 
     dataset: str = PENDULUM
@@ -59,6 +63,7 @@ class Config(Budget):
     environment: str = ""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    stream: Stream = "auto"
 
     def validate(self) -> None:
         self.check_method(self.method, self.data)
@@ -112,7 +117,8 @@ def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
     given = {"action_low": config.action_low, "action_high": config.action_high}
     bounds = {name: values for name, values in given.items() if values}
-    return load_dataset(config.dataset, config.study.seed, **bounds)
+    stream = {} if config.dataset in MADE else {"stream": config.stream}
+    return load_dataset(config.dataset, config.study.seed, **bounds, **stream)
 
 
 def prepare(config: Config) -> list[str]:
