@@ -13,15 +13,19 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
 from .errors import DataError
+from .foreign import free_memory
 from .record.sealed import is_sealed, seal_file
 from .trees import PyTree
 
+Stream = Literal["auto", "always", "never"]
+# Of data in memory: as they are in the file, as float32, and on two devices.
+COPIES = 4
 BLOCK = 65_536  # rows that are read, or looked at, at a time
 # Bytes: rows no further apart are read together, so many at most.
 _NEAR, _AT_ONCE = 4096, 1_048_576
@@ -53,6 +57,12 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """Nothing more will be taken."""
+
+
+class Drawn(NamedTuple):
+    """An iteration's data where they were drawn before it: leaves `[updates, batch, ...]`."""
+
+    batches: PyTree
 
 
 class ReadAhead:
@@ -109,17 +119,30 @@ class ReadAhead:
         self._thread = self._next = None
 
 
-def on_disk(
-    folder: Path, name: str, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]
-) -> Path:
-    """A float32 array in a file (`.npy`) that is made once and known by its digest.
+def must_stream(stream: Stream, size: int) -> bool:
+    """Whether data of `size` bytes (as float32) are left on the disk.
+
+    `auto`: where they and their copies on the devices would not fit into the free memory.
+    """
+    return stream == "always" or (stream == "auto" and COPIES * size > free_memory())
+
+
+def stream_folder() -> Path:
+    """The user's cache folder for rows; `$JAXRL_ROLLOUTS_ROWS` names another one."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    named = os.environ.get("JAXRL_ROLLOUTS_ROWS") or f"{base}/jaxrl-rollouts/rows"
+    return Path(named).expanduser()
+
+
+def on_disk(name: str, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> Path:
+    """A float32 array in a file (`.npy`) of `stream_folder`, made once and known by its digest.
 
     Args:
-        folder: where; it is made.
         name: of the array, with all that it depends on.
         shape: of it.
         fill: writes the array it is given, some rows at a time. What it raises leaves no file.
     """
+    folder = stream_folder()
     path = folder / f"{name}.npy"
     if is_sealed(path):
         return path
@@ -142,22 +165,28 @@ def mapped(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
-def scattered(path: Path, index: np.ndarray) -> np.ndarray:
+def scattered(path: Path, index: np.ndarray, axes: int = 1) -> np.ndarray:
     """Rows `[*index.shape, ...]` of the array in a file, in the order in which the disk has them.
 
     Neighbours are read together. Nothing is mapped, which would count as memory.
+
+    Args:
+        path: the file.
+        index: of rows.
+        axes: of the array, which are counted through as one.
 
     Raises:
         DataError: the file ends before.
     """
     whole: Any = mapped(path)
+    offset, whole = whole.offset, whole.reshape(-1, *whole.shape[axes:])
     order = np.argsort(index, axis=None, kind="stable")
     wanted, size = index.ravel()[order].astype(np.int64), whole[:1].nbytes
     ready = np.empty((len(wanted), *whole.shape[1:]), whole.dtype)
     bytes_of = memoryview(ready.reshape(-1).view(np.uint8))
     apart = (np.diff(wanted) * size > _NEAR) | (np.diff(wanted * size // _AT_ONCE) > 0)
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(wanted)]
-    starts = (whole.offset + wanted * size).tolist()
+    starts = (offset + wanted * size).tolist()
     with path.open("rb", buffering=0) as file:
         for begin, end in itertools.pairwise(cuts):
             count = (starts[end - 1] - starts[begin]) // size + 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -21,7 +22,6 @@ from .agents.sac import SacConfig
 from .behaviours.made import MADE, PENDULUM, load_dataset
 from .commands import MAIN_JOB
 from .data import Dataset
-from .data.streamed import Stream
 from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.feeds import ReadAhead, scattered
+from jaxrl_rollouts.feeds import Drawn, ReadAhead, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
 from ..data import Dataset, Transitions, sample_batch
@@ -83,12 +83,6 @@ class Known(NamedTuple):
     """What a learner has to know of rows that it does not have: their `fit_scaler`."""
 
     observations: Scaler
-
-
-class Drawn(NamedTuple):
-    """An iteration's batches, leaves `[updates, batch, ...]`, which were drawn before it."""
-
-    batches: Transitions
 
 
 @functools.lru_cache(maxsize=32)

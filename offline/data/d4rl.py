@@ -15,13 +15,14 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import Stream, must_stream
 from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array, write_hdf5
 
 from .arrays import FILE_KEYS, OPTIONAL, PARTS, REQUIRED, assemble, steps_limit
 from .bounds import from_unit, read_bounds
 from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
 from .checks import as_floats, check_limit, validate
-from .streamed import Stream, must_stream, rows_bytes, stream_d4rl
+from .streamed import rows_bytes, stream_d4rl
 from .transitions import Dataset, Transitions, file_sha256
 
 _INFOS = ("qpos", "qvel")

@@ -28,6 +28,7 @@ from typing import Any
 import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
@@ -39,7 +40,6 @@ from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
 from .neorl import from_neorl
 from .ogbench import from_ogbench, is_ogbench
-from .streamed import Stream
 from .transitions import Dataset
 
 _SUFFIXES = (".hdf5", ".h5", ".npz")

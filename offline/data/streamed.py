@@ -8,16 +8,14 @@ views of it: whoever walks through them in blocks needs no more memory than a bl
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.feeds import blocks, mapped, on_disk
-from jaxrl_rollouts.foreign import free_memory
 from jaxrl_rollouts.hdf5 import check_written
 
 from .arrays import (
@@ -37,24 +35,6 @@ from .successors import followed
 from .transitions import Transitions
 
 FIELDS = {key: field for field, key in FILE_KEYS.items()}
-Stream = Literal["auto", "always", "never"]
-# Of rows in memory: as they are in the file, as float32, and on two devices.
-COPIES = 4
-
-
-def must_stream(stream: Stream, size: int) -> bool:
-    """Whether rows of `size` bytes (as float32) are left on the disk.
-
-    `auto`: where they and their copies on the devices would not fit into the free memory.
-    """
-    return stream == "always" or (stream == "auto" and COPIES * size > free_memory())
-
-
-def stream_folder() -> Path:
-    """The user's cache folder for rows; `$JAXRL_ROLLOUTS_ROWS` names another one."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    named = os.environ.get("JAXRL_ROLLOUTS_ROWS") or f"{base}/jaxrl-rollouts/rows"
-    return Path(named).expanduser()
 
 
 def columns_of(rows: np.ndarray, width: int) -> Transitions:
@@ -128,7 +108,7 @@ def stream_d4rl(
     options = f"{limit} {bounds} {action_limit} {clip}"
     name = f"{sha256[:32]}-{hashlib.sha256(options.encode()).hexdigest()[:8]}"
     shape = (len(kept), 2 * sizes[0] + sizes[1] + 3)
-    rows_file = on_disk(stream_folder(), name, shape, fill)
+    rows_file = on_disk(name, shape, fill)
     rows = columns_of(mapped(rows_file), sizes[0])
     facts = stored_facts(path, rows) if stored else {"successors": "shifted", **facts}
     low, high = bounds or (None, None)

@@ -13,7 +13,7 @@ import pytest
 
 from jaxrl_rollouts import feeds
 from jaxrl_rollouts.errors import DataError, Interrupted
-from jaxrl_rollouts.feeds import ReadAhead, blocks, mapped, on_disk, scattered
+from jaxrl_rollouts.feeds import Drawn, ReadAhead, blocks, mapped, must_stream, on_disk, scattered
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -27,10 +27,6 @@ class State(NamedTuple):
     key: jax.Array
 
 
-class Drawn(NamedTuple):
-    rows: jax.Array
-
-
 def picks(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     pick, key = jax.random.split(key)
     return jax.random.randint(pick, (32,), 0, len(ROWS)), key
@@ -42,7 +38,7 @@ def init(key: jax.Array, data: Any) -> State:
 
 def update(state: State, data: Any) -> tuple[State, dict]:
     index, key = picks(state.key)
-    rows = data.rows if isinstance(data, Drawn) else data["rows"][index]
+    rows = data.batches if isinstance(data, Drawn) else data["rows"][index]
     gradient = rows[:, :2].T @ (rows[:, :2] @ state.w - rows[:, 2])
     return State(state.w - 0.01 * gradient, key), {"size": jnp.square(state.w).sum()}
 
@@ -53,11 +49,13 @@ def feed(path: Path, read: Any = None) -> ReadAhead:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path / "made"))
+
     def fill(array: np.ndarray) -> None:
         array[:] = ROWS
 
-    return on_disk(tmp_path / "made", "rows", ROWS.shape, fill)
+    return on_disk("rows", ROWS.shape, fill)
 
 
 def context(folder: Path, stop: StopFlag | None = None) -> RunContext:
@@ -121,7 +119,10 @@ def test_scattered_rows_are_those_of_the_array(
         scattered(path, np.array([1, 499]))
 
 
-def test_a_file_that_was_damaged_or_not_finished_is_made_again(tmp_path: Path) -> None:
+def test_a_file_that_was_damaged_or_not_finished_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path))
     made: list[int] = []
 
     def fill(array: np.ndarray) -> None:
@@ -132,12 +133,18 @@ def test_a_file_that_was_damaged_or_not_finished_is_made_again(tmp_path: Path) -
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        on_disk(tmp_path, "a", (4, 2), stops)
+        on_disk("a", (4, 2), stops)
     assert not list(tmp_path.iterdir())
-    path = on_disk(tmp_path, "a", (4, 2), fill)
-    assert on_disk(tmp_path, "a", (4, 2), fill) == path and len(made) == 1
+    path = on_disk("a", (4, 2), fill)
+    assert on_disk("a", (4, 2), fill) == path and len(made) == 1
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    on_disk(tmp_path, "a", (4, 2), fill)
+    on_disk("a", (4, 2), fill)
     assert len(made) == 2 and (mapped(path) == 7).all()
+
+
+def test_data_stay_on_disk_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "free_memory", lambda: 1000)
+    assert must_stream("auto", 251) and not must_stream("auto", 250)
+    assert must_stream("always", 1) and not must_stream("never", 10**6)

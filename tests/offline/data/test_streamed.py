@@ -15,7 +15,6 @@ from jaxrl_rollouts import scaler
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.data import Dataset, load, streamed
-from jaxrl_rollouts.offline.data.streamed import must_stream
 from jaxrl_rollouts.offline.study import small_budget, train
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
 
@@ -102,9 +101,3 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
         path = given.write_raw(tmp_path / "a.hdf5", arrays() | {key: values})
         with pytest.raises(DataError, match=message):
             load(path, stream="always")
-
-
-def test_rows_stay_on_disk_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "free_memory", lambda: 1000)
-    assert must_stream("auto", 251) and not must_stream("auto", 250)
-    assert must_stream("always", 1) and not must_stream("never", 10**6)
