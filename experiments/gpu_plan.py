@@ -108,16 +108,16 @@ STOPS = (
         ("--dataset", "halfcheetah-mixed"), ("halfcheetah-mixed",),
     ),
     Stop(
-        "pgd_vs_world_model", 90, 5,
+        "pgd_vs_world_model", 40, 5,
         "guided windows against an ensemble, with networks that were trained long enough: 3 cases "
-        "x 100,000 steps of 108 GFLOP: 45 minutes with the ensembles; drawing, and repeating "
-        "8 million steps in the simulator: 45",
+        "x 100,000 steps of 108 GFLOP in TF32: 14 minutes; ensembles and target policies: 6; "
+        "drawing, and repeating 6 million steps in the simulator: 15",
         ("--mujoco.data", "halfcheetah-medium"), ("halfcheetah-medium",),
     ),
     Stop(
-        "neubay_mujoco", 420, 10,
-        "NEUBAY, its ablations, MOPO, MOBILE and RAVL: 4 datasets x 4 arms x 100,000 steps of 74 "
-        "GFLOP and 1,000 operations: 300 minutes; 12 conservative cells at 1 ms a step: 20; "
+        "neubay_mujoco", 310, 10,
+        "NEUBAY, its ablations, MOPO, MOBILE and RAVL: 4 datasets x 4 arms x 100,000 steps of 194 "
+        "GFLOP and about 1,700 operations: 190 minutes; 12 conservative cells at 1 ms a step: 20; "
         "posteriors, rollouts and evaluations: 100",
         ("--datasets", *_LOCOMOTION), _LOCOMOTION,
     ),
@@ -127,9 +127,9 @@ STOPS = (
         environment=EXACT,
     ),
     Stop(
-        "pgd_agents", 300, 6,
+        "pgd_agents", 170, 6,
         "are guided data better than a weaker regulariser? 80 cells of 100,000 steps at 0.6 ms: 80 "
-        "minutes; guided windows of 20 cells: 120; denoisers of 4 datasets: 40; evaluations: 60",
+        "minutes; guided windows of 20 cells: 25; denoisers of 4 datasets: 30; evaluations: 30",
         ("--datasets", "acrobot-broad", "hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed"),
         ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed"),
     ),

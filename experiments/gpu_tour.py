@@ -72,7 +72,7 @@ def gpu_tour(
         allow_cpu: go on without a GPU.
         progress: show the runs' progress.
     """
-    stops = chosen(only)
+    stops, begin = chosen(only), time.monotonic()
     if minutes <= 0:
         raise ConfigError("--minutes", minutes, "above 0")
     for stop in stops:
@@ -85,7 +85,8 @@ def gpu_tour(
     print(f"\n{check_gpu(allow_cpu=allow_cpu)}", flush=True)
     with StopFlag() as flag:
         runner = Runner(out, preset, publish, progress, flag)
-        endings = travel(stops, runner, 60.0 * minutes, lambda: flag.requested)
+        left = 60.0 * minutes - (time.monotonic() - begin)
+        endings = travel(stops, runner, left, lambda: flag.requested)
     if flag.requested:
         raise Interrupted("stopped the tour; go on with the same command")
     failed = [name for name, ending in endings.items() if ending == "failed"]
@@ -165,14 +166,16 @@ class Runner:
         print(f"\n== {' '.join(['jaxrl-rollouts', *arguments])}", flush=True)
         environment = {**(stop.environment or {}), **os.environ}
         # Of its own session: Ctrl-C reaches this process only, which asks the run to stop once.
-        child = subprocess.Popen(
-            [*PROGRAM, *arguments], env=environment, start_new_session=True
-        )  # fmt: skip
-        cut = not _wait(child, seconds, lambda: self.flag.requested)
-        if cut:
-            child.send_signal(signal.SIGTERM)
-            if not _wait(child, grace):
-                child.kill()  # what it had saved before counts
+        command = [*PROGRAM, *arguments]
+        child = subprocess.Popen(command, env=environment, start_new_session=True)
+        try:
+            cut = not _wait(child, seconds, lambda: self.flag.requested)
+            if cut:
+                child.send_signal(signal.SIGTERM)
+                _wait(child, grace)
+        finally:
+            if child.poll() is None:  # what it had saved before counts
+                child.kill()
                 child.wait()
         if is_finished(run_folder(self.out, stop.name, self.preset)):
             return "finished"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,49 @@ def test_a_run_that_was_begun_is_resumed_and_a_finished_one_is_not(tmp_path: Pat
     assert runner.skip(ks) == ""
     done = folder_of(tmp_path, "neubay_speed", "20260101-000000", finished=True)
     assert Runner(tmp_path, "gpu", None, True, StopFlag()).skip(speed) == f"finished in {done}"
+
+
+# A program in the place of `jaxrl-rollouts run`: it makes its folder, then does as it is told.
+PROGRAM = """
+import pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / "ks_refiner-gpu-20260101-000000"
+folder.mkdir(parents=True)
+(folder / "run.json").touch()
+signal.signal(signal.SIGTERM, {'heard': lambda *_: sys.exit(130)}.get("BEHAVES", signal.SIG_IGN))
+if "BEHAVES" == "finishes":
+    (folder / "report.json").touch()
+elif "BEHAVES" == "fails":
+    sys.exit(3)
+else:
+    (folder / "ready").touch()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("behaves", "ending"),
+    [("finishes", "finished"), ("fails", "failed"), ("heard", "cut"), ("deaf", "cut")],
+)
+def test_a_run_ends_by_itself_or_is_asked_to_and_then_killed(
+    behaves: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("BEHAVES", behaves))
+    monkeypatch.setattr(gpu_tour, "PROGRAM", (sys.executable, str(program)))
+    flag, waits = StopFlag(), []
+    runner = Runner(tmp_path, "gpu", None, True, flag)
+
+    def wait(child, seconds: float, asked=lambda: False) -> bool:  # noqa: ANN001
+        """As long as it takes to be ready, whatever the machine does."""
+        waits.append(seconds)
+        while child.poll() is None and not list(tmp_path.rglob("ready")):
+            time.sleep(0.01)
+        return gpu_tour_wait(child, 1.0 if behaves == "deaf" else 30.0, lambda: len(waits) == 1)
+
+    gpu_tour_wait = gpu_tour._wait
+    monkeypatch.setattr(gpu_tour, "_wait", wait)
+    assert runner(chosen(["ks_refiner"])[0], 100.0, 7.0) == ending
+    assert waits == ([100.0, 7.0] if ending == "cut" else [100.0])
 
 
 def test_the_plan_says_what_is_to_go_and_starts_no_backend(tmp_path: Path) -> None:
