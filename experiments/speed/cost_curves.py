@@ -8,6 +8,7 @@ written before the first run.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -115,6 +116,7 @@ def cost_rows(axis: str, name: str, curve: Curve) -> list[dict[str, Any]]:
         "slope": [None, *slopes(curve.sizes, curve.time)],
         "MB": curve.bytes / 1e6,
         "slope of MB": [None, *slopes(curve.sizes, curve.bytes)],
+        "rise MB": [None if math.isnan(rise) else rise / 1e6 for rise in curve.rise],
         "kept MB": curve.kept / 1e6,
         "compile s": curve.compile_seconds,
     }
@@ -185,8 +187,10 @@ def note_meaning(report: Report, config: Config) -> None:
     report.note(
         "MB are arguments, results and temporary buffers of the compiled program as XLA plans "
         "them, on all devices; of reading a file, the most that Python and numpy held at once "
-        "(tracemalloc). Kept are the states that go from call to call, the weights that are rolled "
-        "and the file. Neither counts Python, jax and compiled programs themselves."
+        "(tracemalloc). Rise is measured: by how much the process grew in a call, which is results "
+        "and buffers without arguments, less what it had freed and kept before. Kept are the "
+        "states that go from call to call, the weights that are rolled and the file. None of it "
+        "counts Python, jax and compiled programs themselves."
     )
     small = f"{config.few_rows:,} rows"
     report.note(

@@ -143,9 +143,6 @@ def works(config: Config, folder: Path) -> Iterator[Work]:
     yield from point_works(config)
 
 
-# Rows
-
-
 def row_works(config: Config, folder: Path) -> Iterator[Work]:
     """Reading a file, statistics of all rows, batches, gradient steps."""
     yield Work(
@@ -211,9 +208,6 @@ def update_cost(config: Config, rows: int) -> Cost:
     return of_program(learner.update, jax.jit(learner.init)(jax.random.key(0), data), data)
 
 
-# Seeds
-
-
 def seeds_cost(config: Config, seeds: int) -> Cost:
     """`updates` gradient steps of so many seeds of SAC, over the cores as `loop.train` has them."""
     learner, data = learner_of(config), to_device(random_rows(config.few_rows))
@@ -224,9 +218,6 @@ def seeds_cost(config: Config, seeds: int) -> Cost:
         state, data = devices.shard_seeds(state, mesh), devices.replicate(data, mesh)
     count = 1 if mesh is None else mesh.size
     return of_program(jax.vmap(learner.update, (0, None)), state, data, devices=count)
-
-
-# Members and horizon
 
 
 def member_works(config: Config) -> Iterator[Work]:
@@ -299,9 +290,6 @@ def members_cost(config: Config, asked: bool, members: int) -> Cost:
 
 def horizon_cost(config: Config, horizon: int) -> Cost:
     return rollout_cost(config, config.ensemble, horizon, asked=False)
-
-
-# Grid points
 
 
 def point_works(config: Config) -> Iterator[Work]:

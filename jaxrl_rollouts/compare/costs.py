@@ -9,10 +9,12 @@ the next: twice the size takes 1.7 to 2.3 times as much.
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +51,7 @@ class Curve(NamedTuple):
         sizes: ascending, `[sizes]`.
         seconds: of one call, `[sizes, repeats]`.
         bytes, kept, compile_seconds: as of a `Cost`, `[sizes]`.
+        rise: of this process's resident memory in a call, `[sizes]`; NaN where nobody tells.
     """
 
     sizes: np.ndarray
@@ -56,6 +59,7 @@ class Curve(NamedTuple):
     bytes: np.ndarray
     kept: np.ndarray
     compile_seconds: np.ndarray
+    rise: np.ndarray
 
     @property
     def time(self) -> np.ndarray:
@@ -123,6 +127,31 @@ def of_host(call: Callable[[], Any], kept: float) -> Cost:
     return Cost(call, peak, kept)
 
 
+def resident_rise(call: Callable[[], Any]) -> float:
+    """Bytes by which this process grew at most during a call: results and temporary buffers.
+
+    What it had freed and kept before does not count. NaN where the system does not tell (Linux
+    does), and with a GPU, whose memory is another.
+    """
+    if jax.default_backend() != "cpu":
+        return math.nan
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the highest so far is forgotten
+    except OSError:
+        return math.nan
+    before = _resident("VmRSS")
+    result = jax.block_until_ready(call())
+    rise = _resident("VmHWM") - before
+    del result
+    return float(max(rise, 0))
+
+
+def _resident(key: str) -> int:
+    """A line of the kernel's status of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
 def seconds_per_call(call: Callable[[], Any], least: float) -> float:
     """Of as many calls as take `least` seconds together."""
     calls, begin = 0, time.perf_counter()
@@ -142,7 +171,7 @@ def measure(
     repeats: int,
     least: float = 0.05,
 ) -> Curve:
-    """Build the work at every size, then time all sizes in turns, after one call that warms up.
+    """Build the work at every size, then time all sizes in turns, after two calls that warm up.
 
     Args:
         context: of the run.
@@ -152,17 +181,19 @@ def measure(
         repeats: rounds in which every size is timed once.
         least: seconds that a timing takes; short work is done several times.
     """
-    costs = []
+    costs, rises = [], []
     for size in sizes:
         poll(context, f"before {label} at {size}")
         costs.append(build(size))
         jax.block_until_ready(costs[-1].call())
+        rises.append(resident_rise(costs[-1].call))
     timers = {
         n: partial(seconds_per_call, c.call, least) for n, c in zip(sizes, costs, strict=True)
     }
     taken = in_turns(context, label, repeats, timers)
     columns = (np.array(column, float) for column in list(zip(*costs, strict=True))[1:])
-    return Curve(np.array(sizes), np.stack([taken[n] for n in sizes]), *columns)
+    seconds = np.stack([taken[n] for n in sizes])
+    return Curve(np.array(sizes), seconds, *columns, rise=np.array(rises))
 
 
 def slopes(sizes: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from jaxrl_rollouts.compare.costs import (
     measure,
     of_host,
     of_program,
+    resident_rise,
     seconds_per_call,
     slopes,
     tell,
@@ -35,7 +36,7 @@ class Config:
 
 def curve_of(seconds: list[float]) -> Curve:
     taken = np.array(seconds)[:, None] * np.array([0.9, 1.0, 5.0])  # the median is the second
-    return Curve(SIZES, taken, 100.0 * SIZES, SIZES, 0 * SIZES)
+    return Curve(SIZES, taken, 100.0 * SIZES, SIZES, 0 * SIZES, 0 * SIZES)
 
 
 def context_in(folder: Path, stop: StopFlag | None = None) -> RunContext:
@@ -98,6 +99,18 @@ def test_bytes_on_the_host_are_the_most_that_were_held() -> None:
     assert cost.kept == 7
 
 
+def test_a_call_that_takes_memory_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux tells")
+    data = jnp.ones(10_000_000)
+    cost = of_program(lambda state, data: (state, data + 1.0), (), data)
+    cost.call()
+    rise = resident_rise(cost.call)
+    assert rise == pytest.approx(cost.bytes - data.nbytes, rel=0.1)
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert np.isnan(resident_rise(cost.call))
+
+
 def test_short_work_is_repeated_until_it_took_long_enough() -> None:
     calls: list[int] = []
     taken = seconds_per_call(lambda: calls.append(1), least=0.01)
@@ -111,7 +124,7 @@ def test_all_sizes_are_built_then_timed_in_turns(tmp_path: Path) -> None:
         return Cost(lambda: order.append(size), 10.0 * size, size, 0.5)
 
     curve = measure(context_in(tmp_path), "work", build, (1, 3), repeats=2, least=0.0)
-    assert order == [1, 3, 1, 3, 1, 3]  # the first of each warms up
+    assert order == [1, 1, 3, 3, 1, 3, 1, 3]  # the first two of each warm up
     assert curve.seconds.shape == (2, 2) and list(curve.bytes) == [10.0, 30.0]
     assert list(curve.kept) == [1, 3] and list(curve.compile_seconds) == [0.5, 0.5]
 

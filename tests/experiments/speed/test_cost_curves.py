@@ -59,7 +59,7 @@ def test_promises_hold_where_slopes_are_within() -> None:
         sizes = np.array(getattr(config, promise.axis))
         power = float((promise.axis, promise.work) in grows)
         seconds = sizes[:, None] ** power * np.array([1.0, 1.1, 1.2])
-        curves[promise.axis, promise.work] = Curve(sizes, seconds, sizes**1.5, sizes, 0 * sizes)
+        curves[promise.axis, promise.work] = Curve(sizes, seconds, sizes**1.5, *[0 * sizes] * 3)
     report = Report("cost_curves", "cpu", {}, "jaxrl-rollouts run cost_curves", 1)
     cost_curves.claim_promises(report, curves)
     assert len(report.claims) == len(PROMISES)
