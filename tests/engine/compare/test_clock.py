@@ -1,4 +1,4 @@
-"""Values follow `dQ/dn = tau (r - (1 - gamma) Q)`; before 3 time constants they say nothing."""
+"""Values follow `dQ/dn = tau (r - (1 - gamma) Q)`: before 3 time constants they say little."""
 
 from __future__ import annotations
 
