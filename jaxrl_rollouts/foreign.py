@@ -6,12 +6,16 @@ A name may stand for a pipe that never answers, a size for more memory than ther
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from .errors import DataError, printable
 
+# The name of code to import, `package.module:factory`, with its options.
+CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\?.*)?", re.DOTALL)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -79,3 +83,11 @@ def free_memory() -> int:
 
 def _gigabytes(size: int) -> str:
     return f"{size / 1e9:,.3g} GB" if size < 1e15 else f"{size:.3g} bytes"
+
+
+def code_in(data: Any) -> Iterator[str]:
+    """Names of code to import anywhere in JSON data."""
+    if isinstance(data, str) and CODE.fullmatch(data):
+        yield data
+    for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        yield from code_in(item)

@@ -200,7 +200,7 @@ class _Told:
         self.stage, self.loggers = stage, context.loggers if context else ()
         self.history = History(path, upto=done, kept=kept)
         for logger in self.loggers:
-            logger.truncate(stage, done)
+            logger.restore(stage, self.history.records)
         enabled = bool(context and context.progress)
         self.progress = Progress(
             stage, total=of * units, initial=done * units, unit=unit, enabled=enabled

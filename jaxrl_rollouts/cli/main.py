@@ -248,6 +248,7 @@ def resume(
     run: tyro.conf.Positional[Path],
     publish: Path | None = None,
     logger: str = "",
+    trust: tuple[str, ...] = (),
     progress: bool = True,
 ) -> None:
     """Go on with an interrupted run from its newest checkpoints.
@@ -258,9 +259,14 @@ def resume(
         run: the run folder.
         publish: also copy report and pictures to this folder.
         logger: where metrics go (jsonl, csv, tensorboard, wandb), if no longer to where they went.
+        trust: code that the run may import, package.module:factory; a folder may name anybody's.
         progress: show progress.
     """
     folder = RunFolder.open(run)
+    if unknown_code := set(folder.code) - set(trust):
+        hint = f"if you know it, go on with: {folder.resume}"
+        expected = "no code to import but what --trust names"
+        raise ConfigError(f"{run / 'run.json'}: config", min(unknown_code), expected, hint)
     experiment = plugins.load_experiment(folder.experiment)
     config = folder.config_as(experiment.config_type)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}

@@ -15,6 +15,7 @@ import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -27,7 +28,7 @@ from typing import Any
 
 from ..configs import from_json, to_json
 from ..errors import CheckpointError, DataError, StorageError
-from ..foreign import check_file
+from ..foreign import check_file, code_in
 from .sealed import sealed, unsealed
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
@@ -260,9 +261,15 @@ class RunFolder:
         return {name: sum(session[name] for session in sessions) for name in seconds}
 
     @property
+    def code(self) -> list[str]:
+        """What the run imports by name, `package.module:factory`: a user's own, or a stranger's."""
+        return sorted(set(code_in(plain(self.config))))
+
+    @property
     def resume(self) -> str:
         """The command that goes on with the run."""
-        return f"jaxrl-rollouts resume {self.path}"
+        trust = "".join(f" --trust {shlex.quote(name)}" for name in self.code)
+        return f"jaxrl-rollouts resume {shlex.quote(str(self.path))}{trust}"
 
     def hold(self, name: str, **facts: Any) -> None:
         """Put on record which data the run learns from; a later session must bring the same.

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 import json
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..configs import unknown
 from ..errors import MissingExtraError
-from .folder import drop_torn_line, plain
+from .folder import drop_torn_line, plain, write_atomically
+from .history import Record
 from .progress import Progress as Progress
 
 Metrics = Mapping[str, Any]
@@ -33,8 +34,8 @@ class Logger(Protocol):
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
         """Take one record; values are scalars or `[seeds]` arrays."""
 
-    def truncate(self, stage: str, step: int) -> None:
-        """Forget records of `stage` after `step`: a resumed run will write them again."""
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
+        """Where a run goes on: of `stage` these records stay, and no others."""
 
     def close(self) -> None:
         """Write out what is pending."""
@@ -54,17 +55,22 @@ class JsonlLogger:
         clash = [name for name in _RESERVED if name in metrics]
         if clash:
             raise ValueError(f"metrics: found the reserved name {clash[0]}, expected another")
-        record = {"stage": stage, "step": int(step), "time": round(time.time(), 3)}
+        _append(self.path, self._lines(stage, step, round(time.time(), 3), metrics))
+
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
+        _restore(self.path, stage, records, self._lines, self._row)
+
+    @staticmethod
+    def _lines(stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
+        record = {"stage": stage, "step": int(step), "time": now}
         record |= {name: _seeds(value) for name, value in metrics.items()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(record), allow_nan=False) + "\n")
+        return [json.dumps(plain(record), allow_nan=False) + "\n"]
 
-    def truncate(self, stage: str, step: int) -> None:
-        def keep(line: str) -> bool:
-            record = json.loads(line)
-            return record["stage"] != stage or record["step"] <= step
-
-        _filter_lines(self.path, keep)
+    @staticmethod
+    def _row(line: str) -> _Row:
+        record = json.loads(line)
+        rest = {name: value for name, value in record.items() if name not in _RESERVED}
+        return _Row(record["stage"], int(record["step"]), rest)
 
     def read(self) -> list[dict[str, Any]]:
         """The records so far."""
@@ -88,23 +94,25 @@ class CsvLogger:
             path.write_text(self.header, encoding="utf-8")
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
-        now = round(time.time(), 3)
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(
-                (stage, int(step), now, name, seed, value)
-                for name, values in metrics.items()
-                for seed, value in enumerate(_seeds(values))
-            )
+        _append(self.path, self._lines(stage, step, round(time.time(), 3), metrics))
 
-    def truncate(self, stage: str, step: int) -> None:
-        def keep(line: str) -> bool:
-            if line == self.header:
-                return True
-            name, at, *_, value = next(csv.reader([line]))
-            float(value)
-            return name != stage or int(at) <= step
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
+        _restore(self.path, stage, records, self._lines, self._row, self.header)
 
-        _filter_lines(self.path, keep)
+    @staticmethod
+    def _lines(stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows(
+            (stage, int(step), now, name, seed, value)
+            for name, values in metrics.items()
+            for seed, value in enumerate(_seeds(values))
+        )
+        return lines.getvalue().splitlines(keepends=True)
+
+    @staticmethod
+    def _row(line: str) -> _Row:
+        stage, step, _, *rest = next(csv.reader([line]))
+        return _Row(stage, int(step), rest)
 
     def close(self) -> None:
         """Nothing is pending."""
@@ -122,7 +130,7 @@ class TensorBoardLogger:
         for name, value in _scalars(stage, metrics).items():
             self._writer.add_scalar(name, value, int(step))
 
-    def truncate(self, stage: str, step: int) -> None:
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
         """Event files only grow; TensorBoard shows the newest point of a step."""
 
     def close(self) -> None:
@@ -144,7 +152,7 @@ class WandbLogger:
         # Stages count their own steps, W&B wants one that only grows: leave the axis to a column.
         self._run.log({**_scalars(stage, metrics), f"{stage}/step": int(step)})
 
-    def truncate(self, stage: str, step: int) -> None:
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
         """W&B keeps what it was sent."""
 
     def close(self) -> None:
@@ -201,21 +209,72 @@ def _scalars(stage: str, metrics: Metrics) -> dict[str, float]:
     return scalars
 
 
-def _filter_lines(path: Path, keep: Callable[[str], bool]) -> None:
-    """Keep some lines of a file, and of those that cannot be read none."""
-    if not path.exists():
-        return
-    kept, unreadable, count = [], 0, 0
-    for line in path.read_bytes().splitlines(keepends=True):
-        count += 1
+class _Row(NamedTuple):
+    """What a line of a file says; `rest` is all but the time."""
+
+    stage: str
+    step: int
+    rest: Any
+
+
+def _append(path: Path, lines: list[str]) -> None:
+    with path.open("a", encoding="utf-8", newline="") as file:
+        file.write("".join(lines))
+
+
+def _restore(
+    path: Path,
+    stage: str,
+    records: Sequence[Record],
+    lines_of: Callable[[str, int, float | None, Metrics], list[str]],
+    row_of: Callable[[str], _Row],
+    header: str = "",
+) -> None:
+    """Leave of a stage in a file the lines of `records`, and put back those that are damaged.
+
+    Lines keep their time; one that is put back has none.
+
+    Warns:
+        UserWarning: some were damaged or missing.
+    """
+    before, own, after, damaged = _sorted_lines(path, stage, row_of, header)
+    kept = []
+    for record in records:
+        expected = lines_of(stage, record.iteration, None, record.metrics)
+        lines = own.get(record.iteration, [])
+        if [row_of(line) for line in lines] != [row_of(line) for line in expected]:
+            damaged += bool(own)  # where there are none they never went to this file
+            lines = expected
+        kept += lines
+    text = "".join([header, *before, *kept, *after])
+    if damaged:
+        warnings.warn(
+            f"{path}: {damaged} records were damaged, and are put right where they can be",
+            stacklevel=3,
+        )
+    if text.encode() != (path.read_bytes() if path.exists() else b""):
+        write_atomically(path, text)
+
+
+def _sorted_lines(
+    path: Path, stage: str, row_of: Callable[[str], _Row], header: str
+) -> tuple[list[str], dict[int, list[str]], list[str], int]:
+    """Lines before those of a stage, its own by step, those after; how many cannot be read."""
+    before: list[str] = []
+    own: dict[int, list[str]] = {}
+    after: list[str] = []
+    damaged = 0
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
         try:
-            if keep(line.decode()):
-                kept.append(line)
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-            unreadable += 1
-    if unreadable:
-        warnings.warn(f"{path}: dropped {unreadable} damaged lines", stacklevel=2)
-    if len(kept) < count:
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(b"".join(kept))
-        os.replace(temporary, path)
+            text = line.decode()
+            if header and text == header:
+                continue
+            row = row_of(text)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+            damaged += 1
+            continue
+        if row.stage == stage:
+            own.setdefault(row.step, []).append(text)
+        else:
+            (after if own else before).append(text)
+    return before, own, after, damaged

@@ -22,16 +22,26 @@ FORGOTTEN = 3600.0  # seconds since anything was written to what a killed downlo
 _CHUNK = 1 << 20
 
 
-def download(url: str, path: Path, *, name: str, progress: bool = True) -> Path:
+def download(
+    url: str, path: Path, *, name: str, size: int | None = None, progress: bool = True
+) -> Path:
     """Fetch an HDF5 file to `path`, making its folder.
+
+    Args:
+        url: where from.
+        path: where to.
+        name: what it is called in messages.
+        size: bytes it is known to have; None where nobody knows.
+        progress: show progress.
 
     Warns:
         UserWarning: there is no HTTPS, so that nobody vouches for what came.
 
     Raises:
-        DataError: no connection, an answer of unknown length or too large for the disk, a transfer
-            cut short, an answer that is not HDF5 (a login page), or a place that cannot be written
-            to. Says what to fetch and where to put it; nothing is left at `path` or beside it.
+        DataError: no connection, an answer of unknown or another length or too large for the disk,
+            a transfer cut short, an answer that is not HDF5 (a login page), or a place that cannot
+            be written to. Says what to fetch and where to put it; nothing is left at `path` or
+            beside it.
     """
     hint = f"fetch {url} and put it at {path}"
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
@@ -39,15 +49,15 @@ def download(url: str, path: Path, *, name: str, progress: bool = True) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         with _answer(url, name) as answer, temporary.open("xb") as file:
-            total = _length(answer, path.parent, name, hint)
+            total, came = _length(answer, size, path.parent, name, hint), 0
             with tqdm(
                 total=total, unit="B", unit_scale=True, desc=name, disable=not progress
             ) as bar:
-                while chunk := answer.read(_CHUNK):
-                    bar.update(file.write(chunk))
-        size = temporary.stat().st_size
-        if size != total:
-            raise DataError(name, "download", f"{size} of {total} bytes", "the whole file", hint)
+                while came <= total and (chunk := answer.read(_CHUNK)):  # it may never end
+                    came += file.write(chunk)
+                    bar.update(len(chunk))
+        if came != total:
+            raise DataError(name, "download", f"{came} of {total} bytes", "the whole file", hint)
         _look_into(temporary, name, hint)
         temporary.replace(path)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -72,11 +82,15 @@ def _answer(url: str, name: str) -> Any:
         return answer
 
 
-def _length(answer: Any, folder: Path, name: str, hint: str) -> int:
+def _length(answer: Any, size: int | None, folder: Path, name: str, hint: str) -> int:
     """How many bytes will come; without that a transfer that was cut would look whole."""
-    length = answer.headers.get("Content-Length") or ""
+    length = answer.headers.get("Content-Length") or str(size or "")
     if not length.isdigit():
         raise DataError(name, "download", "an answer of unknown length", "Content-Length", hint)
+    if size is not None and int(length) != size:
+        raise DataError(
+            name, "download", f"{length} bytes", f"the {size} it is known to have", hint
+        )
     free = shutil.disk_usage(folder).free
     if int(length) > free:
         expected = f"at most the {free / 1e9:.3g} GB that are free in {folder}"

@@ -40,6 +40,7 @@ from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
 from .neorl import from_neorl
 from .ogbench import from_ogbench, is_ogbench
+from .sizes import SIZES
 from .transitions import Dataset
 
 _SUFFIXES = (".hdf5", ".h5", ".npz")
@@ -118,7 +119,7 @@ def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
     if not download:
         hint = f"fetch {url} and put it at {places[0]}"
         raise DataError(name, "file", "nothing", "a downloaded file", hint)
-    return fetch(url, places[0], name=name)
+    return fetch(url, places[0], name=name, size=SIZES.get(name))
 
 
 def _resolve_jr(name: str, folders: list[Path]) -> Path:

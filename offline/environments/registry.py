@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from jaxrl_rollouts import plugins
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError, one_line
+from jaxrl_rollouts.foreign import CODE
 
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
@@ -207,6 +208,8 @@ def _factory(base: str) -> Callable[[], Any] | None:
         return plugins.announced(GROUP, "environment")[base]
     if ":" not in base:
         return None
+    if not CODE.fullmatch(base):
+        raise ConfigError("environment", base, "package.module:factory")
     module, _, attribute = base.partition(":")
     if os.getcwd() not in sys.path:  # the command line does not look there by itself
         sys.path.append(os.getcwd())

@@ -135,12 +135,16 @@ def _save_always() -> None:
 
 
 def result(folder: Path) -> dict[str, Any]:
-    """What a finished run says, without how long it took: its report and its histories."""
+    """What a finished run says, without how long it took: report, histories and metrics."""
     report = json.loads((folder / "report.json").read_text())
     kept = {name: _timeless(report[name]) for name in ("numbers", "tables", "claims")}
     files = sorted(folder.rglob("history.jsonl"))
     files = [file for file in files if not file.parent.name.isdigit()]
-    return kept | {str(f.relative_to(folder)): f.read_text() for f in files}
+    kept |= {str(f.relative_to(folder)): f.read_text() for f in files}
+    metrics = folder / "metrics.jsonl"
+    return kept | {
+        metrics.name: [{**json.loads(x), "time": 0} for x in metrics.read_text().splitlines()]
+    }
 
 
 def _timeless(data: Any) -> Any:

@@ -182,3 +182,10 @@ def test_a_zip_bomb_is_weighed_before_it_is_unpacked(
     monkeypatch.setattr(foreign, "free_memory", lambda: 10**8)
     with pytest.raises(DataError, match="a.npz: u: found 0.16 GB, expected at most the 0.1 GB"):
         read_npz(tmp_path / "a.npz")
+
+
+def test_names_of_code_are_found_wherever_they_stand() -> None:
+    data = {"a": ["hopper-medium-v2", "x.y:make"], "b": {"c": "z:f?max_episode_steps=9", "d": 1.0}}
+    assert list(foreign.code_in(data)) == ["x.y:make", "z:f?max_episode_steps=9"]
+    for text in ("", ":", "C:\\data", "/data/a:b", "10:30", "mujoco/Hopper-v4", "a b:c", None):
+        assert list(foreign.code_in([text])) == []

@@ -201,8 +201,8 @@ class Recorder:
     def log(self, stage: str, step: int, metrics: Any) -> None:
         self.calls.append((stage, step, sorted(metrics), np.shape(metrics["loss"])))
 
-    def truncate(self, stage: str, step: int) -> None:
-        self.calls.append(("truncate", stage, step))
+    def restore(self, stage: str, records: Any) -> None:
+        self.calls.append(("restore", stage, [record.iteration for record in records]))
 
     def close(self) -> None: ...
 
@@ -212,7 +212,7 @@ def test_loggers_hear_of_every_chunk(tmp_path: Path) -> None:
     context = run_context(tmp_path, loggers=(recorder,))
     train(descend, given, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
     chunks = [("fit", 3, ["loss", "n"], (2,)), ("fit", 4, ["loss", "n"], (2,))]
-    assert recorder.calls == [("truncate", "fit", 0), *chunks]
+    assert recorder.calls == [("restore", "fit", []), *chunks]
 
 
 def explode(state: jax.Array, data: Any) -> tuple:

@@ -284,6 +284,17 @@ def test_a_run_says_beforehand_what_it_is_and_how_long_it_takes(plugin: Path, ca
     assert "preset cpu with --kind fancy takes was not measured" in capsys.readouterr().err
 
 
+def test_resume_imports_nothing_that_was_not_named(plugin: Path, capsys: Any) -> None:
+    """A folder may be somebody else's; one's own says how to go on."""
+    cli.main(["run", "toy", "--preset", "smoke", "--fail", "envs.mine:make"])
+    folder = run_folder(plugin)
+    for trust in ([], ["--trust", "envs.other:make"]):
+        code, err = fails(["resume", str(folder), *trust], capsys)
+        assert code == 2 and "run.json: config: found 'envs.mine:make'" in err
+        assert err.endswith(f"go on with: jaxrl-rollouts resume {folder} --trust envs.mine:make\n")
+    cli.main(["resume", str(folder), "--trust", "envs.mine:make"])
+
+
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
     cli.main(["run", "toy", "--preset", "smoke"])
     folder = run_folder(plugin)

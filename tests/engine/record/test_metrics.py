@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.record.history import Record
 from jaxrl_rollouts.record.loggers import CsvLogger, JsonlLogger, make_loggers
 from jaxrl_rollouts.record.progress import Progress, brief
 
@@ -46,39 +47,66 @@ def test_jsonl_goes_on_after_kill(tmp_path_factory: Any, torn: int) -> None:
     assert [r["loss"] for r in again.read()] == [[0, 0], [1, 1], [2, 2], [9, 9]]
 
 
-@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
-def test_truncate_drops_later_records_of_that_stage_only(tmp_path: Path, kind: Any) -> None:
-    logger = kind(tmp_path / "m")
-    for stage in ("world, model", "agent"):
-        for step in (1, 2, 3):
-            logger.log(stage, step, {"loss": [step, -step]})
-    logger.truncate("world, model", 1)
-    text = (tmp_path / "m").read_text()
+def records(*steps: int) -> list[Record]:
+    return [Record(s, {"loss": np.array([s, -s]), "n": np.array([np.nan])}) for s in steps]
+
+
+def filled(kind: Any, path: Path, stages: tuple[str, ...] = ("agent",)) -> Any:
+    logger = kind(path)
+    for stage in stages:
+        for record in records(1, 2, 3):
+            logger.log(stage, *record)
+    return logger
+
+
+def steps_in(path: Path, kind: Any) -> list[tuple[str, int]]:
+    text = path.read_text()
     if kind is JsonlLogger:
-        found = [(r["stage"], r["step"]) for r in map(json.loads, text.splitlines())]
-    else:
-        rows = list(csv.DictReader(io.StringIO(text)))
-        assert len(rows) == 2 * 4
-        found = list(dict.fromkeys((r["stage"], int(r["step"])) for r in rows))
-    assert found == [("world, model", 1), ("agent", 1), ("agent", 2), ("agent", 3)]
-    logger.truncate("nothing", 0)
-    assert (tmp_path / "m").read_text() == text
+        return [(r["stage"], r["step"]) for r in map(json.loads, text.splitlines())]
+    rows = list(csv.DictReader(io.StringIO(text)))
+    found = list(dict.fromkeys((r["stage"], int(r["step"])) for r in rows))
+    assert len(rows) == 3 * len(found)
+    return found
+
+
+@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
+def test_a_resumed_stage_loses_its_later_records_only(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "m"
+    logger = filled(kind, path, ("data", "world, model", "agent"))
+    logger.restore("world, model", records(1))
+    text = path.read_text()
+    others = [[(stage, step) for step in (1, 2, 3)] for stage in ("data", "agent")]
+    assert steps_in(path, kind) == [*others[0], ("world, model", 1), *others[1]]
+    logger.restore("nothing", [])
+    assert path.read_text() == text
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
-def test_damaged_lines_are_dropped_with_a_word(tmp_path: Path, kind: Any) -> None:
-    logger = kind(tmp_path / "m")
-    for step in (1, 2):
-        logger.log("agent", step, {"loss": [step]})
-    whole = (tmp_path / "m").read_bytes()
-    first, last = whole.splitlines(keepends=True)[-2:]
-    for damaged in (b"{\n", b"\xff" + first, b"[]\n", b"\n", first.replace(b"1", b"x")):
-        (tmp_path / "m").write_bytes(whole.replace(first, damaged))
-        with pytest.warns(UserWarning, match="m: dropped 1 damaged lines"):
-            logger.truncate("agent", 9)
-        assert (tmp_path / "m").read_bytes() == whole.replace(first, b"")
-    logger.truncate("agent", 9)
+def test_damaged_records_are_put_back(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "m"
+    logger = filled(kind, path, ("agent", "other"))
+    whole = path.read_bytes()
+    lines = [line for line in whole.splitlines(keepends=True) if b"agent" in line]
+    for damaged in (b"{\n", b"\xff" + lines[0], b"[]\n", b"\n", b"", lines[0].replace(b"1", b"8")):
+        path.write_bytes(whole.replace(lines[0], damaged, 1))
+        with pytest.warns(UserWarning, match=r"m: \d records were damaged"):
+            logger.restore("agent", records(1, 2, 3))
+        there = path.read_text().splitlines()
+        assert len(there) == len(whole.splitlines())
+        assert steps_in(path, kind) == [(x, s) for x in ("agent", "other") for s in (1, 2, 3)]
+        assert "0.0" not in path.read_text() and all(
+            line.decode() in path.read_text() for line in lines[-1:]
+        )
+        logger.restore("agent", records(1, 2, 3))  # nothing is damaged any more
+        assert path.read_text().splitlines() == there
+
+
+@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
+def test_a_file_that_comes_later_has_what_was_before(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / "m"
+    kind(path).restore("agent", records(1, 2))
+    assert steps_in(path, kind) == [("agent", 1), ("agent", 2)]
 
 
 def test_csv_is_tidy_and_goes_on(tmp_path: Path) -> None:
@@ -157,7 +185,7 @@ def test_wandb_gets_scalars(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "wandb", fake)
     (logger,) = make_loggers(["wandb"], tmp_path)
     logger.log("agent", 5, {"loss": 2.0})
-    logger.truncate("agent", 1)
+    logger.restore("agent", [])
     logger.close()
     assert fake.sent[0]["name"] == tmp_path.name
     assert fake.sent[1:] == [{"agent/loss": 2.0, "agent/step": 5}, "finished"]

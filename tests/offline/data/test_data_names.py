@@ -22,6 +22,7 @@ from jaxrl_rollouts.offline.data import (
     resolve,
 )
 from jaxrl_rollouts.offline.data.catalogue import BY_STEM
+from jaxrl_rollouts.offline.data.sizes import SIZES
 
 ROOT = "https://rail.eecs.berkeley.edu/datasets/offline_rl"
 
@@ -237,6 +238,7 @@ def server(tmp_path, monkeypatch):
     entry = CATALOGUE["hopper-medium-v2"]
     url = f"http://127.0.0.1:{http.server_port}/hopper_medium-v2.hdf5"
     monkeypatch.setitem(CATALOGUE, "hopper-medium-v2", entry._replace(url=url))
+    monkeypatch.setitem(SIZES, "hopper-medium-v2", None)  # of this one nobody knows
     monkeypatch.setenv("no_proxy", "*")
     yield answers
     http.shutdown()
@@ -282,6 +284,26 @@ def test_failed_download_says_what_to_do(server, change):
     message, target = str(caught.value), data_folder() / "hopper-medium-v2.hdf5"
     assert CATALOGUE["hopper-medium-v2"].url in message and str(target) in message
     assert "\n" not in message and not list(data_folder().iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.*fetched over http")
+def test_a_file_of_known_size(server, monkeypatch):
+    """Another size is not taken; the right one is, also from a server that does not say it."""
+    whole = len(server["body"])
+    monkeypatch.setitem(SIZES, "hopper-medium-v2", whole + 1)
+    for length, found in ((whole, f"{whole} bytes, expected the {whole + 1} it"), (None, "of")):
+        server["length"] = length
+        with pytest.raises(DataError, match=f"download: found .*{found}.*; fetch http"):
+            resolve("hopper-medium-v2")
+    assert not list(data_folder().iterdir())
+    monkeypatch.setitem(SIZES, "hopper-medium-v2", whole)
+    assert len(load("hopper-medium-v2")) == 19
+
+
+def test_known_sizes_are_those_of_d4rls_files():
+    assert set(SIZES) < set(CATALOGUE) and len(SIZES) == 97
+    assert SIZES["hopper-medium-v2"] == 152_756_557
+    assert min(SIZES.values()) > 2e6 and len(set(SIZES.values())) == len(SIZES)
 
 
 @pytest.mark.filterwarnings("ignore:.*fetched over http")

@@ -118,7 +118,7 @@ def test_registered_and_imported_ones_are_found_by_name(monkeypatch: pytest.Monk
         make("cort")
     with pytest.raises(ConfigError, match="a name besides"):
         register_environment("hopper", cart_factory)
-    for wrong in ("helpers_environments:nothing", "no_such_module:make"):
+    for wrong in ("helpers_environments:nothing", "no_such_module:make", "../evil:make", "a:b:c"):
         with pytest.raises(ConfigError, match="package.module:factory"):
             make(wrong)
 
