@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from . import devices
+from . import devices, processes
 from .errors import ConfigError, DivergenceError
 from .record import checkpoint
 from .record.context import RunContext, poll
@@ -87,6 +87,7 @@ def train(
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
+    alone: tuple[str, int] | None = None,
 ) -> Trained:
     """Start every seed with `init` and apply `update` to it `iterations` times.
 
@@ -111,8 +112,11 @@ def train(
         finished: stop early when this is true of the chunk's mean metrics.
         context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
         save_every_seconds: least time between two checkpoints.
-        mesh: devices to spread the seeds over; None takes those of this host that the seeds can
-            keep busy. Copies of the last seed fill the mesh where the number does not divide.
+        mesh: devices to spread the seeds over; None takes those that the seeds can keep busy.
+            Copies of the last seed fill the mesh where the number does not divide. Along
+            `devices.MEMBER` the second axis of the state is spread, of those leaves that have
+            one; along `devices.BATCH` the update says itself what is (`devices.split`).
+        alone: axis and size that a single seed is spread along over several processes.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -123,6 +127,7 @@ def train(
         Interrupted: the context's stop flag was raised; a checkpoint was written.
         ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
+        PeerError: another process of the run has ended.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
@@ -136,22 +141,28 @@ def train(
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
+    if over is None and alone and processes.several():
+        over = devices.mesh_along(*alone)
     if over is not None:
-        state, data = _spread(state, data, per_seed, over)
+        state, data = devices.spread(state, data, per_seed, over)
 
     def whole() -> PyTree:
         """The state as the caller knows it; on their own mesh it stays there."""
-        kept = over is None or (mesh is not None and seeds % mesh.size == 0)
-        return state if kept else devices.gather(state, seeds)
+        kept = mesh is not None and devices.of_seeds(mesh) and seeds % mesh.size == 0
+        return (
+            state
+            if over is None or (kept and not processes.several())
+            else devices.gather(state, seeds)
+        )
 
-    saved_at, asked = time.monotonic(), _asked(context)
-    with told.progress:
+    saved_at, (asked, _) = time.monotonic(), _agreed(context)
+    with told.progress, processes.watched("resume the run"):
         while iteration < iterations and not stopped:
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
             begin = time.perf_counter()
             length = min(chunk, iterations - iteration)
-            state, metrics, seconds = _compiled(update, length, axes).run(state, data)
+            state, metrics, seconds = _compiled(update, length, axes).run(state, data, over)
             means = _checked_means(stage, iteration, metrics, seeds, folder)
             iteration += length
             stopped = bool(finished and finished(means))
@@ -161,8 +172,9 @@ def train(
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             told.tell(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
-            asked = _asked(context)  # looked at once, so that who stops has saved
-            if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
+            # Looked at once, so that who stops has saved.
+            asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
+            if folder and (last or asked or late):
                 bundle = _bundle(whole(), stopped, spent, keeper)
                 texts = {HISTORY: told.history.text}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
@@ -237,16 +249,13 @@ def _resumed(
     return iteration, bundle["state"], bool(bundle["finished"]), spent, kept
 
 
-def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[PyTree, PyTree]:
-    """Seeds over the devices of the mesh, and a copy of what they share on each."""
-    places = {True: devices.shard_seeds, False: devices.replicate}
-    mapped = jax.tree.broadcast(per_seed, data)
-    data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, over), mapped, data)
-    return devices.shard_seeds(state, over), data
-
-
-def _asked(context: RunContext | None) -> bool:
-    return bool(context and context.stop and context.stop.requested)
+def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]:
+    """Whether somebody wants to stop, and whether a checkpoint is due, in any process."""
+    stop = context.stop if context else None
+    asked, late = processes.agree(bool(stop and stop.requested), late)
+    if asked and stop:
+        stop.request()
+    return asked, late
 
 
 class _Spent(NamedTuple):
@@ -276,21 +285,32 @@ class _Chunk:
         def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
             return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
 
-        self._jitted = jax.jit(run, donate_argnums=0)
+        self._run = run
         self._programs: dict[Any, Any] = {}
 
-    def run(self, state: PyTree, data: PyTree) -> tuple[PyTree, dict[str, np.ndarray], dict]:
+    def run(
+        self, state: PyTree, data: PyTree, over: Mesh | None
+    ) -> tuple[PyTree, dict[str, np.ndarray], dict]:
         """New state, metrics `[chunk, seeds]` on the host, and what it took; `state` is gone."""
         begin = time.perf_counter()
         leaves, structure = jax.tree.flatten((state, data))
         signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
         if signature not in self._programs:
-            self._programs[signature] = self._jitted.lower(state, data).compile()
+            self._programs[signature] = self._compile(state, data, over)
         compiled = time.perf_counter()
         state, metrics = self._programs[signature](state, data)
-        metrics = {name: np.asarray(value) for name, value in metrics.items()}
+        metrics = {name: np.asarray(value) for name, value in devices.local(metrics).items()}
         seconds = {"compile": compiled - begin, "run": time.perf_counter() - compiled}
         return state, metrics, seconds
+
+    def _compile(self, state: PyTree, data: PyTree, over: Mesh | None) -> Any:
+        if over is None or devices.of_seeds(over):
+            return jax.jit(self._run, donate_argnums=0).lower(state, data).compile()
+        # What comes out lies as it came in, so that the next call is the same program.
+        kept = jax.tree.map(lambda leaf: leaf.sharding, state), None
+        with jax.set_mesh(over):
+            jitted = jax.jit(self._run, donate_argnums=0, out_shardings=kept)
+            return jitted.lower(state, data).compile()
 
 
 class _Axes(NamedTuple):
