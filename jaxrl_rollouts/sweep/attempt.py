@@ -1,0 +1,31 @@
+"""The process of a task: `jaxrl-rollouts`, which stops with a checkpoint when its parent dies.
+
+A killed worker would leave it running, and holding the folder that the next worker goes on with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+
+DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask Linux for SIGTERM once the parent is gone; other systems have no such thing."""
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM)
+    if os.getppid() != parent:  # it was gone before that
+        sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    from ..cli.main import main
+
+    main(sys.argv[2:])
