@@ -131,9 +131,12 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
             if asked.slurm is not None:
                 _hand_over(folder, plan, whole, code, asked)
                 return
-            stopped = _run(folder, plan, whole, code, asked)
-            if stopped:
-                raise Interrupted(f"stopped; go on with: {command}")
+            if _run(folder, plan, whole, code, asked):
+                done = sum(finished_report(folder / task.name) is not None for task in plan.tasks)
+                raise Interrupted(
+                    f"stopped with {done} of {len(plan.tasks)} tasks finished; "
+                    f"go on with: {command}"
+                )
             report = collected(folder, whole)
     except OSError as error:
         hint = f"once that is put right go on with: {command}"

@@ -213,4 +213,7 @@ def read_plan(folder: Path) -> Plan:
     for task in tasks:
         if folder_name([task.name]) != task.name:
             raise CheckpointError(f"{path}: name: found {task.name!r}, expected a plain name")
+        places = {word.partition("=")[0] for word in task.arguments} & {"--out", "--publish"}
+        if places:
+            raise CheckpointError(f"{path}: {task.name}: found {min(places)}, expected a plan")
     return plan

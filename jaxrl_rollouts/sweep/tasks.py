@@ -124,12 +124,13 @@ def run_task(
     if not arguments:
         return write_status(folder, replace(before, state=FINISHED, last=""))
     status = write_status(folder, Status(RUNNING, before.attempts + 1))
-    command = [sys.executable, "-m", f"{__package__}.attempt", str(os.getpid()), *arguments]
+    # -P: no module is imported from the directory that the plan names.
+    program = [sys.executable, "-P", "-m", f"{__package__}.attempt", str(os.getpid())]
     with (folder / LOG).open("ab") as log:
         start = log.tell()
         # In a session of its own: a Ctrl-C is passed on once, by whoever waits for it.
         with subprocess.Popen(
-            command,
+            [*program, *arguments],
             cwd=task.directory,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,

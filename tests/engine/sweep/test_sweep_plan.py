@@ -147,7 +147,9 @@ def test_a_damaged_plan_and_names_that_lead_elsewhere_are_refused(tmp_path: Path
     with pytest.raises(CheckpointError, match="digest"):
         read_plan(tmp_path)
     del data["digest"]
-    for wrong in ({"tasks": 3}, {"tasks": [{**data["tasks"][0], "name": "../up"}]}):
+    (task,) = data["tasks"]
+    elsewhere = {**task, "arguments": [*task["arguments"], "--publish=/elsewhere"]}
+    for wrong in ({"tasks": 3}, {"tasks": [{**task, "name": "../up"}]}, {"tasks": [elsewhere]}):
         (tmp_path / "plan.json").write_text(json.dumps(data | wrong))
         with pytest.raises(CheckpointError, match="expected a pl"):
             read_plan(tmp_path)

@@ -50,7 +50,7 @@ def stand_in(tmp_path: Path, monkeypatch: Any) -> Any:
 
     def make(script: str) -> None:
         path = tmp_path / "python"
-        path.write_text(f'#!/bin/bash\nshift 3\necho "$@" >> {tmp_path}/called\n{script}\n')
+        path.write_text(f'#!/bin/bash\nshift 4\necho "$@" >> {tmp_path}/called\n{script}\n')
         path.chmod(0o755)
         monkeypatch.setattr(tasks.sys, "executable", str(path))
 
