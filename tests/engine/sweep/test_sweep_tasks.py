@@ -19,7 +19,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.sweep import tasks
+from jaxrl_rollouts.sweep import attempt, tasks
 from jaxrl_rollouts.sweep.plan import Task
 from jaxrl_rollouts.sweep.tasks import KilledError, Status, last_line, read_status, run_task
 
@@ -55,6 +55,14 @@ def stand_in(tmp_path: Path, monkeypatch: Any) -> Any:
         monkeypatch.setattr(tasks.sys, "executable", str(path))
 
     return make
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has asked for its exit code does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def called(tmp_path: Path) -> list[str]:
@@ -149,11 +157,11 @@ def test_the_last_line_is_looked_for_at_the_end_of_a_log(tmp_path: Path) -> None
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 def test_the_process_of_a_task_dies_with_its_parent(tmp_path: Path) -> None:
     code = (
-        "import os, sys, time; from jaxrl_rollouts.sweep.attempt import die_with_parent\n"
-        f"die_with_parent(os.getppid()); open({str(tmp_path / 'pid')!r}, 'w').write('x')\n"
-        "time.sleep(60)"
+        f"import os, runpy, time\nmodule = runpy.run_path({attempt.__file__!r})\n"
+        "module['die_with_parent'](os.getppid())\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write('x')\ntime.sleep(60)"
     )
-    shell = f'{sys.executable} -c "$CODE" & echo $!; wait'
+    shell = f'{sys.executable} -S -c "$CODE" & echo $!; wait'
     environment = {**os.environ, "CODE": code}
     parent = subprocess.Popen(
         ["bash", "-c", shell], stdout=subprocess.PIPE, text=True, env=environment
@@ -164,6 +172,6 @@ def test_the_process_of_a_task_dies_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     end = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+    while alive(pid) and time.monotonic() < end:
         time.sleep(0.02)
-    assert not Path(f"/proc/{pid}").exists()
+    assert not alive(pid)
