@@ -20,7 +20,6 @@ from .tasks import (
     RUNNING,
     STOPPED,
     WAITING,
-    Status,
     last_line,
     read_status,
 )
@@ -28,6 +27,7 @@ from .tasks import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+NAME = 40  # letters of a task's name that a narrow terminal shows
 ORDER = (FINISHED, RUNNING, WAITING, STOPPED, FAILED, DIVERGED, KILLED)
 
 
@@ -111,18 +111,21 @@ class Watch:
         from rich.table import Table
 
         minutes, seconds = divmod(int(time.monotonic() - self._begin), 60)
-        grid = Table(
-            title=f"{self.counted()}, {minutes}:{seconds:02d}", box=box.SIMPLE_HEAD,
-            title_justify="left",
-        )  # fmt: skip
-        for column in ("task", "state", "attempt", "last line"):
-            grid.add_column(column, no_wrap=column != "task", overflow="ellipsis")
-        for task in self._tasks:
-            status: Status = self._status[task.name]
-            if status.state in (FINISHED, WAITING):
-                continue
-            folder = self._folder / task.name
-            last = last_line(folder) if status.state == RUNNING else status.last
-            cells = (task.name, status.state, str(status.attempts), last)
-            grid.add_row(*map(escape, cells))
+        title = f"{self.counted()}, {minutes}:{seconds:02d}"
+        grid = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        rows = [self._row(task) for task in self._tasks if self._shown(task)]
+        for place, column in enumerate(("task", "state", "attempt", "last line")):
+            needs = max((len(row[place]) for row in rows), default=0)
+            keep = None if column == "last line" else min(needs, NAME)  # that one is cut first
+            grid.add_column(column, no_wrap=True, overflow="ellipsis", min_width=keep)
+        for row in rows:
+            grid.add_row(*map(escape, row))
         return grid
+
+    def _shown(self, task: Task) -> bool:
+        return self._status[task.name].state not in (FINISHED, WAITING)
+
+    def _row(self, task: Task) -> tuple[str, str, str, str]:
+        status = self._status[task.name]
+        last = last_line(self._folder / task.name) if status.state == RUNNING else status.last
+        return task.name, status.state, str(status.attempts), last

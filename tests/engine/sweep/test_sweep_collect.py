@@ -103,14 +103,15 @@ def test_changes_are_lines_and_on_a_terminal_a_table(folder: Path) -> None:
     assert stream.getvalue() == ""
     (folder / "bold-2").mkdir()
     write_status(folder / "bold-2", Status(RUNNING, 2))
-    (folder / "bold-2" / "log.txt").write_text("policy: 40% [red]\n")
+    (folder / "bold-2" / "log.txt").write_text("policy: 40% [red]" + 300 * "." + "\n")
     watch()
     counted = "0 of 6 finished, 1 running, 3 waiting, 1 failed, 1 diverged"
     assert stream.getvalue() == f"{counted}  bold-2: running (attempt 2)\n"
     console = Console(file=io.StringIO(), width=120)
     console.print(watch.table())
     shown = console.file.getvalue()
-    assert "policy: 40% [red]" in shown and "metric loss is nan" in shown
+    assert "bold-2 " in shown and " running " in shown and "policy: 40% [red]" in shown
+    assert "metric loss is nan" in shown
     assert "bold-0" not in shown  # it waits
 
 
