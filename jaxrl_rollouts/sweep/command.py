@@ -13,9 +13,9 @@ import tyro
 from .. import plugins
 from ..cli import parsing
 from ..cli.before import check_places
-from ..cli.options import PROG
+from ..cli.options import PROG, check_options
 from ..cli.shown import options, shown
-from ..configs import check, number
+from ..configs import did_you_mean, number
 from ..errors import ConfigError, Interrupted, StorageError, UserError
 from ..plugins import Command
 from ..record.interrupts import StopFlag
@@ -78,13 +78,14 @@ class SweepOptions:
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run the subcommand; raises `UserError` for anything a user can put right."""
     own = {"collect": collect, "task": task}
-    first = arguments[0] if arguments else "--help"
+    arguments = list(arguments) or ["--help"]
+    first = arguments[0]
     if first in own:
         parsing.call(own[first], arguments[1:], f"{prog} {first}")
         return
     if first.startswith("-") and first not in ("-h", "--help"):
         raise ConfigError("sweep", first, "the name of an experiment before any option")
-    ours, theirs = split(arguments if first.startswith("-") else arguments[1:])
+    ours, theirs = split(arguments[not first.startswith("-") :])
     asked = parsing.read(
         lambda: tyro.cli(
             SweepOptions, args=ours, prog=f"{prog} EXPERIMENT", description=DESCRIPTION
@@ -92,13 +93,13 @@ def main(arguments: Sequence[str], prog: str) -> None:
         ours,
         prog,
     )
-    check(asked)
+    check_options(asked)
     start(first, asked, theirs, shlex.join([PROG, "sweep", *arguments]))
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Options of a sweep with their values, and what is left for its runs."""
-    known = {"-h", "--help", *options(shown(SweepOptions()))}
+    known = {"-h", "--help", *own_options()}
     ours: list[str] = []
     theirs: list[str] = []
     place = theirs
@@ -108,6 +109,11 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             place = ours if name in known else theirs
         place.append(argument)
     return ours, theirs
+
+
+def own_options() -> list[str]:
+    """The options of a sweep, as typed."""
+    return list(options(shown(SweepOptions())))
 
 
 def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) -> None:
@@ -120,7 +126,11 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
     """
     experiment = plugins.load_experiment(name)
     swept = {"dataset": asked.datasets, "method": asked.methods, "seed": asked.seeds}
-    plan, code = make_plan(experiment, swept, given, command, Path.cwd())
+    try:
+        plan, code = make_plan(experiment, swept, given, command, Path.cwd())
+    except ConfigError as error:  # an option of nobody may have been meant for the sweep
+        hint = did_you_mean(str(error.found), own_options()) if error.setting == "option" else ""
+        raise ConfigError(error.setting, error.found, error.expected, hint or error.hint) from None
     folder = (asked.out or Path("runs") / f"{experiment.name}-sweep").absolute()
     check_places(folder, asked.publish)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -168,6 +169,7 @@ def _connect(ray: ModuleType, resources: Resources) -> None:
         UserError: it cannot be reached.
         ConfigError: no machine has as much.
     """
+    _knock(resources.address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if resources.address:
         options["address"] = resources.address
@@ -191,3 +193,14 @@ def _connect(ray: ModuleType, resources: Resources) -> None:
         if asked > there:
             ray.shutdown()
             raise ConfigError(name, asked, f"at most the {there:g} of this machine")
+
+
+def _knock(address: str) -> None:
+    """`UserError` where nobody listens at `HOST:PORT`; Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"Ray ({address}): {one_line(error)}") from None

@@ -168,7 +168,7 @@ def joined(folder: Path, plan: Plan) -> Plan:
     """The plan with the tasks that the folder has already: a sweep may grow.
 
     Raises:
-        ConfigError: a task is there with another command, or another experiment is.
+        ConfigError: a task was begun there with another command, or another experiment was.
     """
     if not (folder / PLAN).exists():
         return plan
@@ -180,9 +180,12 @@ def joined(folder: Path, plan: Plan) -> Plan:
         raise ConfigError("--out", f"{folder}, of {before.experiment}", expected, hint)
     for task in plan.tasks:
         old = there.setdefault(task.name, task)
-        if old.arguments != task.arguments:
+        if old.arguments == task.arguments:
+            continue
+        if (folder / task.name).exists():
             found = f"{folder}, where {task.name} is: {old.command}"
             raise ConfigError("--out", found, task.command, hint)
+        there[task.name] = task  # it was never begun
     commands = tuple(dict.fromkeys((*before.commands, *plan.commands)))
     return replace(plan, commands=commands, tasks=tuple(there.values()))
 

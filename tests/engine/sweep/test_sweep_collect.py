@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import socket
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError, UserError
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.sweep import command
@@ -139,3 +141,25 @@ def test_without_ray_its_extra_is_named(monkeypatch: Any, tmp_path: Path) -> Non
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'jaxrl-rollouts\[sweep\]'"):
         run_on_ray(tmp_path, TASKS, [], Resources(), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("offline --seed 1", "option: found '--seed', expected .*did you mean --seeds"),
+        ("offline --retries -1", "--retries: found -1, expected at least 0"),
+        ("--seeds 1", "sweep: found '--seeds', expected the name of an experiment before"),
+        ("ofline --seeds 1", "did you mean offline"),
+    ],
+)
+def test_mistyped_commands_are_one_line(words: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        command.main(words.split(), "sweep")
+
+
+def test_nobody_at_an_address_is_said_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(UserError, match=rf"Ray \({address}\): .*refused"):
+        run_on_ray(tmp_path, TASKS, [], Resources(address), lambda: None)

@@ -134,8 +134,11 @@ def test_a_plan_is_read_as_it_was_written_and_may_grow(tmp_path: Path) -> None:
     more = joined(tmp_path, planned({"seed": [1, 2], "method": ["plain"]}, command="two"))
     assert [task.name for task in more.tasks] == ["bold-0", "bold-1", "plain-1", "plain-2"]
     assert more.commands == ("one", "two")
+    other = planned({"seed": [0], "method": ["bold"]}, "--strength", "3")
+    assert joined(tmp_path, other).tasks == (*other.tasks, first.tasks[1])  # not begun yet
+    (tmp_path / "bold-0").mkdir()
     with pytest.raises(ConfigError, match="bold-0 is: jaxrl-rollouts run swept .*--strength 2"):
-        joined(tmp_path, planned({"seed": [0], "method": ["bold"]}, "--strength", "3"))
+        joined(tmp_path, other)
 
 
 def test_a_damaged_plan_and_names_that_lead_elsewhere_are_refused(tmp_path: Path) -> None:
