@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,7 +50,8 @@ def join(
         ConfigError: nothing says who they are, or jax has computed already.
         PeerError: they do not come.
     """
-    # On CPUs results travel over TCP.
+    # On CPUs results travel over TCP. Who is left when another one dies can still say so.
+    jax.config.update("jax_enable_recoverability", True)
     use_cores()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
@@ -139,6 +141,15 @@ def _private() -> Path:
     return folder
 
 
+def part() -> None:
+    """End together: the first one, whom all others talk to, last."""
+    meet("at the end")
+    if first():
+        time.sleep(2.0)
+    else:
+        jax.distributed.shutdown()
+
+
 @contextlib.contextmanager
 def watched(hint: str = "") -> Iterator[None]:
     """What jax says when another process is gone becomes a `PeerError`."""
@@ -161,7 +172,7 @@ def joined(*who: Any) -> Iterator[None]:
             stack.enter_context(contextlib.redirect_stdout(nowhere))
             stack.enter_context(contextlib.redirect_stderr(nowhere))
         yield
-        meet("at the end")  # the first one is whom all others talk to
+        part()
 
 
 def leave(code: int) -> NoReturn:

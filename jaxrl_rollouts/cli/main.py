@@ -36,7 +36,9 @@ DESCRIPTION = (
     "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "
     f"Start with `{PROG} list`, then `{PROG} run offline --preset smoke`; "
     f"`{PROG} run offline --method td3_bc --help` shows every setting of a method, and "
-    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Compiled programs are kept in "
+    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Several processes: the same "
+    "command in each, with `--coordinator HOST:PORT --processes N --process I`, or `--distributed` "
+    "under SLURM, Open MPI or on a TPU pod. Compiled programs are kept in "
     f"the user's cache folder; ${before.CACHE} names another one, or is `off`."
 )
 
