@@ -300,9 +300,7 @@ def resume(
         trust: code that the run may import, package.module:factory; a folder may name anybody's.
         progress: show progress.
     """
-    from .. import processes
-
-    folder = RunFolder.open(processes.own(run))
+    folder = RunFolder.open(run)
     if unknown_code := set(folder.code) - set(trust):
         hint = f"if you know it, go on with: {folder.resume}"
         expected = "no code to import but what --trust names"
@@ -313,7 +311,10 @@ def resume(
     for name, version in changed.items():
         before = printable(str(folder.versions.get(name)))
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
+    from .. import processes
+
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
+    folder = replace(folder, path=processes.own(folder.path))
     _set_up(experiment)
     execute(experiment, config, folder, progress, publish)
 
