@@ -38,7 +38,7 @@ _LISTED = (
         "cost_curves",
         "benchmark: seconds and bytes over rows, seeds, members, horizon and grid points",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 20},
         caches=False,
     ),
     Listing(

@@ -29,7 +29,7 @@ class Chunk:
         def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
             return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
 
-        self._jitted = jax.jit(run, donate_argnums=0)
+        self._run = run
         self._programs: dict[Any, Any] = {}
 
     def run(self, state: PyTree, data: PyTree) -> tuple[PyTree, dict[str, np.ndarray], dict]:
@@ -38,7 +38,7 @@ class Chunk:
         program = self.program(state, data)
         compiled = time.perf_counter()
         state, metrics = program(state, data)
-        metrics = {name: np.asarray(value) for name, value in metrics.items()}
+        metrics = {name: np.asarray(value) for name, value in devices.local(metrics).items()}
         seconds = {"compile": compiled - begin, "run": time.perf_counter() - compiled}
         return state, metrics, seconds
 
@@ -47,8 +47,18 @@ class Chunk:
         leaves, structure = jax.tree.flatten((state, data))
         signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
         if signature not in self._programs:
-            self._programs[signature] = self._jitted.lower(state, data).compile()
+            self._programs[signature] = self._compile(state, data)
         return self._programs[signature]
+
+    def _compile(self, state: PyTree, data: PyTree) -> Any:
+        lies = jax.tree.map(lambda leaf: leaf.sharding, state)
+        over = getattr(jax.tree.leaves(lies)[0], "mesh", None)
+        if over is None or devices.of_seeds(over):
+            return jax.jit(self._run, donate_argnums=0).lower(state, data).compile()
+        # What comes out lies as it came in, so that the next call is the same program.
+        with jax.set_mesh(over):
+            jitted = jax.jit(self._run, donate_argnums=0, out_shardings=(lies, None))
+            return jitted.lower(state, data).compile()
 
 
 def run_fed(
@@ -66,7 +76,9 @@ def run_fed(
 
 def placed(rows: PyTree, over: Mesh | None) -> PyTree:
     """Leaves `[seeds, ...]` on the devices of the mesh, as the state lies there."""
-    return jax.tree.map(jnp.asarray, rows) if over is None else devices.shard_seeds(rows, over)
+    if over is None:
+        return jax.tree.map(jnp.asarray, rows)
+    return (devices.shard_seeds if devices.of_seeds(over) else devices.replicate)(rows, over)
 
 
 class Axes(NamedTuple):

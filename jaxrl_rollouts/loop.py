@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from . import devices, memory
+from . import devices, memory, processes
 from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError, DivergenceError
 from .feeds import Feed, closing
@@ -89,6 +89,7 @@ def train(
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
+    alone: tuple[str, int] | None = None,
 ) -> Trained:
     """Start every seed with `init` and apply `update` to it `iterations` times.
 
@@ -113,8 +114,11 @@ def train(
         finished: stop early when this is true of the chunk's mean metrics.
         context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
         save_every_seconds: least time between two checkpoints.
-        mesh: devices to spread the seeds over; None takes those of this host that the seeds can
-            keep busy. Copies of the last seed fill the mesh where the number does not divide.
+        mesh: devices to spread the seeds over; None takes those that the seeds can keep busy.
+            Copies of the last seed fill the mesh where the number does not divide. Along
+            `devices.MEMBER` the second axis of the state is spread, of those leaves that have
+            one; along `devices.BATCH` the update says itself what is (`devices.split`).
+        alone: axis and size that a single seed is spread along over several processes.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -125,6 +129,7 @@ def train(
         Interrupted: the context's stop flag was raised; a checkpoint was written.
         ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
+        PeerError: another process of the run has ended.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
@@ -139,14 +144,17 @@ def train(
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
+    if over is None and alone and processes.several():
+        over = devices.mesh_along(*alone)
     if feed:
         feed.begin(state, functools.partial(placed, over=over))
     if over is not None:
-        state, data = _spread(state, data, per_seed, over)
+        state, data = devices.spread(state, data, per_seed, over)
 
     def whole() -> PyTree:
         """The state as the caller knows it; on their own mesh it stays there."""
-        kept = over is None or (mesh is not None and seeds % mesh.size == 0)
+        kept = mesh is not None and devices.of_seeds(mesh) and seeds % mesh.size == 0
+        kept = over is None or (kept and not processes.several())
         return state if kept else devices.gather(state, seeds)
 
     if context and iteration < iterations and not stopped:
@@ -154,8 +162,8 @@ def train(
         program = compiled(update, 1 if feed else length, Axes.of(True) if feed else axes)
         seen, copies = feed.look() if feed else data, 2 if evaluate or over else 1
         spent = spent.plus(compile=_tell_need(program, state, seen, stage, context, copies))
-    saved_at, asked = time.monotonic(), _asked(context)
-    with told.progress, closing(feed):
+    saved_at, (asked, _) = time.monotonic(), _agreed(context)
+    with told.progress, closing(feed), processes.watched("resume the run"):
         while iteration < iterations and not stopped:
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
@@ -174,8 +182,9 @@ def train(
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             told.tell(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
-            asked = _asked(context)  # looked at once, so that who stops has saved
-            if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
+            # Looked at once, so that who stops has saved.
+            asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
+            if folder and (last or asked or late):
                 bundle = _bundle(whole(), stopped, spent, keeper)
                 texts = {HISTORY: told.history.text}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
@@ -250,14 +259,6 @@ def _resumed(
     return iteration, bundle["state"], bool(bundle["finished"]), spent, kept
 
 
-def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[PyTree, PyTree]:
-    """Seeds over the devices of the mesh, and a copy of what they share on each."""
-    places = {True: devices.shard_seeds, False: devices.replicate}
-    mapped = jax.tree.broadcast(per_seed, data)
-    data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, over), mapped, data)
-    return devices.shard_seeds(state, over), data
-
-
 def _tell_need(
     chunk: Chunk, state: PyTree, data: PyTree, stage: str, context: RunContext, copies: int
 ) -> float:
@@ -273,8 +274,13 @@ def _tell_need(
     return seconds
 
 
-def _asked(context: RunContext | None) -> bool:
-    return bool(context and context.stop and context.stop.requested)
+def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]:
+    """Whether somebody wants to stop, and whether a checkpoint is due, in any process."""
+    stop = context.stop if context else None
+    asked, late = processes.agree(bool(stop and stop.requested), late)
+    if asked and stop:
+        stop.request()
+    return asked, late
 
 
 class _Spent(NamedTuple):

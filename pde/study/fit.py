@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.loop import Trained, train
@@ -197,6 +198,7 @@ def fit(
         iterations=functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
+        alone=(BATCH, training.batch),
         context=context,
     )
     return Fitted(replace(own, params=trained.state.average), trained, every)
