@@ -99,6 +99,13 @@ _LISTED = (
         prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
+        "memory",
+        "benchmark: peak memory as predicted before a training, and as measured",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        caches=False,
+    ),
+    Listing(
         "neubay_mujoco",
         "NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
