@@ -164,7 +164,8 @@ def to_fields(
         conditions: as in `condition_values`.
 
     Raises:
-        DataError: no such condition, or `points` does not divide the grid.
+        DataError: no such condition, `points` does not divide the grid, or trajectories that
+            nobody wrote.
     """
     strides = [1] * len(found.shape[3:])
     if points is not None:
@@ -174,8 +175,20 @@ def to_fields(
             strides[axis] = size // points
     table = condition_table(found, conditions)
     values = found.read(slice(None), slice(0, None, every))
+    check_written(found.path, values)
     values = values[(..., *(slice(None, None, stride) for stride in strides))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
+
+
+def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
+    """`DataError` where trajectories `[N, T, C, *space]` are zero throughout: a file whose writing
+    was cut reads so. `first` is the number of the first of them."""
+    empty = np.flatnonzero(~values.any(axis=tuple(range(1, values.ndim))))
+    if len(empty):
+        found = f"zero throughout, as {len(empty)} of {len(values)} are"
+        hint = "was the file written to its end? Leave such trajectories out"
+        expected = "a field that was written"
+        raise DataError(path, f"trajectory {first + int(empty[0])}", found, expected, hint)
 
 
 def sample_windows(

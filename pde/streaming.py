@@ -24,7 +24,7 @@ from jaxrl_rollouts.feeds import (
     scattered,
 )
 
-from .fieldset import FieldSet, PickedWindows, window_places
+from .fieldset import FieldSet, PickedWindows, check_written, window_places
 from .training import TrainingConfig
 
 _AT_ONCE = 67_108_864  # bytes
@@ -36,9 +36,14 @@ def all_fields(found: FieldSet, stream: Stream) -> np.ndarray:
     Args:
         found: of which set.
         stream: see `must_stream`.
+
+    Raises:
+        DataError: trajectories that nobody wrote.
     """
     if not must_stream(stream, 4 * math.prod(found.shape)):
-        return np.asarray(found.read(slice(None), slice(None)), np.float32)
+        values = np.asarray(found.read(slice(None), slice(None)), np.float32)
+        check_written(found.path, values)
+        return values
     digest = hashlib.sha256(repr(found.shape).encode())
     for _, values in _read(found):
         digest.update(np.ascontiguousarray(values).data)
@@ -52,7 +57,9 @@ def all_fields(found: FieldSet, stream: Stream) -> np.ndarray:
 
 def _read(found: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
     for part in trajectories(found.shape):
-        yield part, np.asarray(found.read(part, slice(None)), np.float32)
+        values = np.asarray(found.read(part, slice(None)), np.float32)
+        check_written(found.path, values, part.start)
+        yield part, values
 
 
 def trajectories(shape: tuple[int, ...]) -> Iterator[slice]:
