@@ -51,7 +51,7 @@ class Need(NamedTuple):
             "Python and programs": other + AROUND,
         }
         listed = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in parts.items())
-        return f"{self.total / 1e6:,.0f} MB ({listed})"
+        return f"{self.total / 1e6:,.0f} MB of {available(self) / 1e6:,.0f} MB ({listed})"
 
 
 def bytes_of(tree: PyTree) -> int:
@@ -105,12 +105,15 @@ def measured_peak() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def available(need: Need) -> float:
+    """Bytes that the process has, or could still get."""
+    return free_memory() + need.before
+
+
 def lacking(need: Need) -> str:
     """A sentence where there is less memory than needed, else nothing."""
-    free = free_memory() + need.before
-    if need.total <= free:
+    if need.total <= available(need):
         return ""
     return (
-        f"That is more than the {free / 1e6:,.0f} MB there are: lower the seeds, the networks' "
-        "widths, the batch, or the rows."
+        "That is more than there is: lower the seeds, the networks' widths, the batch, or the rows."
     )
