@@ -39,8 +39,13 @@ class Need(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The most there will be."""
-        return max(self.before + max(self.work, self.copies) + AROUND, self.seen)
+        """The most there will be, or was."""
+        return max(self.expected, self.seen)
+
+    @property
+    def expected(self) -> float:
+        """The most that this training will need, whatever was before."""
+        return self.before + max(self.work, self.copies) + AROUND
 
     def __str__(self) -> str:
         other = self.before - self.data - self.state
