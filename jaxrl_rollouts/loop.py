@@ -278,7 +278,7 @@ def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]
     """Whether somebody wants to stop, and whether a checkpoint is due, in any process."""
     stop = context.stop if context else None
     asked, late = processes.agree(bool(stop and stop.requested), late)
-    if asked and stop:
+    if asked and stop and not stop.requested:
         stop.request()
     return asked, late
 
