@@ -94,7 +94,9 @@ def entry(package: str, name: str, value: Any) -> str:
 def verdict(name: str) -> str:
     claims = json.loads((RESULTS / name / "report.json").read_text())["claims"]
     held = sum(claim["holds"] for claim in claims)
-    return f"[`{name}`](../experiments/{name}/index.md): {held} of {len(claims)} claims hold"
+    early = sum(claim.get("verdict") == "not converged" for claim in claims)
+    text = f"{held} of {len(claims)} claims hold" + f", {early} not converged" * bool(early)
+    return f"[`{name}`](../experiments/{name}/index.md): {text}"
 
 
 def on_page_content(html: str, **_: Any) -> str:

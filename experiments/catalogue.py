@@ -35,6 +35,13 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_pairs",
     ),
     Listing(
+        "cost_curves",
+        "benchmark: seconds and bytes over rows, seeds, members, horizon and grid points",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        caches=False,
+    ),
+    Listing(
         "diffusion_speed",
         "benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch",
         GOALS,

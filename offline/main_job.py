@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from .agents.critic_view import bootstrap_rate
 from .agents.registry import quick_agents
 from .agents.sac import SacConfig
 from .behaviours.made import MADE, PENDULUM, load_dataset
@@ -76,7 +78,8 @@ def run(config: Config, context: RunContext) -> Report:
         context=context,
     )
     source, report = outcome.source, Report.of(context, config.study.seeds)
-    cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates)}
+    rate = bootstrap_rate(outcome.config)
+    cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates, rate=rate)}
     if isinstance(source, Posterior):
         name = source.dataset.name
         report.table("world model", [neubay_page.posterior_row(source)])
@@ -96,6 +99,7 @@ def run(config: Config, context: RunContext) -> Report:
         report.table("world model", [page.world_row(source)])
         page.draw_world(report, {source.dataset.name: source})
     report.table("result", page.result_rows(source, cells))
+    add_clock(report, clock_rows(cells))
     page.add_main_job(report, source, cells[config.method])
     asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""
     report.note(f"{outcome.steps:,} gradient steps per seed{asked}.")

@@ -20,6 +20,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
@@ -200,7 +201,7 @@ def train_cell(
     looked, actors = some_rows(rows, look_key), trained.state.agent.actor
     extra = {"terminations": float(rows.terminations.mean())}
     extra |= {"gap": action_gap(learner.agent, actors, looked)} | dynamics_of(sources, looked)
-    return Cell.of(trained, extra, updates=config.updates)
+    return Cell.of(trained, extra, updates=config.updates, rate=bootstrap_rate(chosen))
 
 
 def some_rows(rows: Transitions, key: jax.Array) -> Transitions:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.experiments.kit.colours import colour
@@ -47,6 +48,9 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
     earned = {name: float(behaviour(setting).mean()) for name, setting in settings.items()}
     report.table("cells", [row for name in grids for row in cells(name, grids[name], earned[name])])
     arms = [(name, agent, grids[name]) for name in grids for agent in config.agents]
+    by_arm = {name: {", ".join(p): c for p, c in grid.items()} for name, grid in grids.items()}
+    clocks = (clock_rows(cells, dataset=name) for name, cells in by_arm.items())
+    add_clock(report, [row for rows in clocks for row in rows])
     report.table("default and best", [row for arm in arms for row in compared(config, *arm)])
     for arm in arms:
         add_claims(report, config, *arm)
@@ -107,7 +111,8 @@ def add_claims(report: Report, config: Config, name: str, agent: str, grid: Grid
     default = {source: sweeps[0] for source, sweeps in returns.items()}
     best = {source: best_by_others(sweeps) for source, sweeps in returns.items()}
     pilot = name == "acrobot-broad" and agent == "td3_bc"
-    claim = claims(report, PILOT if pilot else SOURCE)
+    trained = [cell for (arm, *_), cell in grid.items() if arm == agent]
+    claim = claims(report, PILOT if pilot else SOURCE, trained)
 
     def better(text: str, gain: np.ndarray, means: str, least: float = 0.0, **of: str) -> None:
         means = f"{means}, by {least:g} or more, seed by seed"

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid, stacked
 from jaxrl_rollouts.configs import positive
@@ -23,6 +24,7 @@ from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, normalised_score, sample_batch, take_rows
 from jaxrl_rollouts.offline.environments import Environment
@@ -137,7 +139,8 @@ def measure_share(
             data, draw = MixedData(data, stack(made[kind])), mixing(config.real_share)
         arm = {"draw": draw, "stage": stage, "context": context}
         trained = train_on_rows(config.agent, data, setting.env, agent_keys, **budget, **arm)
-        return Cell.of(trained, quality.get(kind), updates=config.per_iteration)
+        rate = bootstrap_rate(config.agent)
+        return Cell.of(trained, quality.get(kind), updates=config.per_iteration, rate=rate)
 
     axes = {"kind": tuple(KINDS)}
     return run_grid(axes, train_agents, context, seeds=config.seeds, stage=name, clear=False)
@@ -191,6 +194,8 @@ def page(report: Report, config: Config, setting: Setting, grids: Grids) -> None
         for kind in JUDGED
     ]
     report.table("quality", quality)
+    clocks = (clock_rows(g, **{"share, %": 100 * share}) for share, g in grids.items())
+    add_clock(report, [row for rows in clocks for row in rows])
     return_claims(report, config, grids)
     quality_claims(report, config, grids)
     draw(report, config, grids, earned)
@@ -221,7 +226,7 @@ def returns(dataset: str, grids: Grids, earned: float) -> list[dict[str, Any]]:
 
 
 def return_claims(report: Report, config: Config, grids: Grids) -> None:
-    claim = claims(report, SOURCE)
+    claim = claims(report, SOURCE, [cell for grid in grids.values() for cell in grid.values()])
     *few, most = config.shares
     for share in few:
         earned, percent = {kind: cell["return"] for kind, cell in grids[share].items()}, 100 * share

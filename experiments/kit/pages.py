@@ -15,6 +15,7 @@ from pathlib import Path
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.plugins import load_experiment
+from jaxrl_rollouts.reports.claims import counted
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import report_table_markdown
 
@@ -74,7 +75,7 @@ def reports_markdown(results: Path) -> str:
 def _row(report: Report) -> str:
     name = report.experiment
     link = f"[`{name}`](results/{name}/README.md)"
-    held = f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)}"
+    held = counted(report.claims).replace(" hold", "", 1)
     summary = load_experiment(name).summary
     return f"| {link} | {summary} | {held} | {report.seeds} | {report.preset} |\n"
 

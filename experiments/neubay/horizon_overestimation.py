@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, stacked
 from jaxrl_rollouts.errors import ConfigError
@@ -87,6 +88,7 @@ def add_plane(report: Report, config: PlaneConfig, grid: Grid, best: float) -> N
         "promised, % of the best": lambda cell: 100.0 * cell["promised"] / best,
     }
     report.table("values", grid.rows(columns))
+    add_clock(report, clock_rows(grid), "clock of the plane")
     add_plane_claims(report, config, grid, best)
     draw_plane(report, grid, best)
     report.note(
@@ -99,7 +101,7 @@ def add_plane(report: Report, config: PlaneConfig, grid: Grid, best: float) -> N
 
 def add_plane_claims(report: Report, config: PlaneConfig, grid: Grid, best: float) -> None:
     """Fixed lengths against the last level's adaptive ones."""
-    claim, high = claims(report, SOURCE), f"adaptive {config.levels[-1]:g}"
+    claim, high = claims(report, SOURCE, grid.values()), f"adaptive {config.levels[-1]:g}"
     adaptive, fixed = grid[high], {h: grid[f"H {h}"] for h in config.fixed}
     short = [cell for h, cell in fixed.items() if 1 < h <= 10] or [fixed[config.fixed[0]]]
     # fmt: off
@@ -114,7 +116,7 @@ def add_plane_claims(report: Report, config: PlaneConfig, grid: Grid, best: floa
     if len(config.levels) > 1:
         shorter = grid[f"adaptive {config.levels[0]:g}"]
         claim("a higher quantile means longer rollouts",
-              adaptive["imagined_length"] / shorter["imagined_length"], at_least=2,
+              adaptive["imagined_length"] / shorter["imagined_length"], at_least=2, cells=(),
               means=f"length at {config.levels[-1]:g} over that at {config.levels[0]:g}")
     if config.penalties:
         penalised = grid[f"{high}, penalty {max(config.penalties):g}"]
@@ -156,6 +158,7 @@ def add_runner(report: Report, config: RunnerConfig, grid: Grid, data: Transitio
         "promised - earned": gap,
     }
     report.table("runner", grid.rows(columns))
+    add_clock(report, clock_rows(grid), "clock of the runner")
     add_runner_claims(report, config, grid)
     draw_runner(report, grid)
     ends = np.asarray(data.terminations | data.truncations)
@@ -168,7 +171,7 @@ def add_runner(report: Report, config: RunnerConfig, grid: Grid, data: Transitio
 
 def add_runner_claims(report: Report, config: RunnerConfig, grid: Grid) -> None:
     """What was robust in a prototype of this task: five statements."""
-    claim, adaptive = claims(report, RUNNER_SOURCE), grid["adaptive 1"]
+    claim, adaptive = claims(report, RUNNER_SOURCE, grid.values()), grid["adaptive 1"]
     low, shortest = min(config.levels), min(config.fixed)
     mild, strict = min(config.penalties), max(config.penalties)
     longer, shorter = (
@@ -178,7 +181,7 @@ def add_runner_claims(report: Report, config: RunnerConfig, grid: Grid) -> None:
     value = max(abs(float(np.mean(adaptive["earned"]))), 1.0)
     # fmt: off
     claim("runner: the largest disagreement lets rollouts go on",
-          longer / np.maximum(shorter, 1.0), at_least=4, statistic="min",
+          longer / np.maximum(shorter, 1.0), at_least=4, statistic="min", cells=(),
           means=f"median length at 1 over that at {low:g}, every seed")
     claim(f"runner: adaptive rollouts earn as much as {shortest} step",
           adaptive["score"] - grid[f"H {shortest}"]["score"], at_least=0, statistic="mean",

@@ -17,7 +17,7 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
-from jaxrl_rollouts.offline.agents.critic_view import promised_and_earned
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate, promised_and_earned
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -138,7 +138,8 @@ def train_plane(config: PlaneConfig, seed: int, context: RunContext) -> tuple[Gr
         trained = train_on_plane(config, learner, imagined, keys, stage=stage, context=context)
         last = trained.history.last
         values = {"promised": last("estimated_value"), "earned": last("true_value")}
-        return Cell.of(trained, values, updates=config.updates_per_epoch)
+        rate = bootstrap_rate(config.agent)
+        return Cell.of(trained, values, updates=config.updates_per_epoch, rate=rate)
 
     grid = run_grid({"rollouts": list(arms)}, train, context, seeds=config.seeds)
     begin = PLANE.observe(PLANE.reset(keys[1], config.starts))
@@ -241,7 +242,8 @@ def train_runner(
             score = trained.history.curve("return")[1][-config.last :].mean(0)
             return {"score": score, "promised": promised, "earned": earned}
 
-        return Cell.of(trained, measure=measure, updates=arm.updates_per_iteration)
+        rate = bootstrap_rate(arm.agent)
+        return Cell.of(trained, measure=measure, updates=arm.updates_per_iteration, rate=rate)
 
     axes = {"rollouts": list(arms)}
     grid = run_grid(axes, train, context, seeds=config.seeds, stage="runner", clear=False)

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import normalised_score
@@ -113,7 +115,8 @@ def train_all(
             )
         settings = config.arms(name)[arm]
         outcome = neubay.train_neubay(arm, posteriors[name], study, settings, context)
-        return Cell.of(outcome.trained, updates=settings.updates_per_iteration)
+        rate = bootstrap_rate(settings.agent)
+        return Cell.of(outcome.trained, updates=settings.updates_per_iteration, rate=rate)
 
     axes = {"dataset": config.datasets, "arm": list(config.arms(config.datasets[0]))}
     grid = run_grid(axes, train, context, seeds=study.seeds)
@@ -136,6 +139,8 @@ def run(config: Config, context: RunContext) -> Report:
         neubay_page.draw_horizons(report, name, arms)
         add_claims(report, config, posteriors[name], cells)
     report.table("results", rows)
+    clocks = [clock_rows(cells, dataset=name) for name, cells in by_dataset.items()]
+    add_clock(report, [row for rows in clocks for row in rows])
     report.table("rollouts of the last collection", horizons)
     report.table("posteriors", [*map(neubay_page.posterior_row, posteriors.values())])
     if worlds:
@@ -175,19 +180,19 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
 
     # fmt: off
     claim(f"NEUBAY beats the behaviour on {where}", ours["return"],
-          at_least=behaviour(posterior).mean(),
+          at_least=behaviour(posterior).mean(), cells=[ours],
           means="return above the mean of the episodes in the dataset")
     claim(f"NEUBAY does not promise more than it earns on {where}",
-          page.overestimation(ours), at_most=0,
+          page.overestimation(ours), at_most=0, cells=[ours],
           means="critics' value at or below the true discounted return, without conservatism")
     if config.methods:
         best = max(config.methods, key=lambda method: float(np.mean(cells[method]["return"])))
         claim(f"NEUBAY is on par with the best conservative method on {where}",
-              score(ours) - score(cells[best]), at_least=-5,
+              score(ours) - score(cells[best]), at_least=-5, cells=[ours, cells[best]],
               means=f"score minus that of {best}, seed by seed, at equal budget")
     if config.memoryless:
         claim(f"a memory helps on {where}", ours["return"] - cells["markov"]["return"],
-              at_least=0, source=f"{SOURCE}, Markov ablation",
+              at_least=0, source=f"{SOURCE}, Markov ablation", cells=[ours, cells["markov"]],
               means="return minus that of the agent without a memory, seed by seed")
     for level in (x for x in config.levels if 0 <= x < full):
         longer, shorter = (cell.curve("horizon_median")[1].mean(1)
@@ -199,6 +204,7 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
         claim(f"a penalty of {penalty:g} lowers what is promised on {where}",
               cells[f"penalty {penalty:g}"]["estimated_value"] - ours["estimated_value"],
               at_most=0, source=f"{SOURCE}, conservative ablation",
+              cells=[ours, cells[f"penalty {penalty:g}"]],
               means="critics' value from the start minus that without a penalty")
     # fmt: on
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
@@ -70,7 +72,8 @@ def train_methods(
         if name not in worlds:
             worlds[name] = model_based.fit_dataset(datasets[name], study, context)
         outcome = model_based.train_model_based(method, worlds[name], study, context)
-        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch)
+        rate = bootstrap_rate(study.agent)
+        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch, rate=rate)
 
     axes = {"dataset": list(datasets), "method": methods}
     return run_grid(axes, train, context, seeds=study.seeds), worlds
@@ -87,6 +90,8 @@ def run(config: Config, context: RunContext) -> Report:
     rows = [row for name in results for row in pages.result_rows(worlds[name], results[name])]
     report.table("world models", [pages.world_row(world) for world in worlds.values()])
     report.table("results", rows)
+    clocks = [clock_rows(cells, dataset=name) for name, cells in results.items()]
+    add_clock(report, [row for rows in clocks for row in rows])
     pages.draw_comparison(report, worlds, results)
     pages.draw_world(report, worlds)
     add_claims(report, worlds, results)
@@ -104,19 +109,22 @@ def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[s
     for name, cells in results.items():
         if "ravl" in methods:
             claim(f"RAVL beats the behaviour on {slug(name)}", cells["ravl"]["return"],
-                  at_least=behaviour(worlds[name]).mean(),
+                  at_least=behaviour(worlds[name]).mean(), cells=[cells["ravl"]],
                   means="return above the mean of the episodes in the dataset")
         if "ravl" in methods and "base" in methods:
             claim(f"RAVL beats base on {slug(name)}",
                   cells["ravl"]["return"] - cells["base"]["return"], at_least=0,
+                  cells=[cells["ravl"], cells["base"]],
                   means="a higher return at equal budget, seed by seed")
     gaps = {m: np.stack([pages.overestimation(cells[m]) for cells in results.values()], 1)
             for m in methods}
     if "base" in methods:
         claim("base promises more than it earns", gaps["base"], at_least=0,
+              cells=[cells["base"] for cells in results.values()],
               means="critics' value above the true discounted return")
     if "ravl" in methods:
         claim("RAVL does not promise more than it earns", gaps["ravl"], at_most=0,
+              cells=[cells["ravl"] for cells in results.values()],
               means="critics' value at or below the true discounted return")
     # fmt: on
 

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.fitting import EnsembleConfig
@@ -79,6 +80,8 @@ def add_domain(report: Report, name: str, domain: Domain, grid: Grid) -> None:
             for arm, cells in arms.items()
         ]
         report.table(f"{metric.replace('_', ' ')} on {name}", rows)
+    at_one = {f"{arm} at w = {w:g}": cell for (arm, w), cell in grid.items()}
+    add_clock(report, clock_rows(at_one), f"clock on {name}")
     for arm, cells in arms.items():
         for w, cell in cells.items():
             report.number(f"{name}: {arm} at w = {w:g}", cell["score"], domain.scale)
@@ -109,19 +112,19 @@ def add_claims(report: Report, name: str, domain: Domain, grid: Grid) -> None:
         best = best_below_one(grid, method)
         arm, w = best.point.values()
         claim(f"{name}: {method.upper()} is worse with true dynamics",
-              grid[arm, 1.0]["score"] - best["score"], at_most=-10,
+              grid[arm, 1.0]["score"] - best["score"], at_most=-10, cells=[grid[arm, 1.0], best],
               means="at least 10 points below its best with an imperfect model "
                     f"({arm} at w = {w:g})")
     best = best_below_one(grid, "ravl")
     claim(f"{name}: RAVL does not get worse with true dynamics",
-          ravl["score"] - best["score"], at_least=-10,
+          ravl["score"] - best["score"], at_least=-10, cells=[ravl, best],
           means="at most 10 points below its best with an imperfect model "
                 f"(w = {best.point['w']:g})")
     claim(f"{name}: RAVL beats the penalties with true dynamics",
-          ravl["score"] - base["score"], at_least=10,
+          ravl["score"] - base["score"], at_least=10, cells=[ravl, base],
           means="at least 10 points above base, MOPO and MOBILE (the same there)")
     claim(f"{name}: base promises the impossible with true dynamics",
-          base["estimated_value"], at_least=domain.value_limit,
+          base["estimated_value"], at_least=domain.value_limit, cells=[base],
           means="more value at the start than any policy can earn anywhere")
     # fmt: on
 

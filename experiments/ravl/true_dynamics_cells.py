@@ -13,6 +13,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.collect import collect, random_policy
@@ -186,7 +187,8 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
             iterations=config.epochs, evaluate_every=config.epochs // config.evaluations,
             stage=stage, context=context,
         )  # fmt: skip
-        return Cell.of(trained, updates=config.rollouts.updates_per_epoch)
+        rate = bootstrap_rate(config.agent)
+        return Cell.of(trained, updates=config.rollouts.updates_per_epoch, rate=rate)
 
     axes = {"method": list(arms)}
     trained = run_grid(axes, train, context, seeds=seeds, stage=place, clear=False)

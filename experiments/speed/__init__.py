@@ -10,5 +10,6 @@ left out, with its claims:
     jaxrl-rollouts run neubay_speed --torch-python torch/bin/python
     jaxrl-rollouts run pde_speed --torch-python torch/bin/python --apebench-python ape/bin/python
 
-`X_cells.py` says what is built and timed, `X_page.py` what is made of it, `peers/` what runs there.
+`cost_curves` has no peers: it asks what twice as much costs. `X_cells.py` says what is built and
+timed, `X_page.py` what is made of it, `peers/` what runs there.
 """

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..reports.claims import Claim
 from ..reports.report import Report
+from .grid import Cell
 
 
-def claims(report: Report, source: str) -> Callable[..., Claim]:
-    """`add_claim` for one report and, where a claim names no other, one source.
+def claims(report: Report, source: str, cells: Iterable[Cell] = ()) -> Callable[..., Claim]:
+    """`add_claim` for one report and, where a claim names no others, one source and these cells.
 
     claim = claims(report, SOURCE)
     claim("RAVL is near-optimal", ravl["percent"], at_least=90, means="of the optimal return")
     """
-    return functools.partial(add_claim, report, source=source)
+    return functools.partial(add_claim, report, source=source, cells=tuple(cells))
 
 
 def add_claim(
@@ -32,6 +33,7 @@ def add_claim(
     at_most: float | None = None,
     between: tuple[float, float] | None = None,
     statistic: str = "iqm",
+    cells: Iterable[Cell] = (),
 ) -> Claim:
     """Add the claim that `statistic(values)` lies within the bounds; one that fails is added too.
 
@@ -42,6 +44,8 @@ def add_claim(
         source: paper, section, table.
         at_least, at_most, between: exactly one of them.
         statistic: see `Claim`.
+        cells: whose critics' values, or returns, these are; read before 3 time constants of any of
+            them, the claim is "not converged".
 
     Raises:
         ValueError: no bound, or several, or the report has a claim of that name.
@@ -51,4 +55,5 @@ def add_claim(
     low, high = between or (at_least, at_most)
     low, high = (None if bound is None else float(bound) for bound in (low, high))
     rows = tuple(np.atleast_1d(np.asarray(values, np.float64)).tolist())
-    return report.claim(Claim(name, source, means, rows, low, high, statistic))
+    late = min((c.time_constants for c in cells if c.time_constants is not None), default=None)
+    return report.claim(Claim(name, source, means, rows, low, high, statistic, time_constants=late))

@@ -37,6 +37,8 @@ class Cell:
             folder, so that a resumed run does not measure again.
         updates: gradient steps of a recorded iteration.
         seconds: spent in compiled training.
+        rate: `tau (1 - gamma)` of critics that bootstrap from slow copies of themselves: the share
+            of the way to their fixed point that values go in a gradient step; None without any.
         seeds, diverged: how many, and whether training failed on non-finite numbers (every metric
             is then NaN); filled in by `run_grid`.
         point: the value of every axis of the grid it lies in.
@@ -47,6 +49,7 @@ class Cell:
     measure: Measure | None = None
     updates: int = 1
     seconds: float = np.nan
+    rate: float | None = None
     seeds: int = 0
     point: Mapping[str, Any] = field(default_factory=dict)
     diverged: bool = False
@@ -59,9 +62,17 @@ class Cell:
         *,
         measure: Measure | None = None,
         updates: int = 1,
+        rate: float | None = None,
     ) -> Cell:
         """What `loop.train` returned; the state is not kept."""
-        return cls(trained.history, extra or {}, measure, updates, trained.run_seconds)
+        return cls(trained.history, extra or {}, measure, updates, trained.run_seconds, rate)
+
+    @property
+    def time_constants(self) -> float | None:
+        """`n tau (1 - gamma)` after all n gradient steps; None without critics, or diverged."""
+        if self.rate is None or self.history is None or not self.history.records:
+            return None
+        return self.history.records[-1].iteration * self.updates * self.rate
 
     def __getitem__(self, key: Any) -> np.ndarray:
         """A metric at the end, `[seeds]`, or an array of `extra`; also a part of one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from .statistics import STATISTICS, aggregate, spread
 
 _SPECIAL = {None: math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXTREMES = ("all", "min", "max")
+TIME_CONSTANTS = 3.0  # after which a value is within exp(-3) = 5 % of what its critics go towards
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Claim:
     """Whether `statistic(values)` lies in `[low, high]`.
 
     Made by `at_least`, `at_most` or `between`. What was measured and whether the claim holds are
-    computed from `values` and cannot be given.
+    computed from `values` and cannot be given. A claim about values or returns of critics that
+    were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged.
 
     Attributes:
         name: short and unique within a report.
@@ -32,6 +34,8 @@ class Claim:
         low, high: the bounds, None for an open end.
         statistic: "iqm", "mean", "median"; "min", "max"; or "all", the value nearest to failing.
         command: the command line that remakes it; `Report.claim` fills in the report's own.
+        time_constants: of the critics behind the values, `n tau (1 - gamma)` after n gradient
+            steps, the fewest of all; None where the values are not read off critics.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Claim:
     high: float | None
     statistic: str = "iqm"
     command: str = ""
+    time_constants: float | None = None
 
     def __post_init__(self) -> None:
         array = np.atleast_1d(np.asarray(self.values, np.float64))
@@ -147,8 +152,22 @@ class Claim:
         return len(self.values)
 
     @property
+    def converged(self) -> bool:
+        """Whether the values were read late enough to say anything."""
+        return self.time_constants is None or self.time_constants >= TIME_CONSTANTS
+
+    @property
+    def verdict(self) -> str:
+        """yes, no, or not converged."""
+        if not self.converged:
+            return "not converged"
+        return "yes" if self.holds else "no"
+
+    @property
     def holds(self) -> bool:
-        """Whether the measured value is within the bounds. NaN is not."""
+        """Whether the measured value is within the bounds, and converged. NaN is not."""
+        if not self.converged:
+            return False
         value = self.measured
         above = self.low is None or value >= self.low
         return bool(above and (self.high is None or value <= self.high) and not math.isnan(value))
@@ -170,7 +189,9 @@ class Claim:
         """The claim with what is computed from it."""
         keys = ("name", "source", "expected", "statistic", "rule", "threshold", "measured")
         keys += ("interval", "seeds", "holds", "values", "command")
-        return {key: getattr(self, key) for key in keys}
+        data = {key: getattr(self, key) for key in keys}
+        late = self.time_constants
+        return data if late is None else data | {"time_constants": late, "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], where: str) -> Claim:
@@ -190,7 +211,9 @@ class Claim:
             low, high = make[data["rule"]](data["threshold"])
             texts = (data["name"], data["source"], data["expected"])
             values = numbers(data["values"])
-            claim = cls(*texts, values, low, high, data["statistic"], data["command"])
+            late = data.get("time_constants")
+            late = None if late is None else float(late)
+            claim = cls(*texts, values, low, high, data["statistic"], data["command"], late)
             stored, holds = numbers(data["measured"]), data["holds"]
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(where, key, f"{type(error).__name__} {error}", "a claim") from None
@@ -199,6 +222,14 @@ class Claim:
         if not np.isclose(stored, claim.measured, equal_nan=True):
             raise DataError(where, f"{key}: measured", stored, f"{claim.measured} from values")
         return claim
+
+
+def counted(claims: Iterable[Claim]) -> str:
+    """How many hold: "2 of 5 hold, 1 not converged"."""
+    claims = list(claims)
+    early = sum(not claim.converged for claim in claims)
+    text = f"{sum(claim.holds for claim in claims)} of {len(claims)} hold"
+    return f"{text}, {early} not converged" if early else text
 
 
 def numbers(data: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import printable
 from ..record.folder import write_atomically
+from .claims import counted
 from .text import ran, report_table_markdown
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def report_markdown(report: Report) -> str:
     tables = [*(["numbers"] if report.numbers else []), *report.tables]
     parts += [f"## {name}\n\n{report_table_markdown(report, name)}" for name in tables]
     if report.claims:
-        held = sum(claim.holds for claim in report.claims)
-        parts.append(f"## Claims: {held} of {len(report.claims)} hold")
+        parts.append(f"## Claims: {counted(report.claims)}")
         parts.append(report_table_markdown(report, "claims"))
     if report.pictures:
         parts.append("## Pictures")

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import printable
+from .claims import counted
 from .statistics import FEWEST, Summary, spread
 
 if TYPE_CHECKING:
@@ -76,10 +77,10 @@ def print_report(report: Report, console: Console | None = None) -> None:
         _print_table(console, name, _rows(report, name))
     if report.claims:
         rows = [
-            {"": "✓" if claim.holds else "✗", **row}
+            {"": {"yes": "✓", "no": "✗"}.get(claim.verdict, "…"), **row}
             for claim, row in zip(report.claims, _rows(report, "claims"), strict=True)
         ]
-        title = f"claims: {sum(c.holds for c in report.claims)} of {len(report.claims)} hold"
+        title = f"claims: {counted(report.claims)}"
         _print_table(console, title, [{k: v for k, v in r.items() if k != "holds"} for r in rows])
     for note in report.notes:
         console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
@@ -139,7 +140,7 @@ def _rows(report: Report, table: str) -> list[dict[str, Any]]:
                 "expected": claim.expected,
                 "threshold": _threshold(claim),
                 "measured": _measured(claim),
-                "holds": "yes" if claim.holds else "**no**",
+                "holds": "yes" if claim.holds else f"**{claim.verdict}**",
             }
             for claim in report.claims
         ]

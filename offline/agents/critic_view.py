@@ -1,4 +1,4 @@
-"""Where a model and its critics can be trusted: calibration, values at the edge."""
+"""Where and when critics can be trusted: values at the edge, and how long values take to come."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ def critic_view(agent: Agent, state: Any, observations: jax.Array) -> CriticView
     actions, _ = agent.greedy(state.actor, jax.random.key(0), observations, memory)
     q = agent.q(state.critic, observations, actions)
     return CriticView(q.mean(), q.std(0).mean(), (q.mean(0) - q.min(0)).mean())
+
+
+def bootstrap_rate(config: Any) -> float | None:
+    """`tau (1 - gamma)` of an agent's settings: the share of the way to their fixed point that its
+    values go in a gradient step. None for an agent that does not bootstrap, or does not discount.
+
+    Args:
+        config: settings of an agent; where the target networks move with a delayed actor (TD3),
+            they move that much more rarely.
+    """
+    if getattr(config, "polyak", None) is None or config.discount >= 1:
+        return None
+    return config.polyak / getattr(config, "delay", 1) * (1 - config.discount)
 
 
 @partial(jax.jit, static_argnames="agent")

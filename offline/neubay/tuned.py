@@ -34,9 +34,12 @@ PAPER = (
 
 
 def tuned_to(dataset: str, config: NeubayConfig, choices: Iterable[Tuned] = PAPER) -> NeubayConfig:
-    """`config` with what was chosen for a dataset; as it is where nothing was."""
+    """`config` with what was chosen for a dataset; as it is where nothing was.
+
+    `jr/hopper-mixed` and the `hopper-mixed` of `data make` are of the same kind.
+    """
     for choice in choices:
-        if choice.dataset == dataset:
+        if choice.dataset.removeprefix("jr/") == dataset.removeprefix("jr/"):
             values = {name: value for name, value in vars(choice).items() if name != "dataset"}
             return replace(config, agent=replace(config.agent, **values))
     return config

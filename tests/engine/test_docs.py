@@ -68,7 +68,7 @@ def test_commands_on_the_pages_are_commands() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     known = {"run", "resume", "report", "list", *scripts["jaxrl_rollouts.commands"]}
     used = [
-        c for text in texts().values() for c in re.findall(r"^jaxrl-rollouts (\w+)", text, re.M)
+        c for text in texts().values() for c in re.findall(r"^jaxrl-rollouts ([\w-]+)", text, re.M)
     ]
     assert set(used) <= known and "evaluate" in used
 
