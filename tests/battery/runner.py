@@ -141,10 +141,10 @@ def result(folder: Path) -> dict[str, Any]:
     files = sorted(folder.rglob("history.jsonl"))
     files = [file for file in files if not file.parent.name.isdigit()]
     kept |= {str(f.relative_to(folder)): f.read_text() for f in files}
-    metrics = folder / "metrics.jsonl"
-    return kept | {
-        metrics.name: [{**json.loads(x), "time": 0} for x in metrics.read_text().splitlines()]
-    }
+    # A stage that is made again stands behind those that were not: what counts is each stage's own.
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = sorted(({**json.loads(x), "time": 0} for x in lines), key=lambda row: row["stage"])
+    return kept | {"metrics.jsonl": rows}
 
 
 def _timeless(data: Any) -> Any:
