@@ -38,7 +38,7 @@ _LISTED = (
         "cost_curves",
         "benchmark: seconds and bytes over rows, seeds, members, horizon and grid points",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 20},
         caches=False,
     ),
     Listing(
@@ -97,6 +97,13 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 74, "gpu": None, "paper": None},
         needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
+        "memory",
+        "benchmark: peak memory as predicted before a training, and as measured",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        caches=False,
     ),
     Listing(
         "neubay_mujoco",

@@ -15,6 +15,7 @@ import optax
 
 from .configs import at_least_one
 from .errors import ConfigError
+from .feeds import Drawn
 from .trees import PyTree
 
 
@@ -59,6 +60,13 @@ def check_schedule(config: Any) -> None:
         raise ConfigError("average", config.average, "in [0, 1)")
 
 
+def iteration_keys(config: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Keys `[per_iteration, 2]` of batch and loss of every step of an iteration that begins with
+    this key, and the key after it."""
+    learn_key, key = jax.random.split(key)
+    return jax.vmap(jax.random.split)(jax.random.split(learn_key, config.per_iteration)), key
+
+
 def make_averaged(
     config: Any,
     optimiser: optax.GradientTransformation,
@@ -74,7 +82,8 @@ def make_averaged(
         optimiser: that counts its steps (Adam, say); gradients are clipped before it.
         weight: `n -> []`, what the average takes of the weights after update number `n`.
         init_params: `key -> params`.
-        draw: `(key, data) -> batch`, a tuple.
+        draw: `(key, data) -> batch`, a tuple; `data` is an update's own part of them where they
+            were `Drawn` before.
         loss: `(params, key, *batch) -> (loss, metrics)`.
     """
     limit = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
@@ -87,12 +96,13 @@ def make_averaged(
         return AveragedState(params, params, optimise.init(params), key)
 
     def update(state: AveragedState, data: PyTree) -> tuple[AveragedState, dict[str, jax.Array]]:
-        learn_key, key = jax.random.split(state.key)
+        keys, key = iteration_keys(config, state.key)
+        drawn = data.batches if isinstance(data, Drawn) else None
 
-        def learn(carry: tuple, key: jax.Array) -> tuple[tuple, dict[str, jax.Array]]:
+        def learn(carry: tuple, step: tuple) -> tuple[tuple, dict[str, jax.Array]]:
             params, average, moments = carry
-            draw_key, loss_key = jax.random.split(key)
-            batch = draw(draw_key, data)
+            (draw_key, loss_key), ready = step
+            batch = draw(draw_key, data if ready is None else ready)
             (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(
                 params, loss_key, *batch
             )
@@ -103,9 +113,8 @@ def make_averaged(
             recorded = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}
             return (params, average, moments), recorded
 
-        keys = jax.random.split(learn_key, config.per_iteration)
         before = (state.params, state.average, state.optimiser)
-        carry, metrics = jax.lax.scan(learn, before, keys)
+        carry, metrics = jax.lax.scan(learn, before, (keys, drawn))
         return AveragedState(*carry, key), jax.tree.map(jnp.mean, metrics)
 
     return AveragedTraining(init, update, config.updates // config.per_iteration)

@@ -1,4 +1,4 @@
-"""Several devices: one mesh axis over seeds (or members), data replicated.
+"""Several devices: one mesh axis over seeds, an ensemble's members or a batch; data replicated.
 
 Seeds never talk to each other, so `jit` with `NamedSharding` needs no collective: each device
 carries its share of the leading axis. On a CPU each core can be such a device (`use_cores`): seeds
@@ -15,12 +15,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .errors import ConfigError
 from .trees import PyTree
 
 AXIS = "seed"
+MEMBER = "member"  # of one ensemble
+BATCH = "batch"  # of one learner: gradients are summed over devices
 
 
 def use_cores(most: int = 8) -> None:
@@ -45,49 +47,132 @@ def seed_mesh(devices: Any = None) -> Mesh:
 
 
 def mesh_for(seeds: int) -> Mesh | None:
-    """As many of this host's devices as `seeds` can keep busy; None where one is all there is.
+    """As many devices as `seeds` can keep busy; None where one is all there is.
 
-    With several hosts None too: a mesh over all of them is the caller's to choose.
+    Of several processes each gives equally many, so that none has nothing to do.
     """
-    if jax.process_count() > 1 or seeds < 2:
+    if seeds < 2:
         return None
+    processes = jax.process_count()
     per_device = -(-seeds // len(jax.devices()))
     count = -(-seeds // per_device)
-    return seed_mesh(jax.devices()[:count]) if count > 1 else None
+    count = -(-count // processes) * processes
+    return seed_mesh(_of_each(count // processes)) if count > 1 else None
+
+
+def mesh_along(axis: str, size: int) -> Mesh | None:
+    """The most devices, equally many of each process, over which `size` members, or rows of a
+    batch, can be spread evenly; None where that is one, or not all processes have a share."""
+    processes = jax.process_count()
+    most = [n for n in range(1, len(jax.local_devices()) + 1) if size % (n * processes) == 0]
+    if not most or most[-1] * processes == 1:
+        return None
+    devices, auto = _of_each(most[-1]), jax.sharding.AxisType.Auto
+    return jax.make_mesh((len(devices),), (axis,), axis_types=(auto,), devices=devices)
+
+
+def _of_each(count: int) -> list:
+    """The first so many devices of every process."""
+    of_process = {
+        i: [d for d in jax.devices() if d.process_index == i] for i in range(jax.process_count())
+    }
+    return [d for i in range(jax.process_count()) for d in of_process[i][:count]]
+
+
+def split(tree: PyTree, axis: str) -> PyTree:
+    """Inside a program: the leading axis over the mesh, if what is compiled is for one of `axis`.
+
+    In every other program nothing happens.
+    """
+    if axis not in jax.sharding.get_abstract_mesh().axis_names:
+        return tree
+    return jax.lax.with_sharding_constraint(tree, PartitionSpec(axis))
 
 
 def shard_seeds(tree: PyTree, mesh: Mesh) -> PyTree:
     """Spread the leading axis of every leaf over the mesh.
 
     Where it does not divide, the last row is repeated until it does; `gather` drops the copies.
-
-    Raises:
-        ConfigError: several hosts, and the leading axis is not a multiple of the devices.
     """
     seeds = jax.tree.leaves(tree)[0].shape[0]
     padded = -(-seeds // mesh.size) * mesh.size
     if padded > seeds:
-        if jax.process_count() > 1:
-            raise ConfigError(
-                "seeds",
-                seeds,
-                f"a multiple of the {mesh.size} devices",
-                "choose another number of seeds or fewer devices",
-            )
         rows = jnp.minimum(jnp.arange(padded), seeds - 1)
         tree = jax.tree.map(lambda leaf: leaf[rows], tree)
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec(AXIS)))
+    return jax.tree.map(functools.partial(_put, NamedSharding(mesh, PartitionSpec(AXIS))), tree)
 
 
-def gather(tree: PyTree, seeds: int) -> PyTree:
-    """The first `seeds` rows of every leaf, together on this host's first device."""
-    tree = jax.device_put(tree, jax.local_devices()[0])
-    return jax.tree.map(lambda leaf: leaf if leaf.shape[0] == seeds else leaf[:seeds], tree)
+def shard_members(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Spread the second axis of every leaf that has one: `[seeds, members, ...]`."""
+
+    def put(leaf: jax.Array) -> jax.Array:
+        spec = PartitionSpec(None, MEMBER) if leaf.ndim > 1 else PartitionSpec()
+        return _put(NamedSharding(mesh, spec), leaf)
+
+    return jax.tree.map(put, tree)
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Put a full copy of `tree` on every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return jax.tree.map(functools.partial(_put, NamedSharding(mesh, PartitionSpec())), tree)
+
+
+def of_seeds(mesh: Mesh) -> bool:
+    """Whether a mesh is for seeds, and not for members or a batch."""
+    return mesh.axis_names == (AXIS,)
+
+
+def spread(state: PyTree, data: PyTree, per_seed: PyTree, mesh: Mesh) -> tuple[PyTree, PyTree]:
+    """State and data of a training on its mesh, with a copy of what is shared on each device."""
+    if not of_seeds(mesh):
+        shard = shard_members if MEMBER in mesh.axis_names else replicate
+        return shard(state, mesh), replicate(data, mesh)
+    places = {True: shard_seeds, False: replicate}
+    mapped = jax.tree.broadcast(per_seed, data)
+    data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, mesh), mapped, data)
+    return shard_seeds(state, mesh), data
+
+
+def _put(sharding: NamedSharding, leaf: jax.Array) -> jax.Array:
+    """An array that every process has, where each keeps its devices' part."""
+    if sharding.is_fully_addressable:
+        return jax.device_put(leaf, sharding)
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(leaf))
+        return jax.jit(wrap)(_put(sharding, jax.random.key_data(leaf)))
+    host = np.asarray(leaf)
+    return jax.make_array_from_callback(host.shape, sharding, lambda part: host[part])
+
+
+def gather(tree: PyTree, seeds: int) -> PyTree:
+    """The first `seeds` rows of every leaf, together on this process's first device."""
+    tree = jax.device_put(local(tree), jax.local_devices()[0])
+    return jax.tree.map(lambda leaf: leaf if leaf.shape[0] == seeds else leaf[:seeds], tree)
+
+
+def local(tree: PyTree) -> PyTree:
+    """The same with every array whole in this process; all processes have to ask."""
+    leaves, structure = jax.tree.flatten(tree)
+    away = [i for i, x in enumerate(leaves) if not getattr(x, "is_fully_addressable", True)]
+    if away:
+        whole = _copied(leaves[away[0]].sharding.mesh)([leaves[i] for i in away])
+        for i, leaf in zip(away, whole, strict=True):
+            leaves[i] = leaf.addressable_shards[0].data
+    return jax.tree.unflatten(structure, leaves)
+
+
+def common(tree: PyTree) -> PyTree:
+    """Arrays that every process has, as one array of all of them: what is saved together."""
+    if jax.process_count() == 1:
+        return tree
+    mesh = seed_mesh()
+    own = lambda leaf: replicate(leaf, mesh) if isinstance(leaf, jax.Array) else leaf  # noqa: E731
+    return jax.tree.map(own, tree)
+
+
+@functools.lru_cache(maxsize=8)
+def _copied(mesh: Mesh) -> Callable[[PyTree], PyTree]:
+    return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def map_seeds(function: Callable[..., PyTree], per_seed: PyTree, shared: PyTree = ()) -> PyTree:
@@ -97,8 +182,8 @@ def map_seeds(function: Callable[..., PyTree], per_seed: PyTree, shared: PyTree 
     and lie on this host's first device.
     """
     seeds = jax.tree.leaves(per_seed)[0].shape[0]
-    mesh = mesh_for(seeds)
-    if mesh is None:
+    mesh = mesh_for(seeds) if jax.process_count() == 1 else None
+    if mesh is None:  # of several processes each does it for itself
         return _mapped(function)(per_seed, shared)
     return gather(_mapped(function)(shard_seeds(per_seed, mesh), replicate(shared, mesh)), seeds)
 

@@ -107,6 +107,12 @@ class DivergenceError(UserError):
     exit_code = 3
 
 
+class PeerError(UserError):
+    """Another process of the same run has ended, or never came."""
+
+    exit_code = 4
+
+
 class Interrupted(UserError):
     """The run was stopped on request after writing a checkpoint."""
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .devices import MEMBER
 from .ensemble import take_members
 from .errors import DataError
 from .fitting import EnsembleConfig, FitState, Fitter, elite_members, make_fitter, split_holdout
@@ -95,6 +96,7 @@ def fit_ensemble(
         stage=stage,
         unit="epochs",
         finished=fitter.finished,
+        alone=(MEMBER, config.members),
         context=context,
     )
     best = jax.jit(jax.vmap(functools.partial(_elites, config.elites)))(trained.state)

@@ -10,7 +10,9 @@ where `per_seed` says so, each seed has its own; neither kind is donated or writ
 from __future__ import annotations
 
 import functools
+import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -20,8 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from . import devices
+from . import devices, memory, processes
+from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError, DivergenceError
+from .feeds import Feed, closing
 from .record import checkpoint
 from .record.context import RunContext, poll
 from .record.history import History
@@ -29,8 +33,6 @@ from .record.loggers import Progress
 from .trees import PyTree
 
 HISTORY = "history.jsonl"
-Init = Callable[[PyTree, PyTree], PyTree]
-Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
 
 
 @runtime_checkable
@@ -72,7 +74,7 @@ def train(
     update: Update,
     init: Init,
     keys: PyTree,
-    data: PyTree = (),
+    data: PyTree | Feed = (),
     *,
     per_seed: PyTree = False,
     iterations: int,
@@ -87,6 +89,7 @@ def train(
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
+    alone: tuple[str, int] | None = None,
 ) -> Trained:
     """Start every seed with `init` and apply `update` to it `iterations` times.
 
@@ -96,7 +99,7 @@ def train(
         init: `(key, data) -> state` of one seed. Compiled once per process, like `update`.
         keys: `[seeds]` typed keys, consumed; or any tree with a leading seed axis that `init`
             takes as its first argument.
-        data: what both are given.
+        data: what both are given; a `Feed` where it is too large for the memory.
         per_seed: which parts of `data` have a leading seed axis and are seen by their own seed
             only: a prefix of `data` with True and False for leaves, as `in_axes` is for `vmap`.
         iterations: how many times to apply `update`.
@@ -111,8 +114,11 @@ def train(
         finished: stop early when this is true of the chunk's mean metrics.
         context: run folder, loggers, progress bar and stop flag; None runs silently in memory.
         save_every_seconds: least time between two checkpoints.
-        mesh: devices to spread the seeds over; None takes those of this host that the seeds can
-            keep busy. Copies of the last seed fill the mesh where the number does not divide.
+        mesh: devices to spread the seeds over; None takes those that the seeds can keep busy.
+            Copies of the last seed fill the mesh where the number does not divide. Along
+            `devices.MEMBER` the second axis of the state is spread, of those leaves that have
+            one; along `devices.BATCH` the update says itself what is (`devices.split`).
+        alone: axis and size that a single seed is spread along over several processes.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -123,35 +129,50 @@ def train(
         Interrupted: the context's stop flag was raised; a checkpoint was written.
         ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
+        PeerError: another process of the run has ended.
         CheckpointError: the stage's folder holds a checkpoint of something else.
     """
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
-    seeds, axes = len(jax.tree.leaves(keys)[0]), _Axes.of(per_seed)
-    data = jax.tree.map(jnp.asarray, data)
+    seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
+    feed = data if isinstance(data, Feed) else None
+    data = jax.tree.map(jnp.asarray, feed.known if feed else data)
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
-    state = jax.tree.map(jnp.copy, _begin(init, axes)(keys, data))
+    state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
+    if over is None and alone and processes.several():
+        over = devices.mesh_along(*alone)
+    if feed:
+        feed.begin(state, functools.partial(placed, over=over))
     if over is not None:
-        state, data = _spread(state, data, per_seed, over)
+        state, data = devices.spread(state, data, per_seed, over)
 
     def whole() -> PyTree:
         """The state as the caller knows it; on their own mesh it stays there."""
-        kept = over is None or (mesh is not None and seeds % mesh.size == 0)
+        kept = mesh is not None and devices.of_seeds(mesh) and seeds % mesh.size == 0
+        kept = over is None or (kept and not processes.several())
         return state if kept else devices.gather(state, seeds)
 
-    saved_at, asked = time.monotonic(), _asked(context)
-    with told.progress:
+    if context and iteration < iterations and not stopped:
+        length = min(chunk, iterations - iteration)
+        program = compiled(update, 1 if feed else length, Axes.of(True) if feed else axes)
+        seen, copies = feed.look() if feed else data, 2 if evaluate or over else 1
+        spent = spent.plus(compile=_tell_need(program, state, seen, stage, context, copies))
+    saved_at, (asked, _) = time.monotonic(), _agreed(context)
+    with told.progress, closing(feed), processes.watched("resume the run"):
         while iteration < iterations and not stopped:
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
             begin = time.perf_counter()
             length = min(chunk, iterations - iteration)
-            state, metrics, seconds = _compiled(update, length, axes).run(state, data)
+            if feed:
+                state, metrics, seconds = run_fed(update, length, state, feed)
+            else:
+                state, metrics, seconds = compiled(update, length, axes).run(state, data)
             means = _checked_means(stage, iteration, metrics, seeds, folder)
             iteration += length
             stopped = bool(finished and finished(means))
@@ -161,8 +182,9 @@ def train(
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             told.tell(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
-            asked = _asked(context)  # looked at once, so that who stops has saved
-            if folder and (last or asked or time.monotonic() - saved_at >= save_every_seconds):
+            # Looked at once, so that who stops has saved.
+            asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
+            if folder and (last or asked or late):
                 bundle = _bundle(whole(), stopped, spent, keeper)
                 texts = {HISTORY: told.history.text}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
@@ -237,16 +259,28 @@ def _resumed(
     return iteration, bundle["state"], bool(bundle["finished"]), spent, kept
 
 
-def _spread(state: PyTree, data: PyTree, per_seed: PyTree, over: Mesh) -> tuple[PyTree, PyTree]:
-    """Seeds over the devices of the mesh, and a copy of what they share on each."""
-    places = {True: devices.shard_seeds, False: devices.replicate}
-    mapped = jax.tree.broadcast(per_seed, data)
-    data = jax.tree.map(lambda own, leaf: places[bool(own)](leaf, over), mapped, data)
-    return devices.shard_seeds(state, over), data
+def _tell_need(
+    chunk: Chunk, state: PyTree, data: PyTree, stage: str, context: RunContext, copies: int
+) -> float:
+    """Put on record what a stage will take of the memory, and say it; seconds of compiling."""
+    begin = time.perf_counter()
+    program = chunk.program(state, data)
+    seconds = time.perf_counter() - begin
+    need = context.needs[stage] = memory.need(program, state, data, copies=copies)
+    if context.progress:
+        print(f"{stage}: memory at most about {need}", file=sys.stderr, flush=True)
+    if lacking := memory.lacking(need):
+        warnings.warn(f"{stage}: {need}. {lacking}", stacklevel=3)
+    return seconds
 
 
-def _asked(context: RunContext | None) -> bool:
-    return bool(context and context.stop and context.stop.requested)
+def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]:
+    """Whether somebody wants to stop, and whether a checkpoint is due, in any process."""
+    stop = context.stop if context else None
+    asked, late = processes.agree(bool(stop and stop.requested), late)
+    if asked and stop:
+        stop.request()
+    return asked, late
 
 
 class _Spent(NamedTuple):
@@ -265,57 +299,6 @@ def _bundle(
 ) -> dict[str, Any]:
     bundle = {"state": state, "finished": int(finished), "spent": spent._asdict()}
     return bundle | ({"kept": keeper.kept} if keeper else {})
-
-
-class _Chunk:
-    """One chunk length of one update: `scan` of `vmap`, compiled once per set of shapes."""
-
-    def __init__(self, update: Update, length: int, axes: _Axes) -> None:
-        seeds = jax.vmap(update, in_axes=(0, axes.tree()))
-
-        def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
-
-        self._jitted = jax.jit(run, donate_argnums=0)
-        self._programs: dict[Any, Any] = {}
-
-    def run(self, state: PyTree, data: PyTree) -> tuple[PyTree, dict[str, np.ndarray], dict]:
-        """New state, metrics `[chunk, seeds]` on the host, and what it took; `state` is gone."""
-        begin = time.perf_counter()
-        leaves, structure = jax.tree.flatten((state, data))
-        signature = (structure, tuple((x.shape, x.dtype, x.sharding) for x in leaves))
-        if signature not in self._programs:
-            self._programs[signature] = self._jitted.lower(state, data).compile()
-        compiled = time.perf_counter()
-        state, metrics = self._programs[signature](state, data)
-        metrics = {name: np.asarray(value) for name, value in metrics.items()}
-        seconds = {"compile": compiled - begin, "run": time.perf_counter() - compiled}
-        return state, metrics, seconds
-
-
-class _Axes(NamedTuple):
-    """A prefix of the data for `vmap`, in a form that a cache can compare."""
-
-    leaves: tuple[bool, ...]
-    structure: Any
-
-    @classmethod
-    def of(cls, per_seed: PyTree) -> _Axes:
-        leaves, structure = jax.tree.flatten(per_seed)
-        return cls(tuple(map(bool, leaves)), structure)
-
-    def tree(self) -> PyTree:
-        return jax.tree.unflatten(self.structure, [0 if own else None for own in self.leaves])
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(update: Update, length: int, axes: _Axes) -> _Chunk:
-    return _Chunk(update, length, axes)
-
-
-@functools.lru_cache(maxsize=32)
-def _begin(init: Init, axes: _Axes) -> Callable[[PyTree, PyTree], PyTree]:
-    return jax.jit(jax.vmap(init, in_axes=(0, axes.tree())))
 
 
 def _check_rows(data: PyTree, per_seed: PyTree, seeds: int) -> None:

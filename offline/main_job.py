@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -53,6 +54,9 @@ class Config(Budget):
         action_low: lower bounds of the actions in the file, one number or one for each entry; they
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.
+        stream: leave the rows on the disk and read them while training: `auto`, where they do not
+            fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
+            world model.
     """
 
     dataset: str = PENDULUM
@@ -61,6 +65,7 @@ class Config(Budget):
     environment: str = ""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    stream: Stream = "auto"
 
     def validate(self) -> None:
         self.check_method(self.method, self.data)
@@ -116,7 +121,8 @@ def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
     given = {"action_low": config.action_low, "action_high": config.action_high}
     bounds = {name: values for name, values in given.items() if values}
-    return load_dataset(config.dataset, config.study.seed, **bounds)
+    stream = {} if config.dataset in MADE else {"stream": config.stream}
+    return load_dataset(config.dataset, config.study.seed, **bounds, **stream)
 
 
 def prepare(config: Config) -> list[str]:

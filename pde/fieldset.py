@@ -53,6 +53,13 @@ class Fields(NamedTuple):
     conditions: jax.Array
 
 
+class PickedWindows(NamedTuple):
+    """Windows that were read before: `[batch, frames, C, *space]`, conditions `[batch, P]`."""
+
+    fields: jax.Array
+    conditions: jax.Array
+
+
 class Scaling(NamedTuple):
     """A condition as a network is told it: `(value - shift) * factor`, about [0, 10]."""
 
@@ -157,7 +164,8 @@ def to_fields(
         conditions: as in `condition_values`.
 
     Raises:
-        DataError: no such condition, or `points` does not divide the grid.
+        DataError: no such condition, `points` does not divide the grid, or trajectories that
+            nobody wrote.
     """
     strides = [1] * len(found.shape[3:])
     if points is not None:
@@ -167,17 +175,35 @@ def to_fields(
             strides[axis] = size // points
     table = condition_table(found, conditions)
     values = found.read(slice(None), slice(0, None, every))
+    check_written(found.path, values)
     values = values[(..., *(slice(None, None, stride) for stride in strides))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
 
 
+def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
+    """`DataError` where trajectories `[N, T, C, *space]` are zero throughout: a file whose writing
+    was cut reads so. `first` is the number of the first of them."""
+    empty = np.flatnonzero(~values.any(axis=tuple(range(1, values.ndim))))
+    if len(empty):
+        found = f"zero throughout, as {len(empty)} of {len(values)} are"
+        hint = "was the file written to its end? Leave such trajectories out"
+        expected = "a field that was written"
+        raise DataError(path, f"trajectory {first + int(empty[0])}", found, expected, hint)
+
+
 def sample_windows(
-    data: Fields, key: jax.Array, batch: int, frames: int, *, shift: bool = True, every: int = 1
+    data: Fields | PickedWindows,
+    key: jax.Array,
+    batch: int,
+    frames: int,
+    *,
+    shift: bool = True,
+    every: int = 1,
 ) -> tuple[jax.Array, jax.Array]:
     """Random windows of consecutive frames.
 
     Args:
-        data: the trajectories.
+        data: the trajectories, or the windows at `window_places`.
         key: consumed.
         batch: windows.
         frames: frames in each.
@@ -191,20 +217,40 @@ def sample_windows(
     Raises:
         ValueError: trajectories shorter than a window.
     """
-    rows, length = data.fields.shape[:2]
-    span = (frames - 1) * every + 1
+    if isinstance(data, PickedWindows):
+        windows, conditions = data
+    else:
+        row, begin = window_places(key, *data.fields.shape[:2], batch, (frames - 1) * every + 1)
+        windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
+        conditions = data.conditions[row]
+    shift_key = jax.random.split(key, 3)[2]
+    if shift:
+        for axis in range(-1, 2 - windows.ndim, -1):
+            key = shift_key if axis == -1 else jax.random.fold_in(shift_key, -axis)
+            by = jax.random.randint(key, (batch,), 0, windows.shape[axis])
+            windows = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))(windows, by)
+    return windows, conditions
+
+
+def window_places(
+    key: jax.Array, rows: int, length: int, batch: int, span: int
+) -> tuple[jax.Array, jax.Array]:
+    """Where `sample_windows` begins: trajectories and first frames, `[batch]` int32 each.
+
+    Args:
+        key: of `sample_windows`.
+        rows, length: trajectories and their frames.
+        batch: windows.
+        span: frames from the first to the last of a window.
+
+    Raises:
+        ValueError: trajectories shorter than a window.
+    """
     if length < span:
         raise ValueError(f"frames: found trajectories of {length}, expected at least {span}")
-    row_key, time_key, shift_key = jax.random.split(key, 3)
+    row_key, time_key, _ = jax.random.split(key, 3)
     row = jax.random.randint(row_key, (batch,), 0, rows)
-    begin = jax.random.randint(time_key, (batch,), 0, length - span + 1)
-    windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
-    if shift:
-        for axis in range(-1, 2 - data.fields.ndim, -1):
-            key = shift_key if axis == -1 else jax.random.fold_in(shift_key, -axis)
-            by = jax.random.randint(key, (batch,), 0, data.fields.shape[axis])
-            windows = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))(windows, by)
-    return windows, data.conditions[row]
+    return row, jax.random.randint(time_key, (batch,), 0, length - span + 1)
 
 
 class Windows(NamedTuple):

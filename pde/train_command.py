@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxrl_rollouts.configs import number, positive, step_size
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -49,6 +50,8 @@ class TrainConfig:
         every: frames of the file per step.
         conditions: what emulators are told: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
+        stream: leave the fields on the disk and read windows while training: auto, where they do
+            not fit into memory; always; never.
         steps: of the test rollouts; left out, as long as the test trajectories are.
         resnet: its sizes.
         unet: its sizes.
@@ -69,6 +72,7 @@ class TrainConfig:
     history: int = positive(1)
     every: int = positive(1)
     conditions: tuple[str, ...] | None = None
+    stream: Stream = "auto"
     steps: int | None = positive(None)
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
@@ -114,6 +118,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
         training=TrainingConfig(batch=config.batch, rate=config.rate, final_rate=config.rate / 100),
         stage=config.objective,
         context=context,
+        stream=config.stream,
     )
     fitted.save(context.folder.path / "emulator")
     study, data = tested(config, fitted, test_set, context)

@@ -11,6 +11,7 @@ import optax
 
 from jaxrl_rollouts.averaged import AveragedTraining, check_schedule, make_averaged
 from jaxrl_rollouts.configs import check, positive, step_size
+from jaxrl_rollouts.devices import BATCH, split
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -84,6 +85,7 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTrainin
         params: PyTree, key: jax.Array, windows: jax.Array, conditions: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         keys = jax.random.split(key, config.batch)
+        keys, windows, conditions = split((keys, windows, conditions), BATCH)
         losses, metrics = jax.vmap(emulator.loss, (None, 0, 0, 0))(
             params, keys, windows, conditions
         )

@@ -25,7 +25,7 @@ from ..record.context import RunContext
 from ..record.folder import RunFolder, current_versions
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
-from . import before, parsing
+from . import before, parsing, together
 from .listing import show_experiments
 from .options import PROG, as_typed, check_choices, check_options, parse_run
 
@@ -36,7 +36,9 @@ DESCRIPTION = (
     "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "
     f"Start with `{PROG} list`, then `{PROG} run offline --preset smoke`; "
     f"`{PROG} run offline --method td3_bc --help` shows every setting of a method, and "
-    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Compiled programs are kept in "
+    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Several processes: the same "
+    "command in each, with `--coordinator HOST:PORT --processes N --process I`, or `--distributed` "
+    "under SLURM, Open MPI or on a TPU pod. Compiled programs are kept in "
     f"the user's cache folder; ${before.CACHE} names another one, or is `off`."
 )
 
@@ -46,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     _quieten()
     try:
-        dispatch(arguments)
+        rest, wanted = together.taken(arguments)
+        if wanted is None:
+            dispatch(rest)
+        else:
+            _dispatch_together(rest, wanted)
     except UserError as error:
         _end(error)
     except KeyboardInterrupt:
@@ -58,15 +64,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(StorageError(error.filename or PROG, error))
 
 
+def _dispatch_together(arguments: list[str], wanted: together.Wanted) -> None:
+    """The same command in several processes, of which the first one speaks and writes.
+
+    Who has failed leaves at once, since to say good-bye to processes that are gone takes minutes.
+    """
+    from .. import processes
+
+    try:
+        with processes.joined(*wanted), processes.watched("start all again to go on"):
+            dispatch(arguments)
+    except UserError as error:
+        if processes.first() or not isinstance(error, Interrupted):
+            _say(error)
+        processes.leave(error.exit_code)
+
+
 def _end(error: UserError) -> NoReturn:
-    """Say in one line what is wrong, if there is still somebody to say it to, and exit."""
+    """Say in one line what is wrong, and exit."""
+    _say(error)
+    sys.exit(error.exit_code)
+
+
+def _say(error: UserError) -> None:
+    """What is wrong, in one line, if there is still somebody to say it to."""
     word = "stopped" if isinstance(error, Interrupted) else "error"
     text = " ".join(str(error).split()).removeprefix("stopped ")
     try:
         print(f"{word}: {text}", file=sys.stderr, flush=True)
     except OSError:  # the terminal is gone; nor can Python flush it when it exits
         os._exit(error.exit_code)
-    sys.exit(error.exit_code)
 
 
 def _quieten() -> None:
@@ -141,12 +168,20 @@ def _run_command(arguments: list[str]) -> None:
     experiment = plugins.load_experiment(arguments[0])
     options, config, command = parse_run(experiment, arguments[1:])
     check_options(config)
+    from .. import processes  # jax is loaded by now
+
     loggers = _loggers(options.logger)
     before.check_places(options.out, options.publish)
     _prepare(experiment, options.preset, config)
     folder = RunFolder.create(
-        options.out, experiment.name, options.preset, config, command, loggers
+        processes.root(options.out),
+        experiment.name,
+        options.preset,
+        config,
+        command,
+        loggers,
     )
+    processes.follow(folder.path)
     execute(experiment, config, folder, options.progress, options.publish)
 
 
@@ -187,14 +222,17 @@ def execute(
 
     Called again on the same folder it goes on: each finished stage finds its own checkpoint.
     """
+    from .. import processes
     from ..record.loggers import make_loggers
     from ..record.provenance import Clock
     from ..reports.page import write_pages
     from ..reports.report import publish
 
+    first = processes.first()
+    progress, publish_to = progress and first, publish_to if first else None
     with _holding(folder):
         print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
-        opened, clock = make_loggers(folder.loggers, folder.path), Clock()
+        opened, clock = make_loggers(folder.loggers if first else (), folder.path), Clock()
 
         def spend() -> dict[str, float]:
             seconds = {"wall_seconds": clock.wall_seconds, "compile_seconds": clock.compile_seconds}
@@ -273,7 +311,10 @@ def resume(
     for name, version in changed.items():
         before = printable(str(folder.versions.get(name)))
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
+    from .. import processes
+
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
+    folder = replace(folder, path=processes.own(folder.path))
     _set_up(experiment)
     execute(experiment, config, folder, progress, publish)
 

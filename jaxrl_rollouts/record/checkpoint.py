@@ -21,6 +21,7 @@ from typing import Any
 import jax
 from orbax.checkpoint import v1 as _ocp
 
+from .. import devices, processes
 from ..errors import CheckpointError, DamagedError, StorageError, one_line
 from ..trees import PyTree
 from .folder import read_json, write_json_atomically
@@ -35,6 +36,7 @@ logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathn
 
 def steps(folder: Path) -> list[int]:
     """Iterations with a complete checkpoint in `folder`, ascending."""
+    folder = processes.shared(folder)
     if not folder.is_dir():
         return []
     return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit() and _complete(p))
@@ -52,6 +54,8 @@ def save(
 ) -> Path:
     """Write `tree` as the checkpoint of iteration `step`; keep the `keep` newest.
 
+    Of several processes all take part, and the first one does what needs one.
+
     Args:
         folder: of the checkpoints; made if need be.
         step: iteration.
@@ -62,12 +66,19 @@ def save(
     Raises:
         StorageError: the disk is full, say; the checkpoints before it are as they were.
     """
-    work, path = folder.absolute() / WRITING, folder.absolute() / str(step)
+    own, folder = folder, processes.shared(folder).absolute()
+    work, path = folder / WRITING, folder / str(step)
     part = work / str(step)
+    first = processes.first()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(work, ignore_errors=True)  # left by a process killed while saving
-        ocp.save(part, tree)
+        own.mkdir(parents=True, exist_ok=True)
+        if first:
+            shutil.rmtree(work, ignore_errors=True)  # left by a process killed while saving
+        processes.meet("before a checkpoint")
+        ocp.save(part, devices.common(tree))
+        if not first:
+            processes.meet("after a checkpoint")
+            return path
         for name, content in (texts or {}).items():
             (part / name).write_text(content, encoding="utf-8")
             sync(part / name)
@@ -85,6 +96,7 @@ def save(
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / str(old), ignore_errors=True)
     shutil.rmtree(work, ignore_errors=True)
+    processes.meet("after a checkpoint")
     return path
 
 
@@ -107,7 +119,7 @@ def load(path: Path, like: PyTree) -> PyTree:
         CheckpointError: nothing complete at `path`, or it holds another structure or shapes.
         StorageError: too many files are open, say.
     """
-    path = path.absolute()
+    path, like = processes.shared(path).absolute(), devices.common(like)
     if not (path.is_dir() and _complete(path)):
         raise CheckpointError(f"{path}: found no complete checkpoint, expected one")
     _check_digests(path)
@@ -124,7 +136,7 @@ def load(path: Path, like: PyTree) -> PyTree:
     for want, got in zip(jax.tree.leaves(like), jax.tree.leaves(restored), strict=True):
         if getattr(want, "shape", ()) != getattr(got, "shape", ()):
             raise CheckpointError(f"{path}: found shape {got.shape}, expected {want.shape}")
-    return restored
+    return devices.local(restored)
 
 
 def _check_digests(path: Path) -> None:
@@ -166,7 +178,7 @@ def load_newest(folder: Path, like: PyTree) -> tuple[int, PyTree] | None:
 
 def text(folder: Path, step: int, name: str) -> str | None:
     """What `save` was given in `texts` with a checkpoint that was loaded; None if nothing."""
-    path = folder / str(step) / name
+    path = processes.shared(folder) / str(step) / name
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 

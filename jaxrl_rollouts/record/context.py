@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import Interrupted
+from ..memory import Need
 from .folder import RunFolder
 from .interrupts import StopFlag
 
@@ -23,6 +24,7 @@ class RunContext:
         loggers: where metrics go.
         command: the command line that remakes the run, for its report.
         stop: polled between chunks and stages; None when nobody can ask.
+        needs: the memory that was predicted for the trainings of this session, by stage.
     """
 
     folder: RunFolder
@@ -30,6 +32,7 @@ class RunContext:
     loggers: tuple[Logger, ...] = ()
     command: str = ""
     stop: StopFlag | None = None
+    needs: dict[str, Need] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
 
 def poll(context: RunContext | None, where: str) -> None:

@@ -268,7 +268,7 @@ class RunFolder:
     @property
     def resume(self) -> str:
         """The command that goes on with the run."""
-        trust = "".join(f" --trust {shlex.quote(name)}" for name in self.code)
+        trust = f" --trust {shlex.join(self.code)}" if self.code else ""
         return f"jaxrl-rollouts resume {shlex.quote(str(self.path))}{trust}"
 
     def hold(self, name: str, **facts: Any) -> None:

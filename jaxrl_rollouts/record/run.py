@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from .. import processes
 from .context import RunContext
 from .folder import RunFolder
 from .interrupts import StopFlag
@@ -54,7 +55,9 @@ class Run(RunContext):
             MissingExtraError: a logger's package is not installed.
         """
         folder = Path(folder)
-        opened = RunFolder.at(folder, name or folder.resolve().name)
+        name, folder = name or folder.resolve().name, processes.own(folder)
+        opened, progress = RunFolder.at(folder, name), progress and processes.first()
+        loggers = loggers if processes.first() else ()
         made, lock = make_loggers(loggers, folder), FolderLock(folder)
         return cls(opened, progress, made, opened.command, StopFlag(), lock)
 

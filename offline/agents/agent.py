@@ -95,27 +95,38 @@ class AgentSpec(NamedTuple):
     alone: Callable[[Any], Any] = lambda config: config
 
 
-def first_state(agent: Agent, key: jax.Array, observations: jax.Array) -> Any:
+def first_state(agent: Agent, key: jax.Array, observations: jax.Array | Scaler) -> Any:
     """An agent's state before it has learned anything, normalising as it wants to.
 
     Args:
         agent: whose.
         key: consumed.
-        observations: `[N, S]` of the data.
+        observations: `[N, S]` of the data, or their `fit_scaler`.
     """
     if agent.normalise:
         return agent.init(key, observation_scaler(observations))
     return agent.init(key)
 
 
-def observation_scaler(observations: jax.Array) -> Scaler:
-    """Of `[N, S]` rows, with TD3+BC's 1e-3 added to the standard deviation."""
-    scaler = fit_scaler(observations)
+def observation_scaler(observations: jax.Array | Scaler) -> Scaler:
+    """Of `[N, S]` rows, or of their `fit_scaler`, with TD3+BC's 1e-3 added to the deviation."""
+    given = isinstance(observations, Scaler)
+    scaler = observations if given else fit_scaler(observations)
     return Scaler(scaler.mean, scaler.std + 1e-3)
 
 
+def step_keys(key: jax.Array, updates: int) -> jax.Array:
+    """Keys `[updates, 2]` of the batch and of the update of every gradient step of `learn`."""
+    return jax.vmap(jax.random.split)(jax.random.split(key, updates))
+
+
 def learn(
-    agent: Agent, state: Any, key: jax.Array, draw: Callable[[jax.Array], Any], updates: int
+    agent: Agent,
+    state: Any,
+    key: jax.Array,
+    draw: Callable[[jax.Array], Any],
+    updates: int,
+    drawn: Any = None,
 ) -> tuple[Any, dict[str, jax.Array]]:
     """`updates` gradient steps as one scan.
 
@@ -125,21 +136,26 @@ def learn(
         key: consumed.
         draw: `key -> batch`, called for every step.
         updates: a multiple of the agent's period.
+        drawn: the batches, leaves `[updates, ...]`, where they were drawn before.
 
     Returns:
         The state, and metrics averaged over the steps that moved the actor.
     """
     period = agent.period
-    keys = jax.random.split(key, updates).reshape(updates // period, period)
+    steps = jax.tree.map(
+        lambda x: x.reshape(updates // period, period, *x.shape[1:]),
+        (step_keys(key, updates), drawn),
+    )
 
-    def group(carry: Any, keys: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+    def group(carry: Any, steps: Any) -> tuple[Any, dict[str, jax.Array]]:
         metrics: dict[str, jax.Array] = {}
         for index in range(period):
-            batch_key, update_key = jax.random.split(keys[index])
+            (batch_key, update_key), ready = jax.tree.map(lambda x, i=index: x[i], steps)
+            batch = draw(batch_key) if ready is None else ready
             # A static choice: a condition inside the scan would become both under `vmap`.
             settings = {} if period == 1 else {"actor": index == period - 1}
-            carry, metrics = agent.update(carry, update_key, draw(batch_key), **settings)
+            carry, metrics = agent.update(carry, update_key, batch, **settings)
         return carry, metrics
 
-    state, metrics = jax.lax.scan(group, state, keys)
+    state, metrics = jax.lax.scan(group, state, steps)
     return state, jax.tree.map(lambda x: x.mean(), metrics)

@@ -148,10 +148,7 @@ def assemble(
         DataError, ConfigError: see `from_arrays`.
     """
     check_limit(action_limit)
-    for key in REQUIRED:
-        if key not in arrays:
-            found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            raise DataError(source, key, found, f"an array {key}")
+    check_present(source, arrays)
     for key in (*REQUIRED, *OPTIONAL):
         if isinstance(arrays.get(key), Mapping):
             raise DataError(source, key, "a dict", "one array", PARTS)
@@ -159,7 +156,7 @@ def assemble(
     actions = as_floats(source, "actions", arrays["actions"], 2)
     rewards = as_floats(source, "rewards", arrays["rewards"], 1)
     terminations = as_flags(source, "terminals", arrays["terminals"])
-    truncations = _truncations(source, arrays, terminations, limit)
+    truncations = truncations_of(source, arrays, terminations, limit)
     stored = "next_observations" in arrays
     following = observations
     if stored:
@@ -170,18 +167,35 @@ def assemble(
     rows = Transitions(observations, actions, rewards, following, terminations, truncations)
     validate(rows, source, action_limit=action_limit, keys=FILE_KEYS)
     if stored:
-        _check_moving(source, rows)
-        facts = {"successors": "stored", "successor_mismatches": _count_mismatches(source, rows)}
-        return Assembled(rows, np.arange(len(rewards)), low, high, facts)
+        return Assembled(rows, np.arange(len(rewards)), low, high, stored_facts(source, rows))
     shifted = shift(observations, terminations, truncations)
-    if not len(shifted.rows):
-        expected = "a row whose successor is known"
-        raise DataError(source, "next_observations", "no such key", expected)
+    check_kept(source, len(shifted.rows))
     rows = take_rows(rows, shifted.rows)._replace(
         next_observations=shifted.next_observations, truncations=shifted.truncations
     )
     dropped = {f"dropped_{key}": n for key, n in shifted.dropped._asdict().items()}
     return Assembled(rows, shifted.rows, low, high, {"successors": "shifted", **dropped})
+
+
+def check_present(source: str | Path, arrays: Any) -> None:
+    """`DataError` unless a mapping, or a file, has every array that is needed."""
+    for key in REQUIRED:
+        if key not in arrays:
+            found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
+            raise DataError(source, key, found, f"an array {key}")
+
+
+def check_kept(source: str | Path, count: int) -> None:
+    """`DataError` where no row has a successor."""
+    if not count:
+        expected = "a row whose successor is known"
+        raise DataError(source, "next_observations", "no such key", expected)
+
+
+def stored_facts(source: str | Path, rows: Transitions) -> dict[str, Any]:
+    """Facts on checked rows whose successors were stored; `DataError` where they cannot be."""
+    _check_moving(source, rows)
+    return {"successors": "stored", "successor_mismatches": _count_mismatches(source, rows)}
 
 
 def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | None:
@@ -213,7 +227,7 @@ def identity(source: Path, rows: Transitions) -> str:
     return whole.hexdigest()
 
 
-def _truncations(
+def truncations_of(
     source: str | Path, arrays: Mapping[str, Any], terminations: np.ndarray, limit: int | None
 ) -> np.ndarray:
     if "timeouts" in arrays:
@@ -244,6 +258,6 @@ def _count_mismatches(source: str | Path, rows: Transitions) -> int:
         warnings.warn(
             f"{source}: next_observations: found {count} of {inner} rows inside episodes that "
             "differ from the row that follows; observations or next_observations may be wrong",
-            stacklevel=4,
+            stacklevel=5,
         )
     return count

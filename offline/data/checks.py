@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import blocks
 
 from .transitions import Transitions
 
-_RANKS = {
+RANKS = {
     "observations": 2,
     "actions": 2,
     "rewards": 1,
@@ -103,8 +104,8 @@ def validate(
         dtype = np.dtype(np.bool_ if key in ("terminations", "truncations") else np.float32)
         if values.dtype != dtype:
             raise DataError(source, name, f"dtype {values.dtype}", f"dtype {dtype}")
-        if values.ndim != _RANKS[key]:
-            expected = "shape [N]" if _RANKS[key] == 1 else "shape [N, columns]"
+        if values.ndim != RANKS[key]:
+            expected = "shape [N]" if RANKS[key] == 1 else "shape [N, columns]"
             raise DataError(source, name, f"shape {values.shape}", expected)
         if len(values) != count:
             raise DataError(source, name, f"{len(values)} rows", f"{count} rows, as observations")
@@ -125,7 +126,11 @@ def _file_key(named: Mapping[str, str], field: str) -> str:
 
 
 def _check_finite(source: str | Path, key: str, values: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(values).all(1))
+    parts = [
+        part.start + np.flatnonzero(~np.isfinite(values[part]).all(1))
+        for part in blocks(len(values))
+    ]
+    bad = np.concatenate(parts)
     if len(bad):
         found = f"NaN or infinity in {len(bad)} of {len(values)} rows, first in row {bad[0]}"
         raise DataError(source, key, found, "finite numbers")
@@ -134,7 +139,7 @@ def _check_finite(source: str | Path, key: str, values: np.ndarray) -> None:
 def _check_bounds(
     source: str | Path, key: str, actions: np.ndarray, limit: float, tolerance: float
 ) -> None:
-    magnitude = np.abs(actions).max(1)
+    magnitude = np.concatenate([np.abs(actions[part]).max(1) for part in blocks(len(actions))])
     bad = np.flatnonzero(magnitude > limit + tolerance)
     if len(bad):
         found = f"magnitude {magnitude[bad[0]]:.6g} in row {bad[0]} ({len(bad)} such rows)"

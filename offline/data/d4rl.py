@@ -15,12 +15,14 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import Stream, must_stream
 from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array, write_hdf5
 
 from .arrays import FILE_KEYS, OPTIONAL, PARTS, REQUIRED, assemble, steps_limit
 from .bounds import from_unit, read_bounds
 from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
 from .checks import as_floats, check_limit, validate
+from .streamed import rows_bytes, stream_d4rl
 from .transitions import Dataset, Transitions, file_sha256
 
 _INFOS = ("qpos", "qvel")
@@ -62,6 +64,7 @@ def load_d4rl(
     action_limit: float | None = 1.0,
     clip: bool = False,
     infos: bool = False,
+    stream: Stream = "never",
 ) -> Dataset:
     """Read a file in D4RL's layout.
 
@@ -75,6 +78,7 @@ def load_d4rl(
         action_limit: see `validate`.
         clip: clip actions to the bounds, or the limit, instead of refusing them.
         infos: also read `infos/qpos` and `infos/qvel`.
+        stream: leave the rows on the disk (`must_stream`).
 
     Returns:
         A dataset whose `next_observations` are valid on every row. Without that key in the file
@@ -98,28 +102,26 @@ def load_d4rl(
         limit = steps_limit(path, max_episode_steps, attributes.get("max_episode_steps"))
         if limit is None and name in CATALOGUE:
             limit = CATALOGUE[name].max_episode_steps
-        arrays = {key: _read(path, file, key) for key in REQUIRED}
-        arrays |= {key: _read(path, file, key) for key in OPTIONAL if key in file}
         bounds = action_low, action_high
         stored = bounds == (None, None)
         if stored:
             bounds = attributes.get("action_low"), attributes.get("action_high")
+        options = {"limit": limit, "action_low": bounds[0], "action_high": bounds[1]}
+        options |= {"action_limit": action_limit, "clip": clip}
+        rows_file = None
         try:
-            done = assemble(
-                path,
-                arrays,
-                limit=limit,
-                action_low=bounds[0],
-                action_high=bounds[1],
-                action_limit=action_limit,
-                clip=clip,
-            )
+            if must_stream(stream, rows_bytes(file)):
+                done, rows_file = stream_d4rl(path, file, sha256, **options)
+            else:
+                arrays = {key: _read(path, file, key) for key in REQUIRED}
+                arrays |= {key: _read(path, file, key) for key in OPTIONAL if key in file}
+                done = assemble(path, arrays, **options)
         except ConfigError as error:
             if not stored:
                 raise
             key = f"attribute {error.setting}"
             raise DataError(path, key, error.found, error.expected) from error
-        count = len(arrays["rewards"])
+        count = len(file["rewards"])
         extra = {key: _info(path, file, key, count)[done.kept] for key in _INFOS if infos}
     attributes |= {"format": "d4rl", **done.facts}
     known = CATALOGUE[name].environment if name in CATALOGUE else None
@@ -134,6 +136,7 @@ def load_d4rl(
         extra,
         done.action_low,
         done.action_high,
+        rows_file,
     )
 
 

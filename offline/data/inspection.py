@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import blocks
 
 from .checks import ACTION_TOLERANCE
 from .lenient import read_lenient
@@ -157,7 +158,8 @@ def extremes(rows: Transitions) -> list[Suspicion]:
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
-        for index in np.flatnonzero(np.nanmax(np.abs(flat), axis=0, initial=0) > FAR):
+        parts = [np.nanmax(np.abs(flat[part]), axis=0, initial=0) for part in blocks(len(flat))]
+        for index in np.flatnonzero(np.nanmax(parts, axis=0, initial=0) > FAR):
             column = flat[:, index].astype(np.float64)
             finite = column[np.isfinite(column)]
             low, middle, high = np.quantile(finite, (0.01, 0.5, 0.99)) if len(finite) else (0, 0, 0)

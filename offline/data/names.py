@@ -28,6 +28,7 @@ from typing import Any
 import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
@@ -183,6 +184,7 @@ def load(
     action_limit: float | None = 1.0,
     clip: bool = False,
     infos: bool = False,
+    stream: Stream = "never",
 ) -> Dataset:
     """Find and read a dataset; `attributes["format"]` says as what.
 
@@ -200,6 +202,9 @@ def load(
         action_limit: largest magnitude of an action entry without bounds, None for no check.
         clip: clip actions to the bounds, or the limit, instead of refusing them.
         infos: also read `qpos` and `qvel` (D4RL layout only).
+        stream: `always` leaves the rows on the disk, where agents without a world model read them
+            while they train; `auto` does where they and their copies would not fit into memory.
+            D4RL's layout only.
 
     Raises:
         DataError: not found, or not what a dataset should be; see the loaders.
@@ -222,6 +227,8 @@ def load(
         kind = sniff(path)
     if infos and kind != "d4rl":
         raise ConfigError("infos", infos, f"False: {kind} files hold no qpos and qvel")
+    if stream == "always" and kind != "d4rl":
+        raise ConfigError("stream", stream, f"auto or never: {kind} files are read whole")
     if kind == "minari":
         if max_episode_steps is not None:
             raise ConfigError("max_episode_steps", max_episode_steps, "None: Minari marks its ends")
@@ -232,7 +239,8 @@ def load(
         arrays = data if isinstance(data, Mapping) else None
         return load_npz(path, arrays, max_episode_steps=max_episode_steps, **actions)
     name = str(data) if str(data) in CATALOGUE else None
-    return load_d4rl(path, name=name, max_episode_steps=max_episode_steps, infos=infos, **actions)
+    options = {"max_episode_steps": max_episode_steps, "infos": infos, "stream": stream}
+    return load_d4rl(path, name=name, **options, **actions)
 
 
 def load_npz(

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxrl_rollouts.feeds import blocks
+
 from .transitions import Transitions
 
 
@@ -53,16 +55,23 @@ def shift(observations: np.ndarray, terminations: np.ndarray, truncations: np.nd
         terminations: `[N]` bool.
         truncations: `[N]` bool.
     """
+    rows, followed_by_ending, dropped = followed(terminations, truncations)
+    return Shifted(rows, observations[rows + 1], followed_by_ending, dropped)
+
+
+def followed(
+    terminations: np.ndarray, truncations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Dropped]:
+    """`rows`, `truncations` and `dropped` of `shift`, which observations do not matter to."""
     ending = terminations | truncations
     keep = ~ending
     keep[-1] = False
     rows = np.flatnonzero(keep)
-    followed_by_ending = ending[rows + 1]
     lost = ~keep
     dropped = Dropped(
         int(lost.sum()), int(terminations.sum()), int((truncations & ~terminations).sum())
     )
-    return Shifted(rows, observations[rows + 1], followed_by_ending, dropped)
+    return rows, ending[rows + 1], dropped
 
 
 def is_frozen(rows: Transitions) -> bool:
@@ -73,9 +82,14 @@ def is_frozen(rows: Transitions) -> bool:
     inner = ~np.asarray(rows.terminations | rows.truncations)[:-1]
     if inner.sum() < 2:
         return False
-    still = rows.observations[1:][inner] == rows.observations[:-1][inner]
-    moving = rows.next_observations[:-1][inner] != rows.observations[:-1][inner]
-    return bool(still.all() and moving.any(1).mean() > 0.5)
+    moving = 0
+    for part in blocks(len(inner)):
+        at = part.start + np.flatnonzero(inner[part])
+        now = rows.observations[at]
+        if (rows.observations[at + 1] != now).any():
+            return False
+        moving += int((rows.next_observations[at] != now).any(1).sum())
+    return moving > 0.5 * inner.sum()
 
 
 def mismatches(
@@ -89,6 +103,10 @@ def mismatches(
     if len(observations) < 2:
         return np.zeros(0, np.int64)
     here, there = next_observations[:-1], observations[1:]
-    rows = np.flatnonzero(~ending[:-1] & (here != there).any(1))
-    close = np.isclose(here[rows], there[rows], rtol=1e-5, atol=1e-5, equal_nan=True)
-    return rows[~close.all(1)]
+    found = []
+    for part in blocks(len(here)):
+        differ = (here[part] != there[part]).any(1)
+        rows = part.start + np.flatnonzero(~ending[:-1][part] & differ)
+        close = np.isclose(here[rows], there[rows], rtol=1e-5, atol=1e-5, equal_nan=True)
+        found.append(rows[~close.all(1)])
+    return np.concatenate(found)

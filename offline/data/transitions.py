@@ -53,6 +53,8 @@ class Dataset:
         action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
             which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
             they were in [-1, 1] already.
+        rows_file: where the rows are too large for the memory, the file that `transitions` are
+            views of; see `streamed`.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Dataset:
     infos: Mapping[str, np.ndarray] = field(default_factory=dict)
     action_low: np.ndarray | None = None
     action_high: np.ndarray | None = None
+    rows_file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)
@@ -135,5 +138,10 @@ def sample_batch(transitions: Transitions, key: jax.Array, batch: int) -> Transi
     count = transitions.rewards.shape[0]
     if batch < 1 or count < 1:
         raise ValueError(f"batch, rows: found {batch}, {count}, expected at least 1 of each")
-    rows = jax.random.randint(key, (batch,), 0, count)
+    rows = drawn_rows(key, batch, count)
     return jax.tree.map(lambda column: column[rows], transitions)
+
+
+def drawn_rows(key: jax.Array, batch: int, count: int) -> jax.Array:
+    """Which of `count` rows `sample_batch` takes, `[batch]` int32."""
+    return jax.random.randint(key, (batch,), 0, count)

@@ -13,8 +13,15 @@ from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
 
 from ..agents.agent import Learner
-from ..agents.model_free import make_model_free
-from ..agents.registry import AGENTS, AgentConfig, AgentConfigs, make_agent, rows_for
+from ..agents.model_free import make_model_free, rows_feed
+from ..agents.registry import (
+    AGENTS,
+    AgentConfig,
+    AgentConfigs,
+    agent_name,
+    make_agent,
+    rows_for,
+)
 from ..data import sample_batch, to_device
 from ..synthetic.pgd import PgdData, make_pgd
 from ..synthetic.synther import MixedData, mixing
@@ -136,7 +143,15 @@ def on_rows(
     iterations, per = cadence(config.updates, config.per_iteration, period, study.evaluations)
     steps = {"batch_size": config.batch_size, "updates_per_iteration": per}
     learner = make_model_free(chosen, *sizes, draw=draw, **steps)
-    return learner, to_device(rows_for(chosen, setting.dataset.transitions)), iterations
+    dataset = setting.dataset
+    rows = rows_for(chosen, dataset.transitions)
+    if dataset.rows_file is None:
+        return learner, to_device(rows), iterations
+    if rows is not dataset.transitions or draw is not sample_batch:
+        name, expected = agent_name(chosen), "rows in memory for this method"
+        hint = "leave them there (--stream never), or take another method"
+        raise ConfigError("stream", f"rows on disk for {name}", expected, hint)
+    return learner, rows_feed(dataset, config.batch_size, per), iterations
 
 
 def on_synther(

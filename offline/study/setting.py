@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
+from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, episodes
@@ -97,7 +98,7 @@ def check_fits(dataset: Dataset, env: Environment) -> None:
             where = f"{expected}, as {env.name} has them"
             hint = "name the environment they are from, or none"
             raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
-    largest = float(np.abs(rows.actions).max())
+    largest = max(float(np.abs(rows.actions[part]).max()) for part in blocks(len(rows.actions)))
     if largest > 1 + ACTION_TOLERANCE:
         hint = "declare action_low and action_high, which rescales them"
         raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
@@ -169,6 +170,9 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
+    if (file := dataset.rows_file) is not None:
+        size = f"{file.stat().st_size / 1e9:,.3g} GB"
+        facts.append(f"Rows stay on the disk and are read while training ({size}: {file}).")
     if text := bounds_text(dataset):
         low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
         if not is_unit(low, high):

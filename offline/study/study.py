@@ -218,6 +218,10 @@ def train(
         dataset = load_dataset(dataset, study.seed)
     env = environment_of(dataset, environment)
     check_rewards(dataset, method)
+    if dataset.rows_file is not None and (method not in MODEL_FREE or data != "real"):
+        expected = f"rows in memory for {method} on {data} rows"
+        hint = f"methods that read them while training: {', '.join(MODEL_FREE)}"
+        raise ConfigError("stream", "rows on disk", expected, hint)
     if context and context.progress:
         for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
             print(fact, flush=True)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.devices import MEMBER
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.fitting import (
     EnsembleConfig,
@@ -170,6 +171,7 @@ def fit_worlds(
         stage=stage,
         unit="epochs",
         finished=fitter.finished,
+        alone=(MEMBER, config.members),
         context=context,
     )
     return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

@@ -8,6 +8,7 @@ fitted.save("emulator")
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
@@ -33,6 +36,7 @@ from ..objectives import OBJECTIVES, OneStepConfig
 from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..saved import TrainedEmulator
+from ..streaming import all_fields, deviation, trajectories, windows_feed
 from ..training import TrainingConfig, make_training
 
 Objective = RefinerConfig | OneStepConfig
@@ -116,6 +120,7 @@ def fit(
     training: TrainingConfig | None = None,
     stage: str = "emulator",
     context: RunContext | None = None,
+    stream: Stream = "auto",
 ) -> Fitted:
     """Train an emulator on trajectories of fields, all seeds side by side.
 
@@ -138,6 +143,8 @@ def fit(
         training: batch, learning rate and so on. Windows are moved around the circle where
             the fields are known to be periodic.
         stage, context: as for `loop.train`.
+        stream: leave the fields on the disk and read windows while training: `auto`, where they
+            do not fit into memory; `always`; `never`.
 
     Raises:
         ConfigError: an unknown name, or a setting out of range.
@@ -151,14 +158,13 @@ def fit(
     config, net = _objective(objective), _network(network)
     if min(history, every, seeds) < 1:
         raise ConfigError("history, every, seeds", (history, every, seeds), "each at least 1")
-    u = np.asarray(found.read(slice(None), slice(None)), np.float32)
+    u = all_fields(found, stream)
     hold_fields(found, u, stage, context)
     units = channel_units(found, u)
     scalings = condition_scalings(found, conditions)
-    data = standardised(found, u, units, scalings)
     own = TrainedEmulator(
         net,
-        replace(config, residual_scale=step_scale(found, data.fields, every)),
+        replace(config, residual_scale=step_scale(found, u, units, every)),
         None,
         *u.shape[2:],
         history,
@@ -172,6 +178,17 @@ def fit(
         raise DataError(found.path, "frames", u.shape[1], f"at least {needed}, a training window")
     training = _training(training, updates, every, found)
     functions = make_training(own.emulator, training)
+    data: Any = (
+        windows_feed(
+            u,
+            told(found, scalings),
+            functools.partial(scaled, units),
+            own.emulator.frames,
+            training,
+        )
+        if isinstance(u, np.memmap)
+        else standardised(found, u, units, scalings)
+    )
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train(
         functions.update,
@@ -181,6 +198,7 @@ def fit(
         iterations=functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
+        alone=(BATCH, training.batch),
         context=context,
     )
     return Fitted(replace(own, params=trained.state.average), trained, every)
@@ -221,11 +239,20 @@ def standardised(
         units: of `channel_units`.
         scalings: of `condition_scalings`.
     """
+    return Fields(jnp.asarray(scaled(units, u)), jnp.asarray(told(found, scalings)))
+
+
+def scaled(units: tuple[Scaling, ...], u: np.ndarray) -> np.ndarray:
+    """Fields `[..., C, X]` as a network sees them."""
     shift, factor = (np.array(column, np.float32)[:, None] for column in zip(*units, strict=True))
-    columns = [np.zeros((len(u), 0))]
+    return (u - shift) * factor
+
+
+def told(found: FieldSet, scalings: Mapping[str, Scaling]) -> np.ndarray:
+    """Conditions of every trajectory as a network is told them, `[N, P]` float32."""
+    columns = [np.zeros((found.shape[0], 0))]
     columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
-    table = np.concatenate(columns, 1)
-    return Fields(jnp.asarray((u - shift) * factor), jnp.asarray(table, jnp.float32))
+    return np.concatenate(columns, 1).astype(np.float32)
 
 
 def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
@@ -234,23 +261,24 @@ def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
     Raises:
         DataError: a channel that is the same everywhere.
     """
-    axes = (0, 1, 3)
-    mean, spread = u.mean(axes, np.float64), u.std(axes, dtype=np.float64)
+    mean, spread = deviation((u[part] for part in trajectories(u.shape)), (0, 1, 3))
     if (spread == 0).any():
         name = found.channels[int(spread.argmin())] if found.channels else "u"
         raise DataError(found.path, name, "a constant", "a channel that changes")
     return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
 
 
-def step_scale(found: FieldSet, fields: jax.Array, every: int) -> float:
-    """Standard deviation of a step's change of `[N, T, C, X]`, three digits.
+def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> float:
+    """Standard deviation of a step's change of standardised `[N, T, C, X]`, three digits.
 
     Raises:
         DataError: too few frames for a step, or none that differs from the one before.
     """
-    if fields.shape[1] <= every:
-        raise DataError(found.path, "frames", fields.shape[1], f"at least {every + 1}, a step")
-    scale = float(f"{np.asarray(fields[:, every:] - fields[:, :-every]).std():.3g}")
+    if u.shape[1] <= every:
+        raise DataError(found.path, "frames", u.shape[1], f"at least {every + 1}, a step")
+    parts = (scaled(units, u[part]) for part in trajectories(u.shape))
+    changes = (part[:, every:] - part[:, :-every] for part in parts)
+    scale = float(f"{deviation(changes, (0, 1, 2, 3))[1]:.3g}")
     if not scale > 0:
         raise DataError(found.path, "u", "no change from step to step", "fields that change")
     return scale

@@ -20,6 +20,7 @@ import numpy as np
 
 from jaxrl_rollouts.averaged import AveragedState
 from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext, poll
@@ -220,6 +221,7 @@ def train_emulator(
         iterations=functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
+        alone=(BATCH, training.batch),
         context=context,
     )
 

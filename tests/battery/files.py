@@ -129,13 +129,16 @@ def _minari_truth(path: Path) -> Values:
 
 def read_fields(path: Path) -> Values:
     """All of a file's fields; `pde inspect` has to come to an end for whatever it is."""
+    from jaxrl_rollouts.pde.fieldset import check_written
     from jaxrl_rollouts.pde.files import read_fields as read
     from jaxrl_rollouts.pde.inspection import inspect
 
     inspect(str(path))
     found = read(path)
     assert (found.dt[np.isfinite(found.dt)] > 0).all()
-    return {"fields": found.read(slice(None), slice(None))}
+    values = found.read(slice(None), slice(None))
+    check_written(path, values)  # as every training does
+    return {"fields": values}
 
 
 def _fields() -> np.ndarray:
@@ -202,7 +205,9 @@ def _big(path: Path) -> Values:
                 node = group[name]
                 if isinstance(node, h5py.Group):
                     walk(node, axes)
-                elif isinstance(node, h5py.Dataset) and node.ndim >= axes:
+                elif not isinstance(node, h5py.Dataset) or name in ("t", "x"):
+                    continue  # a column of times is no field
+                elif node.ndim >= axes:
                     parts.append(np.asarray(node).ravel())
 
     with h5py.File(path) as file:

@@ -34,6 +34,7 @@ OPTIONAL = {
     "scipy",
     "pandas",
     "torch",
+    "ray",
     "pytest",
     "hypothesis",
 }

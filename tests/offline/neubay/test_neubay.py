@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 
-from jaxrl_rollouts import loop
+from jaxrl_rollouts import chunks, loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
 from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS, make_neubay
@@ -41,7 +41,7 @@ def run(swap: bool = False, **settings: Any) -> loop.Trained:
 
 
 def programs() -> dict:
-    return loop._compiled(made()[0].update, 1, loop._Axes.of(OWN_WORLDS))._programs
+    return chunks.compiled(made()[0].update, 1, chunks.Axes.of(OWN_WORLDS))._programs
 
 
 def test_cadence_is_exact_up_to_what_is_owed() -> None:

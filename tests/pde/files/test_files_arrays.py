@@ -11,6 +11,7 @@ import pytest
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
 from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.streaming import all_fields
 
 RNG = np.random.default_rng(0)
 U = RNG.normal(size=(3, 5, 8)).astype("f4")
@@ -101,3 +102,16 @@ def test_some_trajectories_are_a_set() -> None:
     np.testing.assert_array_equal(part.read(ALL, 0)[:, 0, 0], U[1:, 0])
     np.testing.assert_array_equal(part.dt, [2, 3])
     np.testing.assert_array_equal(part.parameters["nu"], U[1:, 0, 0])
+
+
+def test_what_nobody_wrote_is_not_learned_from() -> None:
+    """A trajectory of zeros; a channel of zeros, or frames, may be meant."""
+    u = np.stack([U, U], 2)
+    u[1, :, 0], u[2, :2] = 0, 0
+    assert to_fields(from_arrays(u, dt=0.1)).fields.shape == u.shape
+    u[1] = 0
+    with pytest.raises(DataError, match="trajectory 1: found zero throughout, as 1 of 3 are"):
+        to_fields(from_arrays(u, dt=0.1))
+    for stream in ("never", "always"):
+        with pytest.raises(DataError, match="trajectory 1"):
+            all_fields(from_arrays(u, dt=0.1), stream)

@@ -1,0 +1,134 @@
+"""One training of `memory`, in a process that does nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from jaxrl_rollouts import devices, memory
+from jaxrl_rollouts.configs import from_json
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.data import load
+from jaxrl_rollouts.offline.data.d4rl import write_d4rl
+from jaxrl_rollouts.offline.study import Budget, small_budget, train
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
+from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.study.fit import fit
+from jaxrl_rollouts.record.run import Run
+
+from .memory import Config
+from .speed import random_rows
+
+DATASET = "pendulum-mixed"
+
+
+def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
+    """Bytes: `imports` before any data, `data` on all devices, `predicted` and measured `peak`."""
+    devices.use_cores()
+    imports = memory.resident()
+    with Run.open(folder / cell, progress=False) as run:
+        CELLS[cell](config, folder, run)
+    largest = max(run.needs.values(), key=lambda need: need.total)
+    peak = memory.measured_peak()
+    return {
+        "imports": imports, "data": largest.data, "predicted": largest.total, "peak": peak
+    }  # fmt: skip
+
+
+def budget_of(config: Config) -> Budget:
+    """Small networks, one look at the policy, and what makes a training large."""
+    budget = small_budget(seeds=2)
+    study = replace(
+        budget.study,
+        agent=replace(budget.study.agent, hidden=config.hidden),
+        ensemble=replace(budget.study.ensemble, max_epochs=1),
+        shared_world=True,
+        evaluations=1,
+        episodes=2,
+    )
+    return replace(budget, study=study)
+
+
+def made_file(config: Config, folder: Path) -> Path:
+    """A file in D4RL's layout; both cells that read one share it."""
+    path = folder / "rows.hdf5"
+    if not path.exists():  # in a process of its own: making it takes memory, too
+        child = os.fork()
+        if child == 0:
+            write_d4rl(path, random_rows(config.rows))
+            os._exit(0)
+        os.waitpid(child, 0)
+    return path
+
+
+def on_rows(stream: str, config: Config, folder: Path, run: Run) -> None:
+    """TD3+BC on the file."""
+    os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
+    data = load(made_file(config, folder), stream=stream)
+    train(
+        data, "td3_bc", budget_of(config), environment="none", steps=config.steps, context=run
+    )  # fmt: skip
+
+
+def in_memory(config: Config, folder: Path, run: Run) -> None:
+    """All rows and their copies on the devices."""
+    on_rows("never", config, folder, run)
+
+
+def on_disk(config: Config, folder: Path, run: Run) -> None:
+    """Rows are read as they are drawn."""
+    on_rows("always", config, folder, run)
+
+
+def many_seeds(config: Config, folder: Path, run: Run) -> None:
+    """RAVL, ten critics each."""
+    options = {"seeds": config.seeds, "steps": config.steps}
+    train(DATASET, "ravl", budget_of(config), context=run, **options)
+
+
+def many_members(config: Config, folder: Path, run: Run) -> None:
+    """NEUBAY's ensemble, two epochs."""
+    ensemble = replace(
+        NEUBAY_ENSEMBLE,
+        members=config.members,
+        elites=config.members,
+        hidden=config.member_hidden,
+        max_epochs=2,
+    )
+    fit_worlds(ensemble, load_dataset(DATASET), context=run)
+
+
+def long_rollouts(config: Config, folder: Path, run: Run) -> None:
+    """Base, with rollouts as long as asked for, a hundred at a time."""
+    budget = budget_of(config)
+    rollouts = replace(budget.study.rollouts, horizon=config.horizon, rollouts_per_epoch=100)
+    budget = replace(budget, study=replace(budget.study, rollouts=rollouts))
+    train(DATASET, "base", budget, steps=config.steps, context=run)
+
+
+def refiner(config: Config, folder: Path, run: Run) -> None:
+    """A ResNet on travelling waves."""
+    place = np.linspace(0, 2 * np.pi, config.points, endpoint=False)
+    phase = np.random.default_rng(0).uniform(0, 6, (64, 1, 1))
+    waves = np.sin(place + 0.3 * np.arange(40)[:, None] + phase)
+    steps = max(config.steps // 10, 1)
+    fit("refiner", from_arrays(waves, dt=0.1), updates=steps, context=run)
+
+
+CELLS = {
+    "memory": in_memory,
+    "disk": on_disk,
+    "seeds": many_seeds,
+    "members": many_members,
+    "horizon": long_rollouts,
+    "refiner": refiner,
+}
+
+if __name__ == "__main__":
+    given = from_json(Config, json.loads(sys.argv[2]), "the configuration")
+    print(json.dumps(main(sys.argv[1], given, Path(sys.argv[3]))))

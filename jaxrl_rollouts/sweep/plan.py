@@ -1,0 +1,222 @@
+"""Which runs a sweep consists of, and the `plan.json` that says so in its folder.
+
+runs/offline-sweep/
+    plan.json                     the tasks, each with its command
+    hopper-medium-v2-iql-0/       a task's folder
+        task.json, log.txt        how it goes, and what it printed
+        offline-cpu-2026.../      the run itself, as `jaxrl-rollouts run` makes it
+    report.json, report.html      what came out of all of them
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..cli.options import PROG, RunOptions, check_options, parse_run
+from ..cli.parsing import value_of
+from ..cli.shown import option
+from ..configs import SEED, settings, to_json
+from ..errors import CheckpointError, ConfigError
+from ..foreign import code_in
+from ..plugins import Experiment
+from ..record.folder import read_json, write_json_atomically
+
+FORMAT = 1
+PLAN = "plan.json"
+# What a dataset, a method and a seed are called in the settings of experiments.
+SETTINGS = {"dataset": ("dataset", "file"), "method": ("method", "objective"), "seed": ("seed",)}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a sweep.
+
+    Attributes:
+        name: of its folder.
+        point: which dataset, method and seed, of those that are swept.
+        arguments: of `jaxrl-rollouts run`, the experiment first.
+        directory: where it is started; relative names of files begin there.
+    """
+
+    name: str
+    point: Mapping[str, Any]
+    arguments: tuple[str, ...]
+    directory: str
+
+    @property
+    def command(self) -> str:
+        """The command line that makes this run alone."""
+        return shlex.join([PROG, "run", *self.arguments])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks in a folder.
+
+    Attributes:
+        experiment: what is run.
+        commands: the command lines that planned them.
+        tasks: in the order of their numbers, which begin with 1.
+    """
+
+    experiment: str
+    commands: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+
+def make_plan(
+    experiment: Experiment,
+    swept: Mapping[str, Sequence[Any]],
+    given: Sequence[str],
+    command: str,
+    directory: Path,
+) -> tuple[Plan, list[str]]:
+    """The product of what is swept, and the code that its settings name.
+
+    Args:
+        experiment: what is run.
+        swept: "dataset", "method", "seed" -> values; those without values are left as they are.
+        given: other options of `run`, for every task.
+        command: the command line of the sweep.
+        directory: where the tasks are started.
+
+    Raises:
+        ConfigError: no such setting, or a value that it cannot have.
+    """
+    swept = {axis: list(dict.fromkeys(swept[axis])) for axis in SETTINGS if swept.get(axis)}
+    names = {axis: _setting(experiment, axis, values, given) for axis, values in swept.items()}
+    SEED.check("--seeds", tuple(swept.get("seed", ())))
+    one = [] if "seed" not in names else _one_seed(experiment, names["seed"], given)
+    tasks: list[Task] = []
+    code: set[str] = set()
+    arguments: dict[Any, list[str]] = {}
+    for values in itertools.product(*swept.values()):
+        point = dict(zip(swept, values, strict=True))
+        method = point.get("method")
+        said = {axis: [option(names[axis]), str(value)] for axis, value in point.items()}
+        rest = [*said.get("dataset", []), *said.get("seed", [])]
+        if method not in arguments:  # what can be wrong with the settings depends on it alone
+            words = [*given, *one, *said.get("method", [])]
+            found = _parsed(experiment, [*words, *rest])
+            arguments[method] = _kept(experiment, words)
+            code |= set(code_in(to_json(found)))
+        code |= set(code_in(list(point.values())))
+        words = (experiment.name, *arguments[method], *rest)
+        tasks.append(Task(folder_name(values), point, words, str(directory)))
+    _check_names(tasks)
+    return Plan(experiment.name, (command,), tuple(tasks)), sorted(code)
+
+
+def _setting(experiment: Experiment, axis: str, values: Any, given: Sequence[str]) -> str:
+    """The dotted name of the setting that is a dataset, a method or a seed."""
+    known = settings(experiment.preset(experiment.default_preset))
+    named = [name for name in known if name.rpartition(".")[2] in SETTINGS[axis]]
+    if not named:
+        expected = f"an experiment with the setting {' or '.join(SETTINGS[axis])}"
+        raise ConfigError(f"--{axis}s", " ".join(map(str, values)), expected)
+    name = min(named, key=lambda name: name.count("."))
+    if (typed := value_of(given, option(name))) is not None:
+        raise ConfigError(option(name), typed, f"either this or --{axis}s")
+    return name
+
+
+def _one_seed(experiment: Experiment, seed: str, given: Sequence[str]) -> list[str]:
+    """Options that train one seed per task, where no other number was asked for."""
+    count = f"{seed}s"
+    known = settings(experiment.preset(experiment.default_preset))
+    if count not in known or value_of(given, option(count)) is not None:
+        return []
+    return [option(count), "1"]
+
+
+def _parsed(experiment: Experiment, words: Sequence[str]) -> Any:
+    _, config, _ = parse_run(experiment, words)
+    check_options(config)
+    return config
+
+
+def _kept(experiment: Experiment, words: Sequence[str]) -> list[str]:
+    """The options of a run that make it what it is; those of a settings file one by one."""
+    options, _, command = parse_run(experiment, words)
+    logger = [] if options.logger == RunOptions.logger else ["--logger", options.logger]
+    return [*shlex.split(command)[3:], *logger]
+
+
+def folder_name(values: Iterable[Any]) -> str:
+    """A plain folder name of a point's values; of files the last part of their names."""
+    texts = [str(value).rstrip("/").rpartition("/")[2] for value in values]
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", "-".join(texts)).strip("-.")
+    return name[:200] or "run"
+
+
+def _check_names(tasks: Iterable[Task]) -> None:
+    seen: dict[str, Task] = {}
+    for task in tasks:
+        if other := seen.get(task.name):
+            both = " and ".join(str(dict(one.point)) for one in (other, task))
+            raise ConfigError("sweep", f"{both}, both {task.name}", "names that differ")
+        seen[task.name] = task
+
+
+def joined(folder: Path, plan: Plan) -> Plan:
+    """The plan with the tasks that the folder has already: a sweep may grow.
+
+    Raises:
+        ConfigError: a task was begun there with another command, or another experiment was.
+    """
+    if not (folder / PLAN).exists():
+        return plan
+    before = read_plan(folder)
+    there = {task.name: task for task in before.tasks}
+    hint = "choose another --out"
+    if before.experiment != plan.experiment:
+        expected = f"a sweep of {plan.experiment}"
+        raise ConfigError("--out", f"{folder}, of {before.experiment}", expected, hint)
+    for task in plan.tasks:
+        old = there.setdefault(task.name, task)
+        if old.arguments == task.arguments:
+            continue
+        if (folder / task.name).exists():
+            found = f"{folder}, where {task.name} is: {old.command}"
+            raise ConfigError("--out", found, task.command, hint)
+        there[task.name] = task  # it was never begun
+    commands = tuple(dict.fromkeys((*before.commands, *plan.commands)))
+    return replace(plan, commands=commands, tasks=tuple(there.values()))
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Write `plan.json`, atomically."""
+    write_json_atomically(folder / PLAN, {"format": FORMAT, **asdict(plan)}, seal=True)
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of a sweep's folder.
+
+    Raises:
+        CheckpointError: there is none, or it is not as it was written.
+    """
+    path = folder / PLAN
+    data = read_json(path, "a sweep's folder")
+    try:
+        if data["format"] != FORMAT:
+            raise CheckpointError(f"{path}: format: found {data['format']}, expected {FORMAT}")
+        tasks = tuple(
+            Task(str(t["name"]), dict(t["point"]), tuple(t["arguments"]), str(t["directory"]))
+            for t in data["tasks"]
+        )
+        plan = Plan(str(data["experiment"]), tuple(data["commands"]), tasks)
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: found {error!r}, expected a plan") from None
+    for task in tasks:
+        if folder_name([task.name]) != task.name:
+            raise CheckpointError(f"{path}: name: found {task.name!r}, expected a plain name")
+        places = {word.partition("=")[0] for word in task.arguments} & {"--out", "--publish"}
+        if places:
+            raise CheckpointError(f"{path}: {task.name}: found {min(places)}, expected a plan")
+    return plan

@@ -1,0 +1,161 @@
+"""Datasets larger than memory: read by windows, once, into a file that is mapped.
+
+A row of that file is `observations, actions, reward, next_observations, terminated, truncated`, one
+after the other as float32, so that a row drawn at random is one read. `Dataset.transitions` are
+views of it: whoever walks through them in blocks needs no more memory than a block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.feeds import blocks, mapped, on_disk
+from jaxrl_rollouts.hdf5 import check_written
+
+from .arrays import (
+    FILE_KEYS,
+    OPTIONAL,
+    PARTS,
+    REQUIRED,
+    Assembled,
+    check_kept,
+    check_present,
+    stored_facts,
+    truncations_of,
+)
+from .bounds import bounded, read_bounds
+from .checks import RANKS, as_column, as_flags, as_floats, validate
+from .successors import followed
+from .transitions import Transitions
+
+FIELDS = {key: field for field, key in FILE_KEYS.items()}
+
+
+def columns_of(rows: np.ndarray, width: int) -> Transitions:
+    """`[..., W]` rows of the file, `width` observation entries wide, as columns."""
+    return Transitions(
+        rows[..., :width],
+        rows[..., width : -width - 3],
+        rows[..., -width - 3],
+        rows[..., -width - 2 : -2],
+        rows[..., -2] != 0,
+        rows[..., -1] != 0,
+    )
+
+
+class _Window(NamedTuple):
+    """How windows of a D4RL file become rows; endings are those of all rows."""
+
+    path: Path
+    file: h5py.File
+    terminations: np.ndarray
+    truncations: np.ndarray
+    bounds: tuple[Any, Any]
+    action_limit: float | None
+    clip: bool
+
+
+def stream_d4rl(
+    path: Path,
+    file: h5py.File,
+    sha256: str,
+    *,
+    limit: int | None,
+    action_low: Any,
+    action_high: Any,
+    action_limit: float | None,
+    clip: bool,
+) -> tuple[Assembled, Path]:
+    """What `assemble` makes of a file's arrays, as views of a file beside, and that file.
+
+    Args:
+        path, file: of which file.
+        sha256: of its bytes.
+        limit, action_low, action_high, action_limit, clip: as for `assemble`.
+
+    Raises:
+        DataError, ConfigError: as `assemble`; rows are counted from the first of their window.
+    """
+    sizes = _sizes(path, file)
+    terminations = as_flags(path, "terminals", file["terminals"][()])
+    timeouts = {"timeouts": file["timeouts"][()]} if "timeouts" in file else {}
+    stored = "next_observations" in file
+    known = timeouts | ({"next_observations": ()} if stored else {})
+    truncations = truncations_of(path, known, terminations, limit)
+    kept, cut, facts = np.arange(len(terminations)), truncations, {}
+    if not stored:
+        kept, cut, dropped = followed(terminations, truncations)
+        facts = {f"dropped_{key}": n for key, n in dropped._asdict().items()}
+        check_kept(path, len(kept))
+    bounds = read_bounds(action_low, action_high, sizes[1])
+    given = (action_low, action_high), action_limit, clip
+    window = _Window(path, file, terminations, truncations, *given)
+
+    def fill(array: np.ndarray) -> None:
+        for part in blocks(len(terminations)):
+            rows = _read(window, part)
+            first, end = np.searchsorted(kept, (part.start, part.stop))
+            picked = [column[kept[first:end] - part.start] for column in rows[:5]]
+            table = [column.reshape(end - first, -1) for column in (*picked, cut[first:end])]
+            array[first:end] = np.concatenate(table, 1, dtype=np.float32)
+
+    options = f"{limit} {bounds} {action_limit} {clip}"
+    name = f"{sha256[:32]}-{hashlib.sha256(options.encode()).hexdigest()[:8]}"
+    shape = (len(kept), 2 * sizes[0] + sizes[1] + 3)
+    rows_file = on_disk(name, shape, fill)
+    rows = columns_of(mapped(rows_file), sizes[0])
+    facts = stored_facts(path, rows) if stored else {"successors": "shifted", **facts}
+    low, high = bounds or (None, None)
+    return Assembled(rows, kept, low, high, facts), rows_file
+
+
+def rows_bytes(file: h5py.File) -> int:
+    """What the rows of a D4RL file take as float32; 0 where it is none."""
+    found = [file.get(key) for key in ("observations", "observations", "actions", "rewards")]
+    arrays = [array for array in found if isinstance(array, h5py.Dataset)]
+    return 4 * sum(array.size or 0 for array in arrays)
+
+
+def _sizes(path: Path, file: h5py.File) -> tuple[int, int]:
+    """Observation and action entries; `DataError` unless all arrays are there and as long."""
+    keys = [*REQUIRED, *(key for key in OPTIONAL if key in file)]
+    check_present(path, file)
+    for key in keys:
+        if not isinstance(file[key], h5py.Dataset):
+            raise DataError(path, key, "a group", "one array", PARTS)
+        check_written(path, key, file[key])
+        as_column(path, key, file[key], RANKS[FIELDS.get(key, key)])
+    count = len(file["observations"])
+    for key in keys:
+        if len(file[key]) != count:
+            raise DataError(path, key, f"{len(file[key])} rows", f"{count} rows, as observations")
+    return file["observations"].shape[1], file["actions"].shape[1]
+
+
+def _read(window: _Window, part: slice) -> Transitions:
+    """Checked rows of the file; the last of a file without successors has itself as one."""
+    path, file = window.path, window.file
+    stored = "next_observations" in file
+    try:
+        seen = as_floats(path, "observations", file["observations"][part.start : part.stop + 1], 2)
+        now = seen[: part.stop - part.start]
+        after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
+        if stored:
+            after = as_floats(path, "next_observations", file["next_observations"][part], 2)
+        actions = as_floats(path, "actions", file["actions"][part], 2)
+        limits = {"limit": window.action_limit, "clip": window.clip}
+        actions = bounded(path, "actions", actions, *window.bounds, **limits)[0]
+        rewards = as_floats(path, "rewards", file["rewards"][part], 1)
+        endings = window.terminations[part], window.truncations[part]
+        rows = Transitions(now, actions, rewards, after, *endings)
+        validate(rows, path, action_limit=window.action_limit, keys=FILE_KEYS)
+    except DataError as error:
+        found = f"{error.found} (counted from row {part.start:,})" if part.start else error.found
+        raise DataError(path, error.key, found, error.expected) from error
+    return rows
