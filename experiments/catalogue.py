@@ -38,7 +38,7 @@ _LISTED = (
         "cost_curves",
         "benchmark: seconds and bytes over rows, seeds, members, horizon and grid points",
         GOALS,
-        minutes={"smoke": None, "cpu": 20},
+        minutes={"smoke": None, "cpu": 23},
         caches=False,
     ),
     Listing(
@@ -102,7 +102,7 @@ _LISTED = (
         "memory",
         "benchmark: peak memory as predicted before a training, and as measured",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 15},
         caches=False,
     ),
     Listing(

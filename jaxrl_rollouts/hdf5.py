@@ -59,12 +59,15 @@ def _check_once(path: Path, *version: int) -> None:
         check_inside(path, file)
 
 
-def check_inside(path: Path, file: h5py.File, *, whole: bool = False) -> None:
+def check_inside(
+    path: Path, file: h5py.File, *, whole: bool = False, together: bool = True
+) -> None:
     """Whether every link and dataset of a file is one of its own.
 
     Args:
         path, file: of which file.
-        whole: also want all datasets wholly written, and memory for all of them.
+        whole: also want all datasets wholly written, and memory for them,
+        together: for all of them at once; else for each.
 
     Raises:
         DataError: a soft, external or unknown link, a virtual dataset, one in other files; one
@@ -87,7 +90,7 @@ def check_inside(path: Path, file: h5py.File, *, whole: bool = False) -> None:
             if whole:
                 array = h5py.Dataset(found)
                 check_written(path, key, array)
-                size += (array.size or 0) * array.dtype.itemsize
+                size = size * together + (array.size or 0) * array.dtype.itemsize
                 check_room(path, key, size)
 
 

@@ -268,9 +268,9 @@ def _tell_need(
     seconds = time.perf_counter() - begin
     need = context.needs[stage] = memory.need(program, state, data, copies=copies)
     if context.progress:
-        print(f"{stage}: memory at most about {need}", file=sys.stderr, flush=True)
+        print(f"{stage}: needs about {need}", file=sys.stderr, flush=True)
     if lacking := memory.lacking(need):
-        warnings.warn(f"{stage}: {need}. {lacking}", stacklevel=3)
+        warnings.warn(f"{stage}: needs about {need}. {lacking}", stacklevel=3)
     return seconds
 
 

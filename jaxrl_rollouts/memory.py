@@ -39,8 +39,13 @@ class Need(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The most there will be."""
-        return max(self.before + max(self.work, self.copies) + AROUND, self.seen)
+        """The most there will be, or was."""
+        return max(self.expected, self.seen)
+
+    @property
+    def expected(self) -> float:
+        """The most that this training will need, whatever was before."""
+        return self.before + max(self.work, self.copies) + AROUND
 
     def __str__(self) -> str:
         other = self.before - self.data - self.state
@@ -51,7 +56,7 @@ class Need(NamedTuple):
             "Python and programs": other + AROUND,
         }
         listed = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in parts.items())
-        return f"{self.total / 1e6:,.0f} MB ({listed})"
+        return f"{self.total / 1e6:,.0f} MB of {available(self) / 1e6:,.0f} MB ({listed})"
 
 
 def bytes_of(tree: PyTree) -> int:
@@ -105,12 +110,15 @@ def measured_peak() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def available(need: Need) -> float:
+    """Bytes that the process has, or could still get."""
+    return free_memory() + need.before
+
+
 def lacking(need: Need) -> str:
     """A sentence where there is less memory than needed, else nothing."""
-    free = free_memory() + need.before
-    if need.total <= free:
+    if need.total <= available(need):
         return ""
     return (
-        f"That is more than the {free / 1e6:,.0f} MB there are: lower the seeds, the networks' "
-        "widths, the batch, or the rows."
+        "That is more than there is: lower the seeds, the networks' widths, the batch, or the rows."
     )

@@ -69,6 +69,8 @@ def _dispatch_together(arguments: list[str], wanted: together.Wanted) -> None:
 
     Who has failed leaves at once, since to say good-bye to processes that are gone takes minutes.
     """
+    if wanted.process != 0 and hasattr(os, "fork"):
+        together.leave_a_parent()
     from .. import processes
 
     try:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NamedTuple
 
-from ..errors import ConfigError
+from ..errors import ConfigError, PeerError
 
+PARENT_DEATH = 1  # of prctl, on Linux: the signal for when the parent ends
 OPTIONS = ("--coordinator", "--processes", "--process", "--distributed")
 
 
@@ -49,3 +56,37 @@ def taken(arguments: Sequence[str]) -> tuple[list[str], Wanted | None]:
         expected = f"0 to {found.processes - 1}, with {found.processes} processes"
         raise ConfigError("--process", found.process, expected)
     return rest, wanted
+
+
+def leave_a_parent() -> None:
+    """Return in a child process, before jax is loaded; the parent ends as it does.
+
+    jax aborts a process whose first one is gone, from a thread that Python does not hear of: the
+    parent can still say so.
+
+    Raises:
+        PeerError: jax ended the child; in the parent.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)  # Ctrl-C comes from the parent only
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+        return
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, forward)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGABRT:
+        raise PeerError(
+            "another process of this run has ended, or cannot be reached, so that jax ended this "
+            "one; start all again to go on"
+        )
+    sys.exit(code if code >= 0 else 128 - code)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import Interrupted
-from ..memory import Need
 from .folder import RunFolder
 from .interrupts import StopFlag
 
 if TYPE_CHECKING:
+    from ..memory import Need
     from .loggers import Logger
 
 

@@ -6,16 +6,19 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line, printable
+from jaxrl_rollouts.feeds import Stream, must_stream
 from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import check_inside, open_hdf5
 
-from .bounds import bounded
+from .bounds import bounded, read_bounds
 from .checks import as_flags, as_floats, check_limit, validate
+from .streamed import stream_episodes
 from .transitions import Dataset, Transitions, file_sha256
 
 
@@ -33,7 +36,7 @@ def need_minari() -> Any:
     return minari
 
 
-def _open(name_or_path: str | Path) -> Any:
+def _open(name_or_path: str | Path, *, together: bool) -> Any:
     minari = need_minari()
     path = Path(name_or_path)
     if not path.is_dir():
@@ -43,7 +46,7 @@ def _open(name_or_path: str | Path) -> Any:
         hint = f"fetch it with: minari download {name_or_path}"
         expected = "a Minari dataset on this machine"
         raise DataError(name_or_path, "dataset", "nothing", expected, hint)
-    _check_folder(data)
+    _check_folder(data, together)
     try:
         return minari.MinariDataset(str(data))
     except Exception as error:  # minari raises bare asserts, KeyError, ValueError on bad metadata
@@ -56,10 +59,14 @@ def minari_store() -> Path:
     return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
 
 
-def _check_folder(data: Path) -> None:
+def _check_folder(data: Path, together: bool) -> None:
     """Refuse what the package would follow, run or wait for, before it sees the folder.
 
     It makes the environment where a space is not described, by whatever function the file names.
+
+    Args:
+        data: the folder.
+        together: there has to be memory for all arrays at once, not only for each.
 
     Raises:
         DataError: no such file, another format, no spaces, or an HDF5 file that is not whole.
@@ -81,7 +88,7 @@ def _check_folder(data: Path) -> None:
             raise DataError(file, key, found, "a described space", hint)
     path = data / "main_data.hdf5"
     with open_hdf5(path) as stored:
-        check_inside(path, stored, whole=True)
+        check_inside(path, stored, whole=True, together=together)
         count = facts.get("total_episodes")
         if not isinstance(count, int) or not 0 <= count <= len(stored):
             expected = f"a number up to the {len(stored)} in {path.name}"
@@ -119,14 +126,50 @@ def _rows(source: str, episode: Any) -> tuple[Transitions, list[str]]:
     )
 
 
-def _episodes(source: str, dataset: Any) -> Iterator[Any]:
+class _Episode(NamedTuple):
+    """Rows, names of the parts of a dict observation, and whether its end had to be marked."""
+
+    rows: Transitions
+    names: list[str]
+    unmarked: bool
+
+
+def _episodes(source: str, dataset: Any) -> Iterator[_Episode]:
+    """Episodes that have a row, each ending at its last one, and all as wide."""
+    width: Any = None
     try:
-        yield from dataset.iterate_episodes()
+        for episode in dataset.iterate_episodes():
+            rows, names = _rows(source, episode)
+            if not len(rows.rewards):
+                continue
+            own = rows.observations.shape[1], rows.actions.shape[1]
+            if width not in (None, own):
+                found = f"widths {sorted((width, own))}"
+                raise DataError(source, "episodes", found, "equal columns throughout")
+            width, unmarked = own, not (rows.terminations[-1] or rows.truncations[-1])
+            # Else the next episode would seem to follow.
+            rows.truncations[-1] |= unmarked
+            yield _Episode(rows, names, unmarked)
     except DataError:
         raise
     except Exception as error:  # a broken file shows as KeyError, OSError or AssertionError
         expected = "readable episodes"
         raise DataError(source, "episodes", one_line(error), expected) from error
+
+
+def _rows_bytes(data: Path) -> int:
+    """What the rows in a dataset's folder take as float32; 0 where they are in another format."""
+    path, counted = data / "main_data.hdf5", {"observations": 2, "actions": 1, "rewards": 1}
+    sizes: list[int] = []
+
+    def count(name: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            sizes.append(4 * (node.size or 0) * counted.get([*name.split("/"), ""][1], 0))
+
+    if path.is_file():
+        with open_hdf5(path) as file:
+            file.visititems(count)
+    return sum(sizes)
 
 
 def _bounds(source: str, dataset: Any) -> tuple[Any, Any]:
@@ -155,6 +198,7 @@ def load_minari(
     action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
+    stream: Stream = "never",
 ) -> Dataset:
     """Read a local Minari dataset.
 
@@ -167,42 +211,49 @@ def load_minari(
         action_low, action_high: see `load`; by default those of its action space.
         action_limit: see `validate`.
         clip: clip actions to the limit instead of refusing them.
+        stream: leave the rows on the disk (`must_stream`); they are read an episode at a time.
 
     Raises:
         MissingExtraError: `minari` is not installed.
         DataError: not on this machine, unreadable, discrete or image spaces, or see `validate`.
     """
     check_limit(action_limit)
-    dataset = source if is_minari(source) else _open(source)
-    source, columns, names = dataset.id if is_minari(source) else str(source), [], []
+    together = stream == "never"
+    dataset = source if is_minari(source) else _open(source, together=together)
+    source = dataset.id if is_minari(source) else str(source)
     if action_low is None and action_high is None:
         action_low, action_high = _bounds(source, dataset)
-    unmarked = 0
-    for episode in _episodes(source, dataset):
-        rows, names = _rows(source, episode)
-        if not len(rows.rewards):
-            continue
-        if not (rows.terminations[-1] or rows.truncations[-1]):
-            rows.truncations[-1] = True  # else the next episode would seem to follow
-            unmarked += 1
-        columns.append(rows)
-    if not columns:
-        raise DataError(source, "episodes", "0 steps", "at least one step")
-    widths = {(c.observations.shape[1], c.actions.shape[1]) for c in columns}
-    if len(widths) > 1:
-        raise DataError(source, "episodes", f"widths {sorted(widths)}", "equal columns throughout")
-    rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    actions, low, high = bounded(
-        source, "actions", rows.actions, action_low, action_high, limit=action_limit, clip=clip
-    )
-    rows = rows._replace(actions=actions)
-    validate(rows, source, action_limit=action_limit)
-    attributes = {"format": "minari", "successors": "stored", "episodes_cut": unmarked}
+    path, unmarked, names = Path(dataset.storage.data_path), [], []
+    sha256, rows_file = file_sha256(path), None
+    limits = {"limit": action_limit, "clip": clip}
+
+    def episodes() -> Iterator[Transitions]:
+        unmarked.clear()
+        for episode in _episodes(source, dataset):
+            unmarked.append(episode.unmarked)
+            names[:] = episode.names
+            yield episode.rows
+
+    def checked(rows: Transitions) -> Transitions:
+        given = source, "actions", rows.actions, action_low, action_high
+        rows = rows._replace(actions=bounded(*given, **limits)[0])
+        validate(rows, source, action_limit=action_limit)
+        return rows
+
+    if must_stream(stream, _rows_bytes(path)):
+        options = f"minari {dataset.episode_indices.tolist()} {action_low} {action_high} {limits}"
+        rows, rows_file = stream_episodes(source, sha256, options, episodes, checked)
+    else:
+        columns = list(episodes())
+        if not columns:
+            raise DataError(source, "episodes", "0 steps", "at least one step")
+        rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+        rows = checked(rows)
+    low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
+    attributes = {"format": "minari", "successors": "stored", "episodes_cut": sum(unmarked)}
     attributes |= {"minari_version": dataset.minari_version}
     attributes |= {"observation_keys": names} if names else {}
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
-    path = Path(dataset.storage.data_path)
-    sha256 = file_sha256(path)
     return Dataset(
         printable(dataset.id),
         rows,
@@ -212,4 +263,5 @@ def load_minari(
         attributes,
         action_low=low,
         action_high=high,
+        rows_file=rows_file,
     )

@@ -204,7 +204,7 @@ def load(
         infos: also read `qpos` and `qvel` (D4RL layout only).
         stream: `always` leaves the rows on the disk, where agents without a world model read them
             while they train; `auto` does where they and their copies would not fit into memory.
-            D4RL's layout only.
+            D4RL's layout and Minari's only.
 
     Raises:
         DataError: not found, or not what a dataset should be; see the loaders.
@@ -227,14 +227,14 @@ def load(
         kind = sniff(path)
     if infos and kind != "d4rl":
         raise ConfigError("infos", infos, f"False: {kind} files hold no qpos and qvel")
-    if stream == "always" and kind != "d4rl":
+    if stream == "always" and kind not in ("d4rl", "minari"):
         raise ConfigError("stream", stream, f"auto or never: {kind} files are read whole")
     if kind == "minari":
         if max_episode_steps is not None:
             raise ConfigError("max_episode_steps", max_episode_steps, "None: Minari marks its ends")
         # Given the data file itself, step up to the folder the package wants.
         folder = path if path.is_dir() else path.parent
-        return load_minari(data if is_minari(data) else folder, **actions)
+        return load_minari(data if is_minari(data) else folder, **actions, stream=stream)
     if kind == "npz":
         arrays = data if isinstance(data, Mapping) else None
         return load_npz(path, arrays, max_episode_steps=max_episode_steps, **actions)

@@ -7,7 +7,9 @@ views of it: whoever walks through them in blocks needs no more memory than a bl
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,17 +104,78 @@ def stream_d4rl(
             rows = _read(window, part)
             first, end = np.searchsorted(kept, (part.start, part.stop))
             picked = [column[kept[first:end] - part.start] for column in rows[:5]]
-            table = [column.reshape(end - first, -1) for column in (*picked, cut[first:end])]
-            array[first:end] = np.concatenate(table, 1, dtype=np.float32)
+            array[first:end] = _table(Transitions(*picked, cut[first:end]))
 
     options = f"{limit} {bounds} {action_limit} {clip}"
-    name = f"{sha256[:32]}-{hashlib.sha256(options.encode()).hexdigest()[:8]}"
-    shape = (len(kept), 2 * sizes[0] + sizes[1] + 3)
-    rows_file = on_disk(name, shape, fill)
-    rows = columns_of(mapped(rows_file), sizes[0])
+    rows, rows_file = _made(sha256, options, (len(kept), *sizes), fill)
     facts = stored_facts(path, rows) if stored else {"successors": "shifted", **facts}
     low, high = bounds or (None, None)
     return Assembled(rows, kept, low, high, facts), rows_file
+
+
+def stream_episodes(
+    source: str,
+    sha256: str,
+    options: str,
+    episodes: Callable[[], Iterator[Transitions]],
+    checked: Callable[[Transitions], Transitions],
+) -> tuple[Transitions, Path]:
+    """Rows of episodes one after the other, as views of a file, and that file.
+
+    Args:
+        source: dataset that messages name.
+        sha256: of its bytes.
+        options: all else that the rows depend on, in words.
+        episodes: walks through them, each with at least one row and all as wide. Walked through
+            twice, since a file's length comes before its rows.
+        checked: what is kept of an episode's rows.
+
+    Raises:
+        DataError: there is no row; or what `checked` raises, the row counted in its episode.
+    """
+    count, shape = 0, (0, 0)
+    for rows in episodes():
+        count, shape = (
+            count + len(rows.rewards),
+            (rows.observations.shape[1], rows.actions.shape[1]),
+        )
+    if not count:
+        raise DataError(source, "episodes", "0 steps", "at least one step")
+
+    def fill(array: np.ndarray) -> None:
+        first = 0
+        for rows in episodes():
+            with _counted_from(source, first):
+                rows = checked(rows)
+            array[first : first + len(rows.rewards)] = _table(rows)
+            first += len(rows.rewards)
+
+    return _made(sha256, options, (count, *shape), fill)
+
+
+def _made(
+    sha256: str, options: str, sizes: tuple[int, int, int], fill: Callable[[np.ndarray], None]
+) -> tuple[Transitions, Path]:
+    """Rows, observation and action entries: `fill` makes the file, where there is none yet."""
+    name = f"{sha256[:32]}-{hashlib.sha256(options.encode()).hexdigest()[:8]}"
+    rows_file = on_disk(name, (sizes[0], 2 * sizes[1] + sizes[2] + 3), fill)
+    return columns_of(mapped(rows_file), sizes[1]), rows_file
+
+
+def _table(rows: Transitions) -> np.ndarray:
+    """The inverse of `columns_of`, `[N, W]` float32."""
+    columns = [column if column.ndim == 2 else column[:, None] for column in rows]
+    return np.concatenate(columns, 1, dtype=np.float32)
+
+
+@contextlib.contextmanager
+def _counted_from(source: str | Path, first: int) -> Iterator[None]:
+    """Say in a `DataError` from which row its rows are counted."""
+    try:
+        yield
+    except DataError as error:
+        found = f"{error.found} (counted from row {first:,})" if first else error.found
+        raise DataError(source, error.key, found, error.expected) from error
 
 
 def rows_bytes(file: h5py.File) -> int:
@@ -142,7 +205,7 @@ def _read(window: _Window, part: slice) -> Transitions:
     """Checked rows of the file; the last of a file without successors has itself as one."""
     path, file = window.path, window.file
     stored = "next_observations" in file
-    try:
+    with _counted_from(path, part.start):
         seen = as_floats(path, "observations", file["observations"][part.start : part.stop + 1], 2)
         now = seen[: part.stop - part.start]
         after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
@@ -155,7 +218,4 @@ def _read(window: _Window, part: slice) -> Transitions:
         endings = window.terminations[part], window.truncations[part]
         rows = Transitions(now, actions, rewards, after, *endings)
         validate(rows, path, action_limit=window.action_limit, keys=FILE_KEYS)
-    except DataError as error:
-        found = f"{error.found} (counted from row {part.start:,})" if part.start else error.found
-        raise DataError(path, error.key, found, error.expected) from error
     return rows

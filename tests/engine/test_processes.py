@@ -167,6 +167,19 @@ def test_one_that_ends_ends_all_and_the_run_goes_on(
     assert result(tmp_path) == result(alone)
 
 
+@pytest.mark.slow
+def test_the_first_one_that_ends_is_named_by_the_others(tmp_path: Path) -> None:
+    """There jax aborts; who started it says why."""
+    started = [command_line(each, 4) for each in together([*RUN, "--out", str(tmp_path)])]
+    while not list(tmp_path.glob("*/pendulum-mixed-ravl")):
+        assert started[0].poll() is None, started[0].communicate()[0]
+        time.sleep(0.2)
+    started[0].kill()
+    _, (code, text) = ended(started, 150)
+    assert code == PeerError.exit_code, text
+    assert "another process of this run has ended" in text.strip().splitlines()[-1]
+
+
 PROGRAM = """
 import sys
 import jax, numpy as np

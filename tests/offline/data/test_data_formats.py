@@ -11,6 +11,7 @@ from helpers_data import PLAN, TERMINATED, TRUNCATED, UNFINISHED, make, neorl_ar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxrl_rollouts import feeds, foreign
 from jaxrl_rollouts.errors import ConfigError, DataError, MissingExtraError
 from jaxrl_rollouts.offline.data import episodes, load, load_minari, load_neorl
 
@@ -115,6 +116,52 @@ def test_minari_by_name_folder_and_file(store):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("parts", [False, True])
+def test_minari_rows_on_disk_are_the_rows_in_memory(store, monkeypatch, parts):
+    import minari
+
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(store / "rows"))
+    save_minari("toy/wide-v0", PLAN, scale=2.0, parts=parts)
+    some = minari.load_dataset("toy/wide-v0").filter_episodes(lambda episode: episode.id != 1)
+    for source in ("toy/wide-v0", some):
+        memory, disk = load(source), load(source, stream="always")
+        assert memory.rows_file is None and disk.rows_file is not None
+        for one, other in zip(memory.transitions, disk.transitions, strict=True):
+            assert one.dtype == other.dtype and np.array_equal(one, other)
+        assert memory.attributes == disk.attributes and memory.sha256 == disk.sha256
+        np.testing.assert_array_equal(memory.action_high, disk.action_high)
+        made = disk.rows_file.stat().st_mtime_ns
+        again = load(source, stream="always")
+        assert again.rows_file == disk.rows_file and made == again.rows_file.stat().st_mtime_ns
+        assert again.attributes == memory.attributes
+    assert len(list((store / "rows").glob("*.npy"))) == 2
+
+
+def test_minari_stays_on_disk_where_memory_is_short(store, monkeypatch):
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(store / "rows"))
+    rows = save_minari("toy/plain-v0", PLAN)
+    # Observation and successor of 3 each (an episode has one more), 2 actions and a reward.
+    size = 4 * (2 * 3 * (len(rows.rewards) + len(PLAN)) + 3 * len(rows.rewards))
+    for room, on_disk in ((4 * size, False), (4 * size - 1, True)):
+        monkeypatch.setattr(feeds, "free_memory", lambda room=room: room)
+        assert (load("toy/plain-v0", stream="auto").rows_file is not None) == on_disk
+    monkeypatch.setattr(foreign, "free_memory", lambda: size // 2)
+    assert load("toy/plain-v0", stream="auto").rows_file is not None
+    with pytest.raises(DataError, match="memory that are free"):
+        load("toy/plain-v0")
+
+
+def test_minari_bad_rows_on_disk_are_refused(store, monkeypatch):
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(store / "rows"))
+    save_minari("toy/bad-v0", PLAN)
+    with h5py.File(store / "toy" / "bad-v0" / "data" / "main_data.hdf5", "a") as file:
+        file["episode_1/rewards"][0] = np.nan
+    first = PLAN[0][0]
+    with pytest.raises(DataError, match=rf"rewards: found NaN.*row 0 \(counted from row {first}"):
+        load("toy/bad-v0", stream="always")
+    assert not list((store / "rows").glob("*"))
+
+
 def test_minari_joins_dict_observations(store):
     rows = save_minari("toy/goal-v0", PLAN, parts=True)
     dataset = load_minari("toy/goal-v0")

@@ -55,6 +55,16 @@ def test_rows_on_disk_are_the_rows_in_memory(stored: bool, options: dict, tmp_pa
     assert again.rows_file == disk.rows_file and made == again.rows_file.stat().st_mtime_ns
 
 
+def test_a_last_block_may_have_no_row_with_a_successor(tmp_path: Path) -> None:
+    plan = ((64, given.TERMINATED), (1, given.TRUNCATED))
+    made = given.raw_arrays(given.make(plan))
+    del made["next_observations"]
+    memory, disk = both(given.write_raw(tmp_path / "a.hdf5", made))
+    assert len(memory) == len(disk) and len(disk) % 64
+    for one, other in zip(memory.transitions, disk.transitions, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_an_agent_learns_the_same_from_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
