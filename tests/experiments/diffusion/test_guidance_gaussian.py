@@ -49,6 +49,7 @@ def test_errors_are_the_worst_over_coefficients() -> None:
     np.testing.assert_allclose(spread, [0.0, 0.5])
 
 
+@pytest.mark.slow
 def test_the_report_says_which_rule_is_the_product(tmp_path: Path) -> None:
     config = EXPERIMENT.preset("smoke")
     folder = RunFolder.create(tmp_path, "guidance_gaussian", "smoke", config, "")

@@ -81,6 +81,7 @@ def test_both_subjects_come_back_as_their_transitions() -> None:
     assert len(both["unet"].unpack(windows).rewards) == len(windows) * (SMOKE.length - 1)
 
 
+@pytest.mark.slow
 def test_agents_learn_from_their_own_rows_only() -> None:
     subject = knowing(0.0)
     rows = [subject.unpack(subject.real(key)) for key in jax.random.split(jax.random.key(2), 3)]

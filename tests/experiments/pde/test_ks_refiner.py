@@ -73,6 +73,7 @@ def test_a_second_look_solves_and_trains_nothing_and_says_the_same(finished: Pat
     assert [c.values for c in before.claims] == [c.values for c in after.claims]
 
 
+@pytest.mark.slow
 def test_what_was_evaluated_is_kept(finished: Path) -> None:
     """Rollouts and samples are read back, not made again: a changed file shows in the report.
 

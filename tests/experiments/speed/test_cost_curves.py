@@ -71,6 +71,7 @@ def test_promises_hold_where_slopes_are_within() -> None:
     assert not report.claims, "sizes that were not measured"
 
 
+@pytest.mark.slow
 def test_a_rollout_records_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes of the recorded trajectory grow by those of a step."""
     plans = [horizon_cost(replace(SMOKE, rolled=200), horizon) for horizon in (10, 110)]
@@ -81,6 +82,7 @@ def test_a_rollout_records_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grown == pytest.approx(100 * recorded, rel=0.2)
 
 
+@pytest.mark.slow
 def test_seeds_keep_their_own_states() -> None:
     one, four = seeds_cost(SMOKE, 1), seeds_cost(SMOKE, 4)
     assert four.kept == 4 * one.kept

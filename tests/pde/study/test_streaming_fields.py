@@ -19,6 +19,7 @@ from jaxrl_rollouts.pde.training import TrainingConfig
 NET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
 
 
+@pytest.mark.slow
 def test_an_emulator_learns_the_same_from_a_file_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
