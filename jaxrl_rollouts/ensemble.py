@@ -140,5 +140,8 @@ def total_spread(means: jax.Array, stds: jax.Array) -> jax.Array:
 
 
 def bellman_spread(estimates: jax.Array) -> jax.Array:
-    """Standard deviation over members of their Bellman estimates, `[N, B] -> [B]` (MOBILE)."""
-    return estimates.std(0)
+    """Standard deviation over members of their Bellman estimates, `[N, B] -> [B]` (MOBILE).
+
+    The unbiased one, over `N - 1`, as in the authors' code; 0 for a single member.
+    """
+    return estimates.std(0, ddof=min(1, estimates.shape[0] - 1))

@@ -54,13 +54,22 @@ class EnsembleConfig:
         learned_bounds: learn where the log-variance is clamped, pulled together with weight
             `bound_weight`; else `log_var_low` and `log_var_high` stay.
         log_var_low, log_var_high: the log-variance is clamped between them.
-        bound_weight: of the loss that pulls learned bounds together.
+        bound_weight: of the loss that pulls learned bounds together, beside twice the
+            log-likelihood.
+        input_clip: inputs (standardised, for a world model) are cut at plus and minus this, so
+            that nothing far outside the data is asked for what no row has taught (10 in RAVL's
+            code). None leaves them.
         bootstrap: give each member rows drawn with replacement; else all see the same.
         learning_rate: of Adam.
+        rate_drop: what the rate is multiplied with, once, when `patience` runs out before
+            `least_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         weight_decay: one for all layers, or one each.
+        decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
+            MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
         batch_size: rows in a gradient step.
         max_epochs: passes over the rows, at most.
-        patience: epochs without an improvement after which a member stops.
+        least_epochs: passes before patience may end the fit (350 in RAVL's code).
+        patience: epochs without an improvement of any member after which the fit ends.
         judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
@@ -80,11 +89,15 @@ class EnsembleConfig:
     log_var_low: float = -10.0
     log_var_high: float = 0.5
     bound_weight: float = number(0.01, least=0)
+    input_clip: float | None = number(None, above=0)
     bootstrap: bool = True
     learning_rate: float = step_size(1e-3)
+    rate_drop: float | None = number(None, above=0, most=1)
     weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
+    decay: Literal["coupled", "decoupled"] = "coupled"
     batch_size: int = positive(256)
     max_epochs: int = positive(100)
+    least_epochs: int = number(0, least=0)
     patience: int = positive(5)
     judge: Literal["mse", "nll"] = "mse"
     improvement: float = number(0.01, least=0)
@@ -123,6 +136,7 @@ class FitState(NamedTuple):
     best: PyTree
     best_loss: jax.Array  # [N] holdout error of the snapshots, as judged
     stale: jax.Array  # int32: epochs since any member improved
+    epoch: jax.Array  # int32: passes over the rows so far
     key: jax.Array
 
 
@@ -149,6 +163,8 @@ class _GaussianMLP(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         c = self.config
+        if c.input_clip is not None:
+            x = jnp.clip(x, -c.input_clip, c.input_clip)
         mlp = MLP(
             c.hidden,
             (self.outputs, self.outputs),
@@ -173,7 +189,10 @@ def gaussian_network(config: EnsembleConfig, inputs: int, outputs: int) -> Netwo
 
 
 def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
-    """Adam with decoupled decay of the kernels, one strength per layer."""
+    """Adam with decay of the kernels, one strength per layer, before it or after it.
+
+    The learning rate is the last part of its state, where `update` can lower it.
+    """
     depth = len(config.hidden)
     decay = config.weight_decay * (depth + 1 if len(config.weight_decay) == 1 else 1)
 
@@ -190,8 +209,14 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
         decayed = jax.tree.map(lambda u, w, p: u + w * p, updates, weights(params), params)
         return decayed, state
 
-    stateless = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
-    return optax.chain(optax.scale_by_adam(), stateless, optax.scale(-config.learning_rate))
+    adam = optax.scale_by_adam()
+    decayed = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
+    order = (decayed, adam) if config.decay == "coupled" else (adam, decayed)
+    rate = optax.GradientTransformation(
+        lambda params: jnp.float32(config.learning_rate),
+        lambda updates, rate, params=None: (jax.tree.map(lambda u: -rate * u, updates), rate),
+    )
+    return optax.chain(*order, rate)
 
 
 class FitParts(NamedTuple):
@@ -217,18 +242,21 @@ def init(parts: FitParts, key: jax.Array, data: FitData | None = None) -> FitSta
     init_key, key = jax.random.split(key)
     params = parts.members.init(init_key)
     worst = jnp.full((parts.config.members,), jnp.inf)
-    return FitState(params, parts.optimiser.init(params), params, worst, jnp.int32(0), key)
+    moments, zero = parts.optimiser.init(params), jnp.int32(0)
+    return FitState(params, moments, params, worst, zero, zero, key)
 
 
 def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[jax.Array, None]:
-    """`sum_n mean nll_n(y | x)`, plus what keeps learned bounds of the variance together.
+    """`sum_n mean 2 nll_n(y | x)`, plus what keeps learned bounds of the variance together.
 
-    Chua et al. 2018 (PETS), appendix A.1; `x` is `[N, B, I]`, `y` `[N, B, O]`.
+    Chua et al. 2018 (PETS), appendix A.1; `x` is `[N, B, I]`, `y` `[N, B, O]`. The public codes
+    leave the likelihood's half out and share the bounds; here each member has its own, which
+    pull with an `N`-th each.
     """
     mean, log_var = parts.members.apply_each(params, x)
-    total = gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
+    total = 2.0 * gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
     if parts.config.learned_bounds:
-        gap = params["log_var_high"].sum() - params["log_var_low"].sum()
+        gap = (params["log_var_high"] - params["log_var_low"]).mean(0).sum()
         total += parts.config.bound_weight * gap
     return total, None
 
@@ -239,7 +267,7 @@ def epoch_order(parts: FitParts, state: FitState, rows: int) -> jax.Array:
     batch = min(config.batch_size, rows)
     steps = rows // batch
     bootstrap_key = jax.random.fold_in(state.key, 0)
-    order_key = jax.random.fold_in(state.key, 1 + state.opt_state[0].count)
+    order_key = jax.random.fold_in(state.key, 1 + state.epoch)
 
     def order(member: jax.Array) -> jax.Array:
         shuffled = jax.random.permutation(jax.random.fold_in(order_key, member), rows)
@@ -266,6 +294,15 @@ def judge(
     return holdout, holdout < best_loss - config.improvement
 
 
+def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax.Array]:
+    """Lower the rate where patience ran out too `early`, and tell whether it was lowered."""
+    config, (*others, rate) = parts.config, moments
+    if config.rate_drop is None:
+        return moments, jnp.bool_(False)
+    lower = early & (rate >= config.learning_rate)
+    return (*others, jnp.where(lower, rate * config.rate_drop, rate)), lower
+
+
 def update(
     parts: FitParts, state: FitState, data: FitData
 ) -> tuple[FitState, dict[str, jax.Array]]:
@@ -280,29 +317,37 @@ def update(
     index = epoch_order(parts, state, data.inputs.shape[0])
     (params, moments), losses = jax.lax.scan(one, (state.params, state.opt_state), index)
     holdout, better = judge(parts, params, state.best_loss, data)
+    epoch, stale = state.epoch + 1, jnp.where(better.any(), 0, state.stale + 1)
+    early = (stale >= config.patience) & (epoch < config.least_epochs)
+    moments, lowered = next_rate(parts, moments, early)
     fresh = FitState(
         params,
         moments,
         best=select_members(better, params, state.best),
         best_loss=jnp.where(better, holdout, state.best_loss),
-        stale=jnp.where(better.any(), 0, state.stale + 1),
+        stale=jnp.where(lowered, 0, stale),
+        epoch=epoch,
         key=state.key,
     )
     # A finished ensemble stands still while others beside it (other seeds) go on.
-    done = state.stale >= config.patience
+    done = (state.stale >= config.patience) & (state.epoch >= config.least_epochs)
     state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
     metrics = {
-        "loss": losses.mean() / config.members,
+        "loss": 0.5 * losses.mean() / config.members,
         f"holdout_{config.judge}": holdout.mean(),
         f"best_holdout_{config.judge}": state.best_loss.mean(),
         "stale_epochs": state.stale,
     }
+    if config.least_epochs:
+        metrics["epoch"] = state.epoch
     return state, metrics
 
 
 def finished(parts: FitParts, metrics: Mapping[str, np.ndarray]) -> bool:
-    """No member of any ensemble has improved for `patience` epochs."""
-    return bool((metrics["stale_epochs"] >= parts.config.patience).all())
+    """No member of any ensemble has improved for `patience` epochs, beyond `least_epochs`."""
+    config = parts.config
+    enough = np.asarray(metrics.get("epoch", config.least_epochs)) >= config.least_epochs
+    return bool(((metrics["stale_epochs"] >= config.patience) & enough).all())
 
 
 def elite_members(state: FitState, count: int) -> jax.Array:

@@ -123,3 +123,21 @@ def forget_programs() -> Iterator[None]:
         jax.clear_caches()
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def made_hopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small `hopper-random`, as `jaxrl-rollouts data make` makes it."""
+    pytest.importorskip("mujoco")
+    from jaxrl_rollouts.offline.online.sets import make_set
+
+    folder = tmp_path_factory.mktemp("made")
+    make_set("hopper-random", folder, rows=2000)
+    return folder
+
+
+@pytest.fixture
+def made_data(made_hopper: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`made_hopper` as the data folder."""
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(made_hopper))
+    return made_hopper

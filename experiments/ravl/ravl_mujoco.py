@@ -1,38 +1,50 @@
-"""RAVL against base, MOPO and MOBILE on MuJoCo datasets, from file to simulator.
+"""RAVL against base, MOPO, MOBILE, EDAC and cloning on MuJoCo data, from file to simulator.
 
-Every method gets the same world model, nets, batches, budget and seeds; what differs is in
-`offline/methods/`. The datasets are `jr/*`, real MuJoCo transitions in D4RL's layout but not
-D4RL's own files: scores are normalised with D4RL's reference returns and are not D4RL scores.
+Every method gets the same nets, batches, budget and seeds, and the model-based ones the same world
+models, a world of its own for every seed; what differs is in `offline/methods/`. Where a method
+has a coefficient, all values of a declared sweep are trained side by side in one program, and the
+best of them at the end stands for the method: more than any offline method could choose, and the
+same favour to all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
-from jaxrl_rollouts.offline.study import model_based
+from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
 from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
+from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import iqm
 
 from ..catalogue import LISTINGS
 
-DATASETS = (
-    *(f"jr/halfcheetah-{kind}" for kind in ("mixed", "medium", "random")),
-    "jr/hopper-mixed",
+DATASETS = ("halfcheetah-mixed", "hopper-mixed", "halfcheetah-medium", "hopper-medium")
+D4RL = (
+    "halfcheetah-medium-replay-v2",
+    "hopper-medium-replay-v2",
+    "walker2d-medium-replay-v2",
+    "halfcheetah-medium-v2",
+    "hopper-medium-v2",
+    "walker2d-medium-v2",
 )
 SOURCE = LISTINGS["ravl_mujoco"].source
+LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
 
 
 @dataclass(frozen=True)
@@ -42,52 +54,103 @@ class Config:
     Attributes:
         datasets: names, or files.
         methods: that are compared.
+        mopo: penalties of MOPO that are swept.
+        mobile: penalties of MOBILE that are swept.
         study: world models, agent and evaluation, shared by all.
+        free: agents that need no world model.
     """
 
     datasets: tuple[str, ...] = DATASETS
-    methods: tuple[str, ...] = NAMES
+    methods: tuple[str, ...] = (*NAMES, "edac", "bc")
+    mopo: tuple[float, ...] = number((), least=0)
+    mobile: tuple[float, ...] = number((), least=0)
     study: StudyConfig = field(default_factory=StudyConfig)
+    free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
 
     def validate(self) -> None:
-        check_methods(self.methods)
+        check_methods(self.methods, (*NAMES, *MODEL_FREE))
         if not self.datasets or not self.methods:
             raise ConfigError("datasets, methods", (self.datasets, self.methods), "at least one")
 
+    def sweep(self, method: str) -> tuple[float, ...]:
+        """The penalties of a method that are tried."""
+        return {"mopo": self.mopo, "mobile": self.mobile}.get(method, ())
 
-def check_methods(methods: Iterable[str]) -> None:
+
+def check_methods(methods: Iterable[str], known: Sequence[str] = NAMES) -> None:
     """Raises `ConfigError` for a name that is none of a method."""
     for name in methods:
-        if name not in NAMES:
-            raise ConfigError("methods", name, f"names out of {', '.join(NAMES)}")
+        if name not in known:
+            raise ConfigError("methods", name, f"names out of {', '.join(known)}")
+
+
+def arms_of(method: str, sweep: Sequence[float]) -> list[str]:
+    """What the arms of a method are called: by their penalties, where several are tried."""
+    return [f"{method} {penalty:g}" for penalty in sweep] if len(sweep) > 1 else [method]
+
+
+def method_of(arm: str) -> str:
+    """The method that an arm is of."""
+    return arm.partition(" ")[0]
 
 
 def train_methods(
-    datasets: Mapping[str, Dataset], methods: Sequence[str], study: StudyConfig, context: RunContext
+    datasets: Mapping[str, Dataset], config: Config, context: RunContext
 ) -> tuple[Grid, dict[str, FittedDataset]]:
-    """Cells by dataset and method, and each dataset's world models, fitted when they are needed."""
-    worlds: dict[str, FittedDataset] = {}
+    """Cells by dataset and arm, and each dataset's world models, fitted when they are needed."""
+    study, worlds = config.study, dict[str, FittedDataset]()
 
-    def train(name: str, method: str, stage: str) -> Cell:
+    def world(name: str) -> FittedDataset:
         if name not in worlds:
             worlds[name] = model_based.fit_dataset(datasets[name], study, context)
-        outcome = model_based.train_model_based(method, worlds[name], study, context)
-        rate = bootstrap_rate(study.agent)
-        return Cell.of(outcome.trained, updates=study.rollouts.updates_per_epoch, rate=rate)
+        return worlds[name]
 
-    axes = {"dataset": list(datasets), "method": methods}
-    return run_grid(axes, train, context, seeds=study.seeds), worlds
+    def train(name: str, method: str, stage: str) -> Cell:
+        if method in MODEL_FREE:
+            setting = model_based.Setting(datasets[name], world(name).env)
+            outcome = model_free.train_model_free(method, setting, study, config.free, context)
+            rate = bootstrap_rate(config.free.of(method))
+        else:
+            sweep = config.sweep(method)
+            outcome = model_based.train_model_based(method, world(name), study, context, sweep)
+            rate = bootstrap_rate(study.agent)
+        return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+
+    axes = {"dataset": list(datasets), "method": config.methods}
+    trained = run_grid(axes, train, context, seeds=study.seeds)
+    cells = {}
+    for (name, method), cell in trained.items():
+        arms = arms_of(method, config.sweep(method))
+        cell = replace(cell, seeds=len(arms) * study.seeds)
+        cells |= {(name, a): part for a, part in zip(arms, cell.parts(len(arms)), strict=True)}
+    return Grid(("dataset", "arm"), cells), worlds
+
+
+def late(cell: Cell, metric: str = "return") -> np.ndarray:
+    """Mean over the last looks, `[seeds]`."""
+    if cell.diverged:
+        return cell[metric]
+    return cell.curve(metric)[1][:, -LOOKS:].mean(1)
+
+
+def best_of(cells: Mapping[str, Cell], method: str) -> str | None:
+    """Of a method's arms the one with the highest return; None where it was not trained."""
+    arms = [arm for arm in cells if method_of(arm) == method]
+    scores = [np.nan_to_num(iqm(late(cells[arm])), nan=-np.inf) for arm in arms]
+    return arms[int(np.argmax(scores))] if arms else None
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All methods on all datasets; each stage resumes by itself."""
     study, report = config.study, Report.of(context, config.study.seeds)
     datasets = {name: load_dataset(name, study.seed) for name in config.datasets}
-    grid, worlds = train_methods(datasets, config.methods, study, context)
+    grid, worlds = train_methods(datasets, config, context)
     results = {name: grid.at(dataset=name) for name in config.datasets}
     for name, cells in results.items():
-        pages.draw_training(report, worlds[name], cells)
-    rows = [row for name in results for row in pages.result_rows(worlds[name], results[name])]
+        best = {method: best_of(cells, method) for method in config.methods}
+        chosen = {method: cells[arm] for method, arm in best.items() if arm}
+        pages.draw_training(report, worlds[name], {m: c for m, c in chosen.items() if m != "bc"})
+    rows = [row for name in results for row in result_rows(worlds[name], results[name])]
     report.table("world models", [pages.world_row(world) for world in worlds.values()])
     report.table("results", rows)
     clocks = [clock_rows(cells, dataset=name) for name, cells in results.items()]
@@ -95,46 +158,83 @@ def run(config: Config, context: RunContext) -> Report:
     pages.draw_comparison(report, worlds, results)
     pages.draw_world(report, worlds)
     add_claims(report, worlds, results)
-    pages.note_shared_data(report)
+    pages.note_made(report, [world.dataset for world in worlds.values()])
     if study.shared_world:
         report.note("One world model per dataset, shared by all seeds and methods.")
     pages.note_environments(report, worlds.values())
     return report
 
 
-def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[str, Grid]) -> None:
-    """RAVL against the behaviour and against base; base overestimates."""
-    claim, methods = claims(report, SOURCE), next(iter(results.values()))
-    # fmt: off
-    for name, cells in results.items():
-        if "ravl" in methods:
-            claim(f"RAVL beats the behaviour on {slug(name)}", cells["ravl"]["return"],
-                  at_least=behaviour(worlds[name]).mean(), cells=[cells["ravl"]],
-                  means="return above the mean of the episodes in the dataset")
-        if "ravl" in methods and "base" in methods:
-            claim(f"RAVL beats base on {slug(name)}",
-                  cells["ravl"]["return"] - cells["base"]["return"], at_least=0,
-                  cells=[cells["ravl"], cells["base"]],
-                  means="a higher return at equal budget, seed by seed")
-    gaps = {m: np.stack([pages.overestimation(cells[m]) for cells in results.values()], 1)
-            for m in methods}
-    if "base" in methods:
-        claim("base promises more than it earns", gaps["base"], at_least=0,
-              cells=[cells["base"] for cells in results.values()],
-              means="critics' value above the true discounted return")
-    if "ravl" in methods:
-        claim("RAVL does not promise more than it earns", gaps["ravl"], at_most=0,
-              cells=[cells["ravl"] for cells in results.values()],
-              means="critics' value at or below the true discounted return")
-    # fmt: on
+def result_rows(world: FittedDataset, cells: Mapping[str, Cell]) -> list[dict]:
+    """`pages.result_rows` with the mean of the last looks beside the last one."""
+    rows = pages.result_rows(world, cells)
+    for row in rows:
+        if row["method"] in cells:
+            row["mean of the last looks"] = late(cells[row["method"]])
+    return rows
 
+
+def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[str, Grid]) -> None:
+    """What is promised and earned by base and RAVL; RAVL against each other method's best arm."""
+    claim = claims(report, SOURCE)
+    for name, cells in results.items():
+        short, arms = slug(name), {m: best_of(cells, m) for m in ("base", "ravl", "mopo", "mobile")}
+        base, ravl = (cells.get(arms[m]) for m in ("base", "ravl"))
+        for who, cell, bound in (("base", base, {"at_least": 2}), ("RAVL", ravl, {"at_most": 1})):
+            if cell is not None:
+                ratio = late(cell, "estimated_value") / late(cell, "discounted_return")
+                does = "promises twice what it earns" if who == "base" else "keeps its promise"
+                claim(
+                    f"{who} {does} on {short}",
+                    np.where(ratio < 0, np.inf, ratio),
+                    cells=[cell],
+                    means="critics' value over the true discounted return, mean of the last looks",
+                    **bound,
+                )
+        if ravl is None:
+            continue
+        if "mixed" in name or "replay" in name:
+            claim(
+                f"RAVL beats the behaviour on {short}",
+                late(ravl),
+                at_least=behaviour(worlds[name]).mean(),
+                cells=[ravl],
+                means="mean return of the last looks above that of the dataset's episodes",
+            )
+        for other in ("base", "mopo", "mobile"):
+            if arms[other] is not None:
+                claim(
+                    f"RAVL beats {other} on {short}",
+                    late(ravl) - late(cells[arms[other]]),
+                    at_least=0,
+                    cells=[ravl, cells[arms[other]]],
+                    means="a higher return, mean of the last looks, against its best penalty",
+                )
+
+
+def free_agents(study: StudyConfig) -> ModelFreeStudyConfig:
+    """EDAC and cloning with the networks, rates and steps of the others."""
+    agent = study.agent
+    agents = quick_agents(agent.hidden, agent.critic_rate)
+    clock = {"polyak": agent.polyak, "initial_alpha": agent.initial_alpha}
+    agents = replace(agents, edac=replace(agents.edac, **clock))
+    steps = study.rollouts.updates_per_epoch
+    return ModelFreeStudyConfig(agents, updates=study.epochs * steps, per_iteration=steps)
+
+
+_CPU, _SMOKE = model_based.CPU_MUJOCO, model_based.SMOKE_MUJOCO
+_PAPER = StudyConfig(seeds=5, epochs=3000, evaluations=60, tuning="published")
 
 EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
     config_type=Config,
     presets={
-        "smoke": Config(("jr/hopper-mixed",), ("base", "ravl"), model_based.SMOKE_MUJOCO),
-        "cpu": Config(study=model_based.CPU_MUJOCO),
-        "paper": Config(study=StudyConfig(seeds=5, epochs=3000, evaluations=60)),
+        "smoke": Config(
+            ("hopper-random",), ("base", "mopo"), (0.5, 2.0), study=_SMOKE, free=free_agents(_SMOKE)
+        ),
+        "cpu": Config(
+            mopo=(1.0, 2.0, 5.0), mobile=(0.1, 0.5, 2.0), study=_CPU, free=free_agents(_CPU)
+        ),
+        "paper": Config(D4RL, study=_PAPER, free=free_agents(_PAPER)),
     },
     run=run,
 )

@@ -43,7 +43,6 @@ class CqlConfig(SoftConfig):
         actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
         gap: tau in equation 30: the multiplier of the conservative term is learned so that the
             weighted term stays near it (5 or 10 there). None: no multiplier.
-        backup_entropy: bootstrap from the soft value, as SAC does.
         warm_start: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
     """
@@ -110,7 +109,7 @@ def bellman_target(nets: SacNets, state: CqlState, key: jax.Array, batch: Transi
     actions, density = sac.sample(nets, state.actor, key, batch.next_observations)
     value = sac.q(nets, state.target_critic, batch.next_observations, actions).min(0)
     if nets.config.backup_entropy:
-        value = value - jnp.exp(state.log_alpha) * density
+        value = value - sac.temperature(nets, state.log_alpha) * density
     alive = 1.0 - batch.terminations.astype(jnp.float32)
     return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)
 
@@ -191,7 +190,7 @@ def actor_loss(
         imitation = log_prob(inside, *sac.heads(nets, actor, batch.observations))
         value = jnp.where(state.steps < nets.config.warm_start, imitation, value)
     log_alpha = state.log_alpha + temperature_step(nets, state, density)[0]
-    return (jnp.exp(log_alpha) * density - value).mean(), density
+    return (sac.temperature(nets, log_alpha) * density - value).mean(), density
 
 
 def multiplier_loss(log_multiplier: jax.Array, excess: jax.Array) -> tuple[jax.Array, None]:
@@ -231,7 +230,7 @@ def update(
         "target_mean": target.mean(),
         "conservative_gap": gap.mean(),
         "entropy": -density.mean(),
-        "alpha": jnp.exp(moved.log_alpha),
+        "alpha": sac.temperature(nets, moved.log_alpha),
     }
     moved = moved._replace(
         critic=critic,

@@ -44,6 +44,11 @@ class SoftConfig(Settings):
         initial_alpha: the entropy's weight at the start; it is learned.
         target_entropy: what the policy's entropy is driven to; None is minus the number of action
             dimensions.
+        max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
+            away with exploding values. None: no bound.
+        cosine_steps: gradient steps over which the actor's rate falls to 0 along a cosine
+            (MOBILE). None keeps the rate.
+        backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
     """
 
     critics: int = positive(2)
@@ -55,6 +60,9 @@ class SoftConfig(Settings):
     temperature_rate: float = step_size(3e-4)
     initial_alpha: float = number(1.0, above=0)
     target_entropy: float | None = None
+    max_alpha: float | None = number(None, above=0)
+    cosine_steps: int | None = positive(None)
+    backup_entropy: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,9 +71,12 @@ class SacConfig(SoftConfig):
 
     Attributes:
         diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
+        least_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
+            returns are positive). None lets them be.
     """
 
     diversity: float = number(0.0, least=0)
+    least_target: float | None = None
 
     def validate(self) -> None:
         if self.diversity > 0 and self.critics < 2:
@@ -151,14 +162,16 @@ def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> Sa
         return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
     critic = from_linen(mlp((1,), 3e-3), s, a)
-    wanted = config.target_entropy
+    wanted, rate = config.target_entropy, config.actor_rate
+    if config.cosine_steps is not None:
+        rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
     return SacNets(
         config,
         -float(action_size) if wanted is None else wanted,
         from_linen(mlp((action_size, action_size), 1e-3), s),
         critic,
         ensemble(critic, config.critics),
-        optax.adam(config.actor_rate),
+        optax.adam(rate),
         optax.adam(config.critic_rate),
         optax.adam(config.temperature_rate),
     )
@@ -179,6 +192,12 @@ def init(nets: SacNets, key: jax.Array, scaler: Scaler | None = None) -> SacStat
         nets.learn_critic.init(critic),
         nets.learn_alpha.init(log_alpha),
     )
+
+
+def temperature(nets: SacNets, log_alpha: jax.Array) -> jax.Array:
+    """The entropy's weight, within its bound."""
+    alpha, most = jnp.exp(log_alpha), nets.config.max_alpha
+    return alpha if most is None else jnp.minimum(alpha, most)
 
 
 def heads(nets: SacNets, actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -224,7 +243,8 @@ def bellman_target(
 ) -> jax.Array:
     """`r - penalty + gamma (1 - d) (min_i Q'_i(s', a') - alpha log pi(a' | s'))`, `[B]`.
 
-    SAC-N, An et al. 2021, equation 2; the minimum is over all critics.
+    SAC-N, An et al. 2021, equation 2; the minimum is over all critics. Without `backup_entropy`
+    the logarithm is left out, and with a `least_target` the whole is cut from below.
 
     Args:
         nets: of the agent.
@@ -236,12 +256,15 @@ def bellman_target(
             bootstrapped from; None trusts the critics.
     """
     actions, log_prob = sample(nets, state.actor, key, batch.next_observations)
-    lowest = q(nets, state.target_critic, batch.next_observations, actions).min(0)
-    soft = lowest - jnp.exp(state.log_alpha) * log_prob
+    soft = q(nets, state.target_critic, batch.next_observations, actions).min(0)
+    if nets.config.backup_entropy:
+        soft = soft - temperature(nets, state.log_alpha) * log_prob
     if next_value is not None:
         soft = next_value(batch.next_observations, soft)
     alive = 1.0 - batch.terminations.astype(jnp.float32)
     target = batch.rewards - penalty + nets.config.discount * alive * soft
+    if nets.config.least_target is not None:
+        target = jnp.maximum(target, nets.config.least_target)
     return jax.lax.stop_gradient(target)
 
 
@@ -274,7 +297,7 @@ def actor_loss(
     value = q(nets, state.critic, batch.observations, actions).min(0)
     # The temperature moves first (authors' order), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
-    return (jnp.exp(log_alpha) * log_prob - value).mean(), log_prob
+    return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
 
 
 def temperature_step(nets: SacNets, state: Any, log_prob: jax.Array) -> tuple:
@@ -310,7 +333,7 @@ def update(
         "q_spread": values.std(0).mean(),
         "target_mean": target.mean(),
         "entropy": -log_prob.mean(),
-        "alpha": jnp.exp(log_alpha),
+        "alpha": temperature(nets, log_alpha),
     }
     state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
     return state, metrics

@@ -45,6 +45,7 @@ REWARD_ENSEMBLE = EnsembleConfig(
     bootstrap=False,
     learning_rate=1e-3,
     weight_decay=(1e-4,),
+    decay="decoupled",
     batch_size=128,
     max_epochs=500,
     patience=5,

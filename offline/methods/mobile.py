@@ -2,12 +2,17 @@
 
 Each elite samples next states of a row; the target critics value them; the standard deviation over
 elites of those Bellman estimates is the penalty. It, too, vanishes with the model's error.
+
+As in the authors' code, targets do not count the entropy and the spread is over `E - 1`. Three more
+of its choices are the agent's or the task's, and settings here: rates and networks
+(`published.py`), targets of at least 0 and elites whose draws are their own. One is not kept: there
+the critics move before the policy, here after it, as in RAVL's.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,13 +25,14 @@ from ..agents.agent import Agent
 from ..agents.given import Settings
 from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
-from ..worlds.dynamics import Dynamics
+from ..worlds.dynamics import Dynamics, Noise
 from .base import base
 from .scheme import BellmanPenalty, Method
 
 
 def inconsistency(
     samples: int,
+    noise: Noise,
     agent: Agent,
     dynamics: Dynamics,
     state: SacState,
@@ -38,16 +44,22 @@ def inconsistency(
 
     Args:
         samples: next states per elite and row (index j), averaged before the spread is taken.
+        noise: do elites draw their `own` actions, or from numbers `common` to all? Their next
+            states are as `dynamics` draw them.
         agent, state: whose target critics value them, at its own actions.
         dynamics, world: that imagine them.
         key: consumed.
         batch: `[B]` rows.
     """
 
+    def act(key: jax.Array, observations: jax.Array) -> jax.Array:
+        return agent.sample(state.actor, key, observations)[0]
+
     def once(key: jax.Array) -> jax.Array:
         model_key, action_key = jax.random.split(key)
         imagined = dynamics.imagine(world, model_key, batch.observations, batch.actions)
-        actions, _ = agent.sample(state.actor, action_key, imagined.next_observations)
+        of_elites = jax.vmap(act, (None, 0)) if noise == "common" else act
+        actions = of_elites(action_key, imagined.next_observations)
         rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
         value = agent.q(state.target_critic, *rows).min(0)
         return value.reshape(imagined.rewards.shape)
@@ -57,15 +69,23 @@ def inconsistency(
 
 
 @functools.lru_cache(maxsize=32)
-def bellman_inconsistency(samples: int) -> BellmanPenalty:
+def bellman_inconsistency(samples: int, noise: Noise) -> BellmanPenalty:
     """`inconsistency` with so many samples; equal arguments give the same function."""
-    return functools.partial(inconsistency, samples)
+    return functools.partial(inconsistency, samples, noise)
 
 
-def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Method:
-    """Base with `penalty` (beta: 0.5 to 2) times the inconsistency off imagined rows' targets.
+def mobile(
+    agent: SacConfig,
+    *,
+    penalty: float = 1.0,
+    samples: int = 10,
+    noise: Noise = "own",
+    backup_entropy: bool = False,
+    least_target: float | None = None,
+) -> Method:
+    """Base with `penalty` (beta: 0.1 to 2) times the inconsistency off imagined rows' targets.
 
-    The paper draws 10 `samples`.
+    The other arguments are those of `Mobile`.
 
     Raises:
         ConfigError: a negative penalty or no samples.
@@ -74,8 +94,12 @@ def mobile(agent: SacConfig, *, penalty: float = 1.0, samples: int = 10) -> Meth
         raise ConfigError("penalty", penalty, "at least 0")
     if samples < 1:
         raise ConfigError("samples", samples, "at least 1")
+    agent = replace(agent, backup_entropy=backup_entropy, least_target=least_target)
     return base(agent)._replace(
-        name="mobile", coefficient=penalty, bellman_penalty=bellman_inconsistency(samples)
+        name="mobile",
+        coefficient=penalty,
+        noise=noise,
+        bellman_penalty=bellman_inconsistency(samples, noise),
     )
 
 
@@ -86,10 +110,25 @@ class Mobile(Settings):
     Attributes:
         penalty: beta: how much the members' disagreement takes from a Bellman target.
         samples: next states per elite and row.
+        noise: of those samples: every elite draws its `own` (the authors' code), or all share
+            one draw (`common`), so that few samples measure their disagreement and nothing else.
+        backup_entropy: count the entropy in Bellman targets; not in the authors' code.
+        least_target: Bellman targets are not let below it; 0 in the authors' code, whose tasks
+            have positive returns. None lets them be.
     """
 
     penalty: float = number(1.0, least=0)
     samples: int = positive(10)
+    noise: Noise = "own"
+    backup_entropy: bool = False
+    least_target: float | None = None
 
     def method(self, agent: SacConfig) -> Method:
-        return mobile(agent, penalty=self.penalty, samples=self.samples)
+        return mobile(
+            agent,
+            penalty=self.penalty,
+            samples=self.samples,
+            noise=self.noise,
+            backup_entropy=self.backup_entropy,
+            least_target=self.least_target,
+        )

@@ -25,7 +25,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.agent import Agent, Learner
 from ..agents.sac import NextValue, SacConfig, SacState, make_sac
 from ..data import Transitions, to_device
-from ..worlds.dynamics import Disagreement, Dynamics
+from ..worlds.dynamics import Consulted, Disagreement, Dynamics, Noise
 
 
 class BellmanPenalty(Protocol):
@@ -49,6 +49,10 @@ class Method(NamedTuple):
         coefficient: of its penalty. A number of the data and not of the program (`Imagination`):
             methods that differ in it share what is compiled, and a sweep over it can be vmapped.
         disagreement: the uncertainty its world model must report; None for none.
+        consulted: whose predictions that is made of.
+        unit: the coefficient multiplies the uncertainty as it is (`raw`), or in units of its
+            mean over the dataset (`mean`), which does not depend on how targets are scaled.
+        noise: of the samples `Dynamics.imagine` draws for a Bellman penalty.
         penalise_rewards: imagined rewards become `r - coefficient * uncertainty` (MOPO).
         bellman_penalty: `[B]`; times the coefficient it is subtracted from the Bellman target of
             imagined rows (MOBILE).
@@ -60,6 +64,9 @@ class Method(NamedTuple):
     agent: SacConfig
     coefficient: float = 0.0
     disagreement: Disagreement | None = None
+    consulted: Consulted = "elites"
+    unit: Literal["raw", "mean"] = "raw"
+    noise: Noise = "own"
     penalise_rewards: bool = False
     bellman_penalty: BellmanPenalty | None = None
     next_value: NextValue | None = None
@@ -100,7 +107,7 @@ class Imagination(NamedTuple):
     Attributes:
         rows: the dataset.
         world: what the dynamics take as parameters.
-        coefficient: of the method's penalty, a scalar.
+        coefficient: of the method's penalty, a scalar for a seed.
     """
 
     rows: Transitions
@@ -249,11 +256,11 @@ def learn(
     imagined = replay.sample(buffer, imagined_key, config.batch_size - real_rows)
     batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), real, imagined)
     penalty: jax.Array | float = 0.0
-    if method.bellman_penalty is not None:
+    if method.bellman_penalty is not None and real_rows < config.batch_size:
         penalty = data.coefficient * method.bellman_penalty(
-            scheme.agent, scheme.dynamics, state, data.world, penalty_key, batch
+            scheme.agent, scheme.dynamics, state, data.world, penalty_key, imagined
         )
-        penalty = penalty.at[:real_rows].set(0.0)
+        penalty = jnp.concatenate([jnp.zeros((real_rows,)), penalty])
     return scheme.agent.update(state, update_key, batch, penalty, method.next_value)
 
 

@@ -134,7 +134,7 @@ def prepare(
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, logged.longest)
     check_updates(config, transitions, env.max_episode_steps, source)
     dynamics = trusted_dynamics(fitter, members, termination)
-    limited = worlds._replace(limit=threshold(trust, config.level))
+    limited = worlds._replace(limit=threshold(trust, config.level), others=None)
     single = count == 1
     own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count
     world, penalty = jax.tree.map(lambda x: x[own], (limited, config.penalty / trust.mean))

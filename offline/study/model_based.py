@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
@@ -25,14 +27,16 @@ from ..data import (
 )
 from ..data import episodes as parts_of
 from ..environments import Environment
-from ..methods.registry import MethodConfig, Mobile, make_method
-from ..methods.scheme import OWN_WORLDS, ModelBasedConfig, imagination, make_model_based
+from ..methods.published import published
+from ..methods.registry import MethodConfig, Mobile, Mopo, make_method
+from ..methods.scheme import OWN_WORLDS, Method, ModelBasedConfig, imagination, make_model_based
 from ..training import train_learner
-from ..worlds.dynamics import Dynamics, learned_dynamics
+from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
 from ..worlds.saved import save_worlds
+from ..worlds.trust import uncertainties
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
 
@@ -57,6 +61,8 @@ class StudyConfig:
         agent: the actor-critic that learns in the model.
         rollouts: lengths and numbers of model rollouts, and updates between them.
         methods: settings of single methods.
+        tuning: every dataset has the settings of `methods` and `rollouts` (`shared`), or those
+            that the papers' public codes chose for it, where they did (`published`).
         epochs: rounds of model rollouts followed by updates.
         evaluations: looks at the policy in the true environment, spread evenly over the training,
             at whole iterations; fewer where there are fewer of those.
@@ -74,6 +80,7 @@ class StudyConfig:
     agent: SacConfig = field(default_factory=SacConfig)
     rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
     methods: MethodConfig = field(default_factory=MethodConfig)
+    tuning: Literal["shared", "published"] = "shared"
     epochs: int = positive(100)
     evaluations: int = positive(5)
     episodes: int = positive(10)
@@ -92,23 +99,24 @@ SMOKE_MUJOCO = StudyConfig(
     episodes=1,
     error_horizon=20,
 )
-# On a CPU: small nets that learn fast, 10 000 gradient steps of the papers' 3 000 000; half the
-# batch is real (one of RAVL's two values), because at this budget the other one leaves every method
-# below the data.
+# On a CPU: networks as small as serve, and targets four times as fast as the papers', so that
+# 200 000 gradient steps are 40 time constants of the critics. Half the batch is real, one of RAVL's
+# two values.
 CPU_MUJOCO = StudyConfig(
-    shared_world=True,
-    ensemble=EnsembleConfig(max_epochs=12),
-    agent=SacConfig(
-        hidden=(64, 64),
-        actor_rate=1e-3,
-        critic_rate=1e-3,
-        temperature_rate=1e-3,
-        initial_alpha=0.1,
+    seeds=4,
+    ensemble=EnsembleConfig(
+        hidden=(128, 128, 128),
+        weight_decay=(2.5e-5,),
+        batch_size=512,
+        max_epochs=30,
+        input_clip=10.0,
     ),
-    rollouts=ModelBasedConfig(rollouts_per_epoch=10_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mobile=Mobile(samples=1)),
-    epochs=10,
-    episodes=5,
+    agent=SacConfig(hidden=(64, 64), polyak=0.02, initial_alpha=0.1),
+    rollouts=ModelBasedConfig(rollouts_per_epoch=4_000, updates_per_epoch=1000, real_share=0.5),
+    methods=MethodConfig(mopo=Mopo(unit="mean"), mobile=Mobile(least_target=0.0)),
+    epochs=200,
+    evaluations=20,
+    episodes=20,
 )
 
 
@@ -225,19 +233,79 @@ def fit_dataset(
 
 
 def train_model_based(
-    name: str, world: FittedDataset, config: StudyConfig, context: RunContext | None
+    name: str,
+    world: FittedDataset,
+    config: StudyConfig,
+    context: RunContext | None,
+    penalties: Sequence[float] = (),
 ) -> Outcome:
-    """Train one method in the world models and play its policy in the true environment."""
+    """Train one method in the world models and play its policy in the true environment.
+
+    Args:
+        name: of the method.
+        world: dataset and world models.
+        config: seeds, agent and lengths.
+        context: of the run.
+        penalties: a sweep of the method's coefficient, side by side in one program: the outcome
+            has `len(penalties) * seeds` seeds, of which seeds vary fastest (`Cell.parts`).
+    """
+    config = tuned(name, world.dataset.name, config)
+    method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(
         world.fitted.model.fitter,
         config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
-        disagreement=make_method(name, config.agent, config.methods).disagreement,
+        disagreement=method.disagreement,
+        consulted=method.consulted,
+        noise=method.noise,
     )
-    worlds, per_seed = world.fitted.worlds, OWN_WORLDS
+    worlds, per_seed = world.fitted.worlds, OWN_WORLDS._replace(coefficient=True)
+    unit = mean_uncertainty(method, world) if method.unit == "mean" else jnp.ones(())
+    unit = jnp.broadcast_to(unit, (config.seeds,))
+    coefficients = jnp.asarray(penalties or (method.coefficient,), jnp.float32)
+    coefficients = (coefficients[:, None] / unit).reshape(-1)
+    arms = len(penalties) or 1
     if config.shared_world:
-        worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), False
-    return train_in(dynamics, worlds, name, world, config, context, per_seed=per_seed)
+        worlds, per_seed = jax.tree.map(lambda x: x[0], worlds), per_seed._replace(world=False)
+    elif arms > 1:
+        worlds = jax.tree.map(lambda x: jnp.tile(x, (arms,) + (1,) * (x.ndim - 1)), worlds)
+    config = replace(config, seeds=arms * config.seeds)
+    return train_in(
+        dynamics,
+        worlds,
+        name,
+        world,
+        config,
+        context,
+        per_seed=per_seed,
+        coefficients=coefficients,
+    )
+
+
+def tuned(name: str, dataset: str, config: StudyConfig) -> StudyConfig:
+    """`config` with what is chosen for a method on a dataset."""
+    if config.tuning == "shared":
+        return config
+    methods, horizon = published(name, dataset, config.methods, config.rollouts.horizon)
+    return replace(config, methods=methods, rollouts=replace(config.rollouts, horizon=horizon))
+
+
+def mean_uncertainty(method: Method, world: FittedDataset) -> jax.Array:
+    """Mean over the dataset of what `method` penalises, in every world, `[worlds]`."""
+    rows = to_device(world.dataset.transitions)
+
+    def of(one: World) -> jax.Array:
+        return uncertainties(
+            world.fitted.model.fitter,
+            one,
+            rows.observations,
+            rows.actions,
+            method.disagreement,
+            consulted=method.consulted,
+            normalised=False,
+        ).mean()
+
+    return jax.vmap(of)(world.fitted.worlds)
 
 
 def train_in(
@@ -249,6 +317,7 @@ def train_in(
     context: RunContext | None,
     *,
     per_seed: PyTree = OWN_WORLDS,
+    coefficients: jax.Array | None = None,
 ) -> Outcome:
     """Train one method in dynamics of your own and play its policy in the true environment.
 
@@ -260,6 +329,7 @@ def train_in(
         config: seeds, agent and lengths.
         context: of the run.
         per_seed: as for `train_learner`.
+        coefficients: of its penalty, `[seeds]`; None takes the method's.
     """
     hold_data(world.dataset, context)
     method = make_method(name, config.agent, config.methods)
@@ -268,6 +338,8 @@ def train_in(
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
+    if coefficients is not None:
+        data = data._replace(coefficient=coefficients)
     discount = config.agent.discount
     keep = judge(learner, world, world.env, play_key, config.episodes, discount)
     trained = train_learner(

@@ -17,7 +17,8 @@ from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
-from ..data import normalised_score
+from ..data import Dataset, normalised_score
+from ..data.catalogue import MADE_DATASETS
 from ..environments.absent import is_simulator
 from ..training import Best
 from .colours import COLOURS, colour
@@ -114,12 +115,15 @@ def note_environments(report: Report, settings: Iterable[Source]) -> None:
         report.note(f"Evaluated in {env.name} ({env.version}).")
 
 
-def note_shared_data(report: Report) -> None:
-    """What the MuJoCo datasets of the committed reports are."""
-    report.note(
-        "The datasets are jr/*: real MuJoCo transitions in D4RL's layout, not D4RL's files. "
-        "Scores use D4RL's reference returns and must not be compared with D4RL tables."
-    )
+def note_made(report: Report, datasets: Iterable[Dataset]) -> None:
+    """What the datasets are that `data make` made, each with its digest."""
+    made = [data for data in datasets if slug(data.name) in MADE_DATASETS]
+    if made:
+        digests = ", ".join(f"{slug(data.name)} {data.sha256[:16]}" for data in made)
+        report.note(
+            f"Made with `jaxrl-rollouts data make NAME`: {digests} (SHA-256). They are not D4RL's: "
+            "scores use D4RL's reference returns and must not be compared with D4RL tables."
+        )
 
 
 def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
 
+Consulted = Literal["elites", "members"]  # whose predictions an uncertainty is made of
+Noise = Literal["own", "common"]  # of the elites' samples of one row
+
 
 class World(NamedTuple):
     """A fitted world model, ready to be rolled.
@@ -39,6 +42,8 @@ class World(NamedTuple):
         targets: scaler of `[observation change, reward]` (identity unless asked for).
         ending: learned termination; None where the rule is known.
         limit: the uncertainty beyond which the model is lost (`trust.threshold`); None for none.
+        others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`. They are
+            never rolled, only consulted about uncertainty; None where all are elites.
     """
 
     elites: PyTree
@@ -46,6 +51,7 @@ class World(NamedTuple):
     targets: Scaler
     ending: Ending | None = None
     limit: jax.Array | None = None
+    others: PyTree | None = None
 
 
 class Imagined(NamedTuple):
@@ -74,10 +80,20 @@ class Dynamics(NamedTuple):
     measured: bool = True
 
 
-def predict(fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array) -> Gaussian:
-    """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`."""
+def predict(
+    fitter: Fitter,
+    world: World,
+    observations: jax.Array,
+    actions: jax.Array,
+    consulted: Consulted = "elites",
+) -> Gaussian:
+    """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`; or every
+    member's, `[N, B, S + 1]`, elites first."""
+    params = world.elites
+    if consulted == "members" and world.others is not None:
+        params = jax.tree.map(lambda *x: jnp.concatenate(x), params, world.others)
     x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
-    return _in_data_units(world, *fitter.ensemble.apply_all(world.elites, x))
+    return _in_data_units(world, *fitter.ensemble.apply_all(params, x))
 
 
 def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussian:
@@ -92,7 +108,9 @@ def learned_dynamics(
     termination: Termination | TerminationConfig | None,
     reward: Reward | None = None,
     disagreement: Disagreement | None = None,
+    consulted: Consulted = "elites",
     normalised: bool = False,
+    noise: Noise = "own",
 ) -> Dynamics:
     """Dynamics of a fitted ensemble. Equal arguments give the same functions.
 
@@ -104,8 +122,11 @@ def learned_dynamics(
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction. None
             reports zero and evaluates one elite per row only, which is `E` times less work.
+        consulted: whose predictions `disagreement` is given: the elites', or all members' (MOPO).
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
+        noise: in `imagine`, does every elite draw its `own`, or is one draw `common` to them, so
+            that they differ by their predictions only?
 
     Raises:
         ConfigError: no termination.
@@ -141,7 +162,7 @@ def learned_dynamics(
             )
             prediction, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
-            every = predict(fitter, world, observations, actions)
+            every = predict(fitter, world, observations, actions, consulted)
             units = world.targets.std if normalised else 1.0
             uncertainty = disagreement(every.mean / units, every.std / units)
             rows = jnp.arange(batch)
@@ -152,7 +173,11 @@ def learned_dynamics(
     def imagine(
         world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> Imagined:
-        sample = predict(fitter, world, observations, actions).sample(key)
+        every = predict(fitter, world, observations, actions)
+        if noise == "common":
+            sample = jax.vmap(lambda one: one.sample(key))(every)
+        else:
+            sample = every.sample(key)
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
         return Imagined(*of_member(world, sample, observations, actions))
 

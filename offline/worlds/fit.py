@@ -46,6 +46,7 @@ NEUBAY_ENSEMBLE = EnsembleConfig(
     bootstrap=False,
     initialiser="uniform",
     weight_decay=(5e-5,),
+    decay="decoupled",
     max_epochs=1200,
 )
 
@@ -61,8 +62,10 @@ class WorldModel(NamedTuple):
 
     def world(self, state: FitState) -> World:
         """The `World` of a finished fit (one seed)."""
-        chosen = elite_members(state, self.elites)
-        return World(take_members(state.best, chosen), self.inputs, self.targets)
+        order = elite_members(state, self.fitter.ensemble.size)
+        elites = take_members(state.best, order[: self.elites])
+        others = take_members(state.best, rest) if len(rest := order[self.elites :]) else None
+        return World(elites, self.inputs, self.targets, others=others)
 
 
 def make_world_model(

@@ -26,7 +26,7 @@ from .endings import TerminationConfig, blank_ending
 from .fit import Targets, WorldModel, make_world_model
 from .trust import Trust
 
-FORMAT = 1
+FORMAT = 2  # 2: the members that are no elites, too
 FILE = "world.json"
 
 

@@ -18,7 +18,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 
 from ..data import Dataset, Transitions, to_device
-from .dynamics import Disagreement, World, predict
+from .dynamics import Consulted, Disagreement, World, predict
 from .fit import FittedWorlds
 
 
@@ -39,7 +39,7 @@ class Trust(NamedTuple):
 LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 
 
-@partial(jax.jit, static_argnames=("fitter", "disagreement", "chunk"))
+@partial(jax.jit, static_argnames=("fitter", "disagreement", "chunk", "consulted", "normalised"))
 def uncertainties(
     fitter: Fitter,
     world: World,
@@ -47,10 +47,14 @@ def uncertainties(
     actions: jax.Array,
     disagreement: Disagreement = spread_of_means,
     chunk: int = 1024,
+    *,
+    consulted: Consulted = "elites",
+    normalised: bool = True,
 ) -> jax.Array:
-    """The members' disagreement in the units of the targets on `[n, S]`, `[n, A]` rows: `[n]`.
+    """The members' disagreement on `[n, S]`, `[n, A]` rows: `[n]`.
 
-    `chunk` rows at a time, so that memory does not grow with the dataset.
+    In the units of the targets, or (not `normalised`) in those of the data; of the elites, or of
+    all members. `chunk` rows at a time, so that memory does not grow with the dataset.
     """
     rows = observations.shape[0]
     chunk = min(chunk, rows)
@@ -58,8 +62,10 @@ def uncertainties(
     index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
 
     def of_rows(chosen: jax.Array) -> jax.Array:
-        prediction = predict(fitter, world, observations[chosen], actions[chosen])
-        return disagreement(prediction.mean / world.targets.std, prediction.std / world.targets.std)
+        rows = observations[chosen], actions[chosen]
+        prediction = predict(fitter, world, *rows, consulted)
+        units = world.targets.std if normalised else 1.0
+        return disagreement(prediction.mean / units, prediction.std / units)
 
     return jax.lax.map(of_rows, index).reshape(-1)[:rows]
 

@@ -59,5 +59,5 @@ def test_total_spread_of_one_opinion_is_its_own_deviation() -> None:
 
 def test_bellman_spread() -> None:
     estimates = MEANS[..., 0]
-    want = np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(0) / N)
+    want = np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(0) / (N - 1))
     np.testing.assert_allclose(disagreement.bellman_spread(estimates), want, rtol=1e-5)

@@ -9,16 +9,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import (
     EnsembleConfig,
     FitData,
+    FitParts,
     FitState,
     _optimiser,
     elite_members,
     gaussian_network,
+    loss,
     make_fitter,
     split_holdout,
 )
@@ -94,7 +97,7 @@ def test_seeds_side_by_side_are_single_fits() -> None:
         lengths.append(single.history.records[-1].iteration)
         a, b = seed_of(single.state, 0), seed_of(together.state, i)
         assert int(a.stale) == int(b.stale) == 1
-        assert int(a.opt_state[0].count) == int(b.opt_state[0].count)
+        assert int(a.epoch) == int(b.epoch)
         for x, y in ((a.params, b.params), (a.best, b.best), (a.best_loss, b.best_loss)):
             jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, rtol=2e-3, atol=2e-4), x, y)
     assert len(set(lengths)) > 1  # otherwise nothing was tested
@@ -148,9 +151,8 @@ def first_gradients(bootstrap: bool, batch: int, count: int, same: bool = True) 
     state = f.init(jax.random.key(0))
     if same:
         state = state._replace(params=jax.tree.map(lambda p: jnp.stack([p[0]] * 3), state.params))
-    adam = state.opt_state[0]._replace(count=jnp.int32(count))
-    state = state._replace(opt_state=(adam, *state.opt_state[1:]))
-    moment = jax.jit(f.update)(state, DATA)[0].opt_state[0].mu
+    state = state._replace(epoch=jnp.int32(count))
+    moment = jax.jit(f.update)(state, DATA)[0].opt_state[1].mu
     return np.concatenate([leaf.reshape(3, -1) for leaf in jax.tree.leaves(moment)], -1)
 
 
@@ -173,7 +175,13 @@ def test_the_order_of_rows_differs_between_members_and_epochs() -> None:
 
 @pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
 def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
-    config = EnsembleConfig(hidden=(5, 4), layer_norm=True, learning_rate=2.0, weight_decay=decay)
+    config = EnsembleConfig(
+        hidden=(5, 4),
+        layer_norm=True,
+        learning_rate=2.0,
+        weight_decay=decay,
+        decay="decoupled",
+    )
     optimiser = _optimiser(config)
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
     params = jax.tree.map(lambda p: p + 1.0, params)
@@ -189,6 +197,63 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
         np.testing.assert_allclose(leaf, want, rtol=1e-6)
         decayed |= {names[-2]} if strength else set()
     assert decayed == set(strengths)
+
+
+def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
+    config = EnsembleConfig(hidden=(5,), learning_rate=0.5, weight_decay=(0.3,))
+    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
+    gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
+    ours, theirs = _optimiser(config), optax.adam(0.5)
+    state, moments = ours.init(params), theirs.init(params)
+    for _ in range(3):
+        step, state = ours.update(gradient, state, params)
+        penalised = jax.tree_util.tree_map_with_path(
+            lambda path, g, p: g + 0.3 * p if path[-1].key == "kernel" else g, gradient, params
+        )
+        want, moments = theirs.update(penalised, moments, params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), step, want)
+
+
+def test_the_loss_is_the_public_codes_with_bounds_shared_by_the_members() -> None:
+    """OfflineRL-Kit: `sum_n mean((m - y)^2 / var + log var) + 0.01 (sum high - sum low)`."""
+    f = make_fitter(SMALL, 2, 2)
+    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
+    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
+    mean, log_var = map(np.asarray, f.ensemble.apply_each(params, x))
+    want = ((y - mean) ** 2 / np.exp(log_var) + log_var).mean((1, 2)).sum()
+    want += 0.01 * (2 * 0.5 + 2 * 10.0)
+    constant = SMALL.members * np.log(2 * np.pi)
+    got, _ = loss(params, FitParts(SMALL, f.ensemble, _optimiser(SMALL)), x, y)
+    np.testing.assert_allclose(float(got) - constant, want, rtol=1e-5)
+
+
+def test_inputs_far_outside_are_cut() -> None:
+    network = gaussian_network(replace(SMALL, input_clip=2.0), 2, 2)
+    params = network.init(jax.random.key(0))
+    far, edge = jnp.array([[90.0, -0.5]]), jnp.array([[2.0, -0.5]])
+    for a, b in zip(network.apply(params, far), network.apply(params, edge), strict=True):
+        np.testing.assert_array_equal(a, b)
+    plain = gaussian_network(SMALL, 2, 2).apply(params, far)[0]
+    assert np.abs(plain - network.apply(params, far)[0]).max() > 0.1
+
+
+def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
+    config = replace(
+        SMALL, patience=2, improvement=0.9, least_epochs=9, rate_drop=0.3, max_epochs=30
+    )
+    f = make_fitter(config, 2, 2)
+    update, state = jax.jit(f.update), f.init(jax.random.key(5))
+    rates, stale, done = [], [], []
+    for _ in range(12):
+        state, metrics = update(state, DATA)
+        rates.append(float(state.opt_state[-1]) / config.learning_rate)
+        stale.append(int(state.stale))
+        done.append(f.finished(jax.tree.map(np.asarray, metrics)))
+    dropped = next(i for i, rate in enumerate(rates) if rate < 0.9)
+    np.testing.assert_allclose(rates[dropped:], 0.3, rtol=1e-6)
+    assert stale[dropped] == 0 and dropped < 8
+    assert stale[dropped + 1 : dropped + 3] == [1, 2]  # patience begins anew, and runs out again
+    assert done.index(True) == 8 and int(state.epoch) == 9  # and then all stand still
 
 
 def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:

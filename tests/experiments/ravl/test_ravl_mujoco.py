@@ -1,4 +1,4 @@
-"""The MuJoCo comparison at smoke size."""
+"""The MuJoCo comparison at smoke size, and how its arms are named, read and chosen."""
 
 from __future__ import annotations
 
@@ -8,29 +8,72 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.offline.data import data_folder
+from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.experiments.ravl import ravl_mujoco
+from jaxrl_rollouts.offline.data import episode_returns, load
+from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
 
-DATA = data_folder() / "hopper_mixed.hdf5"
-SMOKE = ["--preset", "smoke", "--no-progress"]
+SMOKE = ["--preset", "smoke", "--no-progress", "--methods", "base", "mopo", "ravl", "bc"]
 
 
-@pytest.mark.skipif(not DATA.is_file(), reason="the real datasets are not here")
-def test_ravl_mujoco_compares_methods_on_real_data(tmp_path: Path) -> None:
-    pytest.importorskip("mujoco")
+def test_ravl_mujoco_compares_methods_on_data_that_anyone_can_make(
+    made_data: Path, tmp_path: Path
+) -> None:
     cli.dispatch(["run", "ravl_mujoco", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
     rows = report.tables["results"]
-    assert [row["method"] for row in rows] == ["behaviour", "base", "ravl"]
-    # Whole episodes of hopper_mixed: what its makers state.
-    assert rows[0]["return"] == pytest.approx(551.768, abs=0.01)
+    arms = ["behaviour", "base", "mopo 0.5", "mopo 2", "ravl", "bc"]
+    assert [row["method"] for row in rows] == arms
+    played = episode_returns(load(made_data / "hopper-random.hdf5").transitions)
+    assert rows[0]["return"] == pytest.approx(played[:-1].mean(), rel=1e-4)  # the last one is cut
     # D4RL's formula with D4RL's hopper references.
     expected = 100 * (rows[0]["return"] + 20.272305) / (3234.3 + 20.272305)
     assert rows[0]["score"] == pytest.approx(expected, rel=1e-4)
-    assert len(rows[1]["return"].values) == 2
+    assert all(len(row["return"].values) == 2 for row in rows[1:])
+    # One look only, so that the last ones are that one; cloning promises nothing.
+    np.testing.assert_allclose(
+        rows[1]["mean of the last looks"].values, rows[1]["return"].values, rtol=1e-6
+    )
+    assert "estimated value" in rows[4] and "estimated value" not in rows[5]
+    # The arms of a sweep are different trainings.
+    assert rows[2]["estimated value"].values != rows[3]["estimated value"].values
     assert {"comparison", "world_model"} <= set(report.pictures)
-    assert any("not D4RL's files" in note for note in report.notes)
+    assert any("data make" in note and "hopper-random" in note for note in report.notes)
     by_name = {claim.name: claim for claim in report.claims}
-    beats = by_name["RAVL beats base on hopper-mixed"]
-    difference = np.subtract(rows[2]["return"].values, rows[1]["return"].values)
+    beats = by_name["RAVL beats base on hopper-random"]
+    difference = np.subtract(rows[4]["return"].values, rows[1]["return"].values)
     np.testing.assert_allclose(beats.values, difference, rtol=1e-5)
+    assert beats.time_constants is not None and beats.time_constants < 3  # and says so
+
+
+def cell(returns: list[list[float]], **settings: object) -> Cell:
+    """A cell with these returns `[looks][seeds]`."""
+    history = History()
+    for number, values in enumerate(returns):
+        history.append(number + 1, {"return": np.array(values)})
+    return Cell(history, **settings)  # type: ignore[arg-type]
+
+
+def test_a_sweep_that_was_trained_side_by_side_is_cells_of_its_own() -> None:
+    both = cell([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]], seeds=4, extra={"x": np.arange(4)})
+    first, second = both.parts(2)
+    assert first.seeds == second.seeds == 2
+    assert first["return"].tolist() == [5.0, 6.0] and second["return"].tolist() == [7.0, 8.0]
+    assert second["x"].tolist() == [2, 3]
+    assert second.curve("return")[1].tolist() == [[3.0, 7.0], [4.0, 8.0]]
+
+
+def test_the_last_looks_and_the_best_arm() -> None:
+    looks = [[0.0, 0.0], *[[10.0, 20.0]] * 5]
+    assert ravl_mujoco.late(cell(looks)).tolist() == [10.0, 20.0]
+    cells = {
+        "mopo 1": cell(looks),
+        "mopo 2": cell([[50.0, 50.0], *[[9.0, 19.0]] * 5]),
+        "mopo 5": Cell(diverged=True, seeds=2),
+        "ravl": cell([[99.0, 99.0]]),
+    }
+    assert ravl_mujoco.best_of(cells, "mopo") == "mopo 1"
+    assert ravl_mujoco.best_of(cells, "mobile") is None
+    assert ravl_mujoco.arms_of("mopo", (0.5, 2.0)) == ["mopo 0.5", "mopo 2"]
+    assert ravl_mujoco.arms_of("ravl", ()) == ["ravl"]

@@ -12,7 +12,7 @@ import pytest
 
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig, bellman_target, make_nets
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
 from jaxrl_rollouts.offline.methods.registry import (
@@ -105,7 +105,7 @@ def agent_state() -> Any:
 
 
 def penalty_of(state: Any, params: Any, penalty: float, samples: int) -> np.ndarray:
-    inconsistency = jax.jit(bellman_inconsistency(samples), static_argnums=(0, 1))
+    inconsistency = jax.jit(bellman_inconsistency(samples, "own"), static_argnums=(0, 1))
     return penalty * np.asarray(inconsistency(AGENT, SHIFTED, state, params, KEY, BATCH))
 
 
@@ -122,7 +122,7 @@ def test_mobiles_penalty_is_its_formula() -> None:
             q = np.asarray(q_of(state.target_critic, following[e], actions[e]))
             estimates[k, e] = np.minimum(q[0], q[1])
     mean = estimates.mean(0)
-    want = 1.5 * np.sqrt(((mean - mean.mean(0)) ** 2).sum(0) / E)
+    want = 1.5 * np.sqrt(((mean - mean.mean(0)) ** 2).sum(0) / (E - 1))
     got = penalty_of(state, params, 1.5, samples)
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-6)
     assert (got > 1e-3).all()
@@ -142,6 +142,28 @@ def test_mobile_is_silent_where_members_agree_but_for_the_policys_noise() -> Non
     assert penalty(agreeing, 100, 0.0) < 0.5 * penalty(agreeing, 2, 0.0)  # averaged out
 
 
+def test_mobile_is_silent_where_members_agree_and_draw_alike() -> None:
+    agreeing, state = {"shift": jnp.ones(3), "noise": 0.0}, agent_state()
+    common = jax.jit(bellman_inconsistency(1, "common"), static_argnums=(0, 1))
+    assert float(common(AGENT, SHIFTED, state, agreeing, KEY, BATCH).max()) < 1e-6
+    assert float(common(AGENT, SHIFTED, state, PARAMS, KEY, BATCH).min()) > 1e-3
+
+
+def test_mobiles_targets_leave_the_entropy_out_and_end_at_a_floor() -> None:
+    """Against numpy, from the authors' `clamp(r - beta u + gamma (1 - d) min Q', 0)`."""
+    state = agent_state()
+    actions, _ = AGENT.sample(state.actor, KEY, BATCH.next_observations)
+    value = AGENT.q(state.target_critic, BATCH.next_observations, actions).min(0)
+    hard = np.asarray(BATCH.rewards - 0.5 + SAC.discount * value)
+    floor = float(np.median(hard))
+    for least, want in ((None, hard), (floor, np.maximum(hard, floor))):
+        settings = MethodConfig(mobile=Mobile(least_target=least))
+        nets = make_nets(make_method("mobile", SAC, settings).agent, S, A)
+        got = bellman_target(nets, state, KEY, BATCH, 0.5)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert (hard < floor).any()
+
+
 def test_mobile_penalises_imagined_rows_only() -> None:
     """Dataset rows earn 100 and imagined ones little: the target's mean shows who was lowered."""
 
@@ -159,7 +181,7 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
     assert (base.agent.critics, base.agent.diversity) == (2, 0.0)
     assert (ravl.agent.critics, ravl.agent.diversity) == (5, 3.0)
     assert replace(ravl.agent, critics=2, diversity=0.0) == base.agent
-    assert base[2:] == ravl[2:] == (0.0, None, False, None, None)
+    assert base[2:] == ravl[2:] == Method("", SAC)[2:]
     state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(
         jax.random.key(0), imagination(ravl, dataset(), PARAMS)
     )
@@ -170,10 +192,17 @@ def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
     settings = MethodConfig(mopo=Mopo(2.5), mobile=Mobile(0.5, 3))
     base, mopo, mobile = (make_method(n, SAC, settings) for n in ("base", "mopo", "mobile"))
     assert mopo == base._replace(
-        name="mopo", coefficient=2.5, disagreement=max_aleatoric, penalise_rewards=True
+        name="mopo",
+        coefficient=2.5,
+        disagreement=max_aleatoric,
+        consulted="members",
+        penalise_rewards=True,
     )
-    penalty = bellman_inconsistency(3)
-    assert mobile == base._replace(name="mobile", coefficient=0.5, bellman_penalty=penalty)
+    penalty = bellman_inconsistency(3, "own")
+    hard = replace(base.agent, backup_entropy=False)
+    assert mobile == base._replace(
+        name="mobile", agent=hard, coefficient=0.5, bellman_penalty=penalty
+    )
     assert [make_method(name, SAC).name for name in NAMES] == list(NAMES)
     # Equal settings are equal methods, so that what is built from them compiles once.
     assert make_method("mobile", SAC, settings) == mobile

@@ -20,6 +20,7 @@ from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.methods.mopo import mopo
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import read_policy
@@ -41,10 +42,16 @@ from jaxrl_rollouts.offline.study import (
     small_budget,
     train,
 )
-from jaxrl_rollouts.offline.study.model_based import fit_dataset
+from jaxrl_rollouts.offline.study.model_based import (
+    fit_dataset,
+    mean_uncertainty,
+    train_model_based,
+    tuned,
+)
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import predict
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig
 from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
@@ -316,3 +323,41 @@ def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     environment = announce(tmp_path / "site", ENTRIES.replace("guest:Bold", "guest:Nothing"))
     done = ask("import jaxrl_rollouts.offline.methods.registry", environment, tmp_path)
     assert "method bold: found 'guest:Nothing'" in done.stderr
+
+
+def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
+    """The first arm of a sweep is the run of its penalty alone; MOPO's at 0 is base."""
+    study = replace(BUDGET.study, seeds=2, epochs=1, evaluations=1, episodes=1)
+    world = fit_dataset(dataset(), study, None)
+
+    def rewards(name: str, *penalties: float) -> np.ndarray:
+        outcome = train_model_based(name, world, study, None, penalties)
+        return np.asarray(outcome.trained.state.imagined.rows.rewards)
+
+    both, alone = rewards("mopo", 0.0, 3.0), rewards("mopo", 0.0)
+    assert len(both) == 4
+    np.testing.assert_allclose(both[:2], alone, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(alone, rewards("base"), rtol=1e-4, atol=1e-4)
+    assert (both[2:].mean(1) < both[:2].mean(1)).all()
+
+
+def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:
+    study = replace(BUDGET.study, seeds=2)
+    data = dataset()
+    world = fit_dataset(data, study, None)
+    found = mean_uncertainty(mopo(study.agent), world)
+    rows = data.transitions
+    for seed in range(2):
+        one = world.fitted.world(seed)
+        std = predict(
+            world.fitted.model.fitter, one, rows.observations, rows.actions, "members"
+        ).std
+        want = np.linalg.norm(np.asarray(std), axis=-1).max(0).mean()
+        np.testing.assert_allclose(found[seed], want, rtol=1e-3)
+
+
+def test_published_settings_are_those_of_the_dataset() -> None:
+    study = replace(BUDGET.study, tuning="published")
+    chosen = tuned("mobile", "walker2d-mixed", study)
+    assert (chosen.rollouts.horizon, chosen.methods.mobile.penalty) == (1, 0.5)
+    assert tuned("mobile", "walker2d-mixed", BUDGET.study) == BUDGET.study

@@ -83,6 +83,46 @@ def test_worlds_have_a_seed_axis_and_elites_only() -> None:
     np.testing.assert_array_equal(kernels[1], state.best["MLP_0"]["Dense_0"]["kernel"][1][order])
 
 
+def test_members_that_are_no_elites_are_consulted_and_never_rolled() -> None:
+    state, here = fitted().trained.state, world()
+    order = np.argsort(state.best_loss[0])
+    assert CONFIG.members > 3 and len(order) == CONFIG.members
+    for leaf, best in zip(
+        jax.tree.leaves(here.others),
+        jax.tree.leaves(jax.tree.map(lambda x: x[0], state.best)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(leaf, best[order[3:]])
+    fitter, s = fitted().model.fitter, states()
+    every = predict(fitter, here, s, ACTIONS, "members")
+    elites = predict(fitter, here, s, ACTIONS)
+    assert every.mean.shape[0] == CONFIG.members
+    np.testing.assert_allclose(every.mean[:3], elites.mean, rtol=1e-5)
+    # One loud member that is no elite decides MOPO's uncertainty, and moves nothing.
+    loud = jax.tree.map(lambda x: x + 3.0, here.others)
+    both = [
+        dynamics(disagreement=max_aleatoric, consulted="members").model.step(
+            here._replace(others=others), jax.random.key(1), s, ACTIONS, MEMBER
+        )
+        for others in (here.others, loud)
+    ]
+    np.testing.assert_allclose(both[0][0], both[1][0], rtol=1e-5)
+    np.testing.assert_allclose(both[0][1].uncertainty, max_aleatoric(*every), rtol=1e-4)
+    assert (both[1][1].uncertainty > 1.5 * both[0][1].uncertainty).all()
+
+
+def test_elites_can_share_their_draws() -> None:
+    s, key = states(), jax.random.key(3)
+    said = predict(fitted().model.fitter, world(), s, ACTIONS)
+    drawn = {
+        noise: dynamics(noise=noise).imagine(world(), key, s, ACTIONS).rewards
+        for noise in ("own", "common")
+    }
+    z = {name: (x - said.mean[..., 2]) / said.std[..., 2] for name, x in drawn.items()}
+    np.testing.assert_allclose(z["common"] - z["common"][:1], 0.0, atol=0.02)
+    assert np.abs(z["own"][0] - z["own"][1]).max() > 0.1
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_linear_system_is_predicted_in_data_units(seed: int) -> None:
     s, a = states(300), jax.random.uniform(jax.random.key(1), (300, 1), minval=-1)
