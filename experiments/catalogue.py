@@ -24,6 +24,17 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 83, "paper": None},
     ),
     Listing(
+        "beside_others",
+        "cloning, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        needs={
+            "smoke": ("hopper-random", MUJOCO),
+            "cpu": ("halfcheetah-medium", "hopper-medium", MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
         "compounding_error",
         "open-loop error of world models over hundreds of steps, with and without layer norm",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models",
