@@ -144,7 +144,8 @@ def small_budget(seeds: int = 2) -> Budget:
             ensemble=EnsembleConfig(
                 hidden=(64, 64, 64), weight_decay=(2.5e-5,), batch_size=256, max_epochs=15
             ),
-            agent=SacConfig(hidden=(64, 64), **rates),
+            # Targets ten times as fast as the papers': 3.75 time constants of the critics.
+            agent=SacConfig(hidden=(64, 64), polyak=0.05, **rates),
             rollouts=ModelBasedConfig(
                 rollouts_per_epoch=2000, updates_per_epoch=500, real_share=0.25
             ),
