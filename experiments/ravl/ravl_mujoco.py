@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -26,8 +27,17 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
+from jaxrl_rollouts.offline.study.model_based import (
+    FittedDataset,
+    Source,
+    StudyConfig,
+    behaviour,
+    slug,
+)
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.outcome import Outcome
+from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
@@ -54,6 +64,9 @@ class Config:
     Attributes:
         datasets: names, or files.
         methods: that are compared.
+        model: what is rolled: world models, or the `simulator` (an environment whose observation
+            determines its state: HalfCheetah), where a penalty on the model's error is zero and
+            MOPO is base.
         mopo: penalties of MOPO that are swept.
         mobile: penalties of MOBILE that are swept.
         study: world models, agent and evaluation, shared by all.
@@ -62,6 +75,7 @@ class Config:
 
     datasets: tuple[str, ...] = DATASETS
     methods: tuple[str, ...] = (*NAMES, "edac", "bc")
+    model: Literal["learned", "simulator"] = "learned"
     mopo: tuple[float, ...] = number((), least=0)
     mobile: tuple[float, ...] = number((), least=0)
     study: StudyConfig = field(default_factory=StudyConfig)
@@ -71,6 +85,9 @@ class Config:
         check_methods(self.methods, (*NAMES, *MODEL_FREE))
         if not self.datasets or not self.methods:
             raise ConfigError("datasets, methods", (self.datasets, self.methods), "at least one")
+
+        if self.model == "simulator" and "mopo" in self.methods:
+            raise ConfigError("methods", "mopo", "none that penalises the simulator's error: base")
 
     def sweep(self, method: str) -> tuple[float, ...]:
         """The penalties of a method that are tried."""
@@ -107,9 +124,12 @@ def train_methods(
 
     def train(name: str, method: str, stage: str) -> Cell:
         if method in MODEL_FREE:
-            setting = model_based.Setting(datasets[name], world(name).env)
+            setting = model_based.Setting(datasets[name], environment_of(datasets[name]))
             outcome = model_free.train_model_free(method, setting, study, config.free, context)
             rate = bootstrap_rate(config.free.of(method))
+        elif config.model == "simulator":
+            outcome = in_simulator(method, datasets[name], study, context)
+            rate = bootstrap_rate(study.agent)
         else:
             sweep = config.sweep(method)
             outcome = model_based.train_model_based(method, world(name), study, context, sweep)
@@ -124,6 +144,13 @@ def train_methods(
         cell = replace(cell, seeds=len(arms) * study.seeds)
         cells |= {(name, a): part for a, part in zip(arms, cell.parts(len(arms)), strict=True)}
     return Grid(("dataset", "arm"), cells), worlds
+
+
+def in_simulator(method: str, dataset: Dataset, study: StudyConfig, context: RunContext) -> Outcome:
+    """Train a method with the simulator in the place of a world model (Sims et al., table 1)."""
+    setting = model_based.Setting(dataset, environment_of(dataset))
+    dynamics = true_dynamics(setting.env)
+    return model_based.train_in(dynamics, (), method, setting, study, context)
 
 
 def late(cell: Cell, metric: str = "return") -> np.ndarray:
@@ -146,35 +173,42 @@ def run(config: Config, context: RunContext) -> Report:
     datasets = {name: load_dataset(name, study.seed) for name in config.datasets}
     grid, worlds = train_methods(datasets, config, context)
     results = {name: grid.at(dataset=name) for name in config.datasets}
+    settings = {
+        name: worlds.get(name) or model_based.Setting(data, environment_of(data))
+        for name, data in datasets.items()
+    }
     for name, cells in results.items():
         best = {method: best_of(cells, method) for method in config.methods}
         chosen = {method: cells[arm] for method, arm in best.items() if arm}
-        pages.draw_training(report, worlds[name], {m: c for m, c in chosen.items() if m != "bc"})
-    rows = [row for name in results for row in result_rows(worlds[name], results[name])]
-    report.table("world models", [pages.world_row(world) for world in worlds.values()])
+        pages.draw_training(report, settings[name], {m: c for m, c in chosen.items() if m != "bc"})
+    rows = [row for name in results for row in result_rows(settings[name], results[name])]
     report.table("results", rows)
+    if worlds:
+        report.table("world models", [pages.world_row(world) for world in worlds.values()])
+        pages.draw_world(report, worlds)
     clocks = [clock_rows(cells, dataset=name) for name, cells in results.items()]
     add_clock(report, [row for rows in clocks for row in rows])
-    pages.draw_comparison(report, worlds, results)
-    pages.draw_world(report, worlds)
-    add_claims(report, worlds, results)
-    pages.note_made(report, [world.dataset for world in worlds.values()])
-    if study.shared_world:
+    pages.draw_comparison(report, settings, results)
+    add_claims(report, settings, results)
+    pages.note_made(report, datasets.values())
+    if config.model == "simulator":
+        report.note("The simulator is rolled in the place of a world model.")
+    elif study.shared_world:
         report.note("One world model per dataset, shared by all seeds and methods.")
-    pages.note_environments(report, worlds.values())
+    pages.note_environments(report, settings.values())
     return report
 
 
-def result_rows(world: FittedDataset, cells: Mapping[str, Cell]) -> list[dict]:
+def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict]:
     """`pages.result_rows` with the mean of the last looks beside the last one."""
-    rows = pages.result_rows(world, cells)
+    rows = pages.result_rows(setting, cells)
     for row in rows:
         if row["method"] in cells:
             row["mean of the last looks"] = late(cells[row["method"]])
     return rows
 
 
-def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[str, Grid]) -> None:
+def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[str, Grid]) -> None:
     """What is promised and earned by base and RAVL; RAVL against each other method's best arm."""
     claim = claims(report, SOURCE)
     for name, cells in results.items():
@@ -197,7 +231,7 @@ def add_claims(report: Report, worlds: dict[str, FittedDataset], results: dict[s
             claim(
                 f"RAVL beats the behaviour on {short}",
                 late(ravl),
-                at_least=behaviour(worlds[name]).mean(),
+                at_least=behaviour(settings[name]).mean(),
                 cells=[ravl],
                 means="mean return of the last looks above that of the dataset's episodes",
             )
@@ -229,10 +263,17 @@ EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            ("hopper-random",), ("base", "mopo"), (0.5, 2.0), study=_SMOKE, free=free_agents(_SMOKE)
+            ("hopper-random",),
+            ("base", "mopo"),
+            mopo=(0.5, 2.0),
+            study=_SMOKE,
+            free=free_agents(_SMOKE),
         ),
         "cpu": Config(
             mopo=(1.0, 2.0, 5.0), mobile=(0.1, 0.5, 2.0), study=_CPU, free=free_agents(_CPU)
+        ),
+        "simulator": Config(
+            ("halfcheetah-mixed",), ("base", "mobile", "ravl"), "simulator", study=_CPU
         ),
         "paper": Config(D4RL, study=_PAPER, free=free_agents(_PAPER)),
     },

@@ -74,7 +74,9 @@ class DialConfig:
 
     def arms(self) -> dict[str, MethodConfig]:
         """Every method and strength by label ("mopo 2.5" is MOPO with that lambda)."""
-        mobile = Mobile(self.mobile_penalty, self.mobile_samples)
+        # So that its penalty is zero where the model is true, and it is base there.
+        same = {"noise": "common", "backup_entropy": True}
+        mobile = Mobile(self.mobile_penalty, self.mobile_samples, **same)
         return {
             "base": MethodConfig(),
             **{f"mopo {x:g}": MethodConfig(mopo=Mopo(x)) for x in self.mopo_penalties},

@@ -19,6 +19,7 @@ from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Transition = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
 
 
 class EnvironmentState(NamedTuple):
@@ -51,6 +52,9 @@ class Environment(NamedTuple):
             function of the transition, else None.
         reward: `(observation, action, next_observation) -> [B]` where known, else None.
         set_observation: `[B, S] -> state` where the observation determines the state, else None.
+        transition: `(observation [B, S], action [B, A]) -> (next_observation, reward, terminated)`
+            where simulators on the host are a function of the two: unlike their `step` it may be
+            vmapped, and called for any rows in any order. Else None.
         reset_to: `(qpos [B, Q], qvel [B, V]) -> state` of MuJoCo environments, else None.
         version: packages and versions behind the numbers.
         restart: `(key, state, ended [B]) -> state` where it is cheaper than a reset of all rows
@@ -81,6 +85,7 @@ class Environment(NamedTuple):
     host: bool = False
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
+    transition: Transition | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:
@@ -182,13 +187,25 @@ def true_model(env: Environment) -> Model:
         raise ConfigError(
             "environment", env.name, "one whose observation determines the state (set_observation)"
         )
-    restore = env.set_observation
+    restore, transition = env.set_observation, env.transition
+    if transition is not None:
+        return _of_transition(transition)
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
     ) -> tuple[jax.Array, StepOutcome]:
         following, out = env.step(key, restore(state), action)
         return env.observe(following), out._replace(truncated=jnp.zeros_like(out.truncated))
+
+    return Model(step)
+
+
+def _of_transition(transition: Transition) -> Model:
+    def step(
+        params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
+    ) -> tuple[jax.Array, StepOutcome]:
+        following, reward, terminated = transition(state, action)
+        return following, outcome(len(action), reward=reward, terminated=terminated)
 
     return Model(step)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
-from .base import Environment, EnvironmentState, unknown_name
+from .base import Environment, EnvironmentState, rescale, unknown_name
 from .host import Copies, enter, host_environment
 from .terminations import FAMILIES, family
 
@@ -29,6 +29,7 @@ class Simulators(Copies):
 
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env, self._twin, max_episode_steps)
+        self.apart: Any = None  # the copy that `transition` steps, made when it is asked for
 
     def _twin(self) -> Any:
         import mujoco
@@ -48,6 +49,27 @@ class Simulators(Copies):
             env.set_state(position, velocity)
             observations.append(env._get_obs())
         return self.start(observations)
+
+    def transition(
+        self, qpos: np.ndarray, qvel: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One step from each of `[..., Q]` positions and `[..., V]` velocities: observations
+        `[..., S]`, rewards and terminations `[...]`. No episode is touched by it."""
+        import mujoco
+
+        if self.apart is None:
+            self.apart = self._twin()
+        env, rows = self.apart, qpos.shape[:-1]
+        arrays = (np.asarray(x, np.float64).reshape(-1, x.shape[-1]) for x in (qpos, qvel, actions))
+        found, count = [], int(np.prod(rows))
+        rewards, terminated = np.zeros(count, np.float32), np.zeros(count, bool)
+        for row, (position, velocity, action) in enumerate(zip(*arrays, strict=True)):
+            mujoco.mj_resetData(env.model, env.data)  # pyright: ignore[reportAttributeAccessIssue]
+            env.set_state(position, velocity)
+            seen, rewards[row], terminated[row], *_ = env.step(action)
+            found.append(seen)
+        seen = np.asarray(found, np.float32).reshape(*rows, -1)
+        return seen, rewards.reshape(rows), terminated.reshape(rows)
 
 
 def _say(message: str) -> None:
@@ -131,21 +153,38 @@ def mujoco_environment(name: str) -> Environment:
     kind = family(found.rsplit("-", 1)[0])
     skipped = SKIPPED_POSITIONS.get(kind)
 
-    def set_observation(observation: jax.Array) -> EnvironmentState:
+    def positions(observation: jax.Array) -> tuple[jax.Array, jax.Array]:
         origin = jnp.zeros((observation.shape[0], skipped), observation.dtype)
         split = env.model.nq - skipped
-        qpos = jnp.concatenate([origin, observation[:, :split]], 1)
-        return reset_to(qpos, observation[:, split:])
+        return jnp.concatenate([origin, observation[:, :split]], 1), observation[:, split:]
+
+    def set_observation(observation: jax.Array) -> EnvironmentState:
+        return reset_to(*positions(observation))
+
+    low, high = env.action_space.low, env.action_space.high
+
+    def transition(observation: jax.Array, action: jax.Array) -> tuple:
+        flat = observation.shape[:1]
+        result = (
+            jax.ShapeDtypeStruct((*flat, size), jnp.float32),
+            jax.ShapeDtypeStruct(flat, jnp.float32),
+            jax.ShapeDtypeStruct(flat, bool),
+        )
+        scaled = jnp.clip(rescale(action, jnp.asarray(low), jnp.asarray(high)), low, high)
+        return jax.pure_callback(
+            host.transition, result, *positions(observation), scaled, vmap_method="broadcast_all"
+        )
 
     label, version = label_of(made, name)
     return host_environment(
         host,
         label,
         size,
-        env.action_space.low,
-        env.action_space.high,
+        low,
+        high,
         version,
         termination=FAMILIES.get(kind),
         reset_to=reset_to,
         set_observation=None if skipped is None else set_observation,
+        transition=None if skipped is None else transition,
     )

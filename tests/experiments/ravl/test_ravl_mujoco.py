@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl import ravl_mujoco
 from jaxrl_rollouts.offline.data import episode_returns, load
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.online.sets import make_set
+from jaxrl_rollouts.offline.study.model_based import SMOKE_MUJOCO
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
 
@@ -77,3 +83,24 @@ def test_the_last_looks_and_the_best_arm() -> None:
     assert ravl_mujoco.best_of(cells, "mobile") is None
     assert ravl_mujoco.arms_of("mopo", (0.5, 2.0)) == ["mopo 0.5", "mopo 2"]
     assert ravl_mujoco.arms_of("ravl", ()) == ["ravl"]
+
+
+def test_the_simulator_can_be_the_model(tmp_path: Path) -> None:
+    """Seeds side by side in one simulator, from a file to returns."""
+    pytest.importorskip("mujoco")
+    made = make_set("halfcheetah-random", tmp_path, rows=2000)
+    study = replace(SMOKE_MUJOCO, seeds=2, epochs=1)
+    rollouts = replace(study.rollouts, rollouts_per_epoch=20, horizon=3)
+    outcome = ravl_mujoco.in_simulator(
+        "mobile", load(made.path), replace(study, rollouts=rollouts), None
+    )
+    # The ring has room for five epochs and holds one.
+    rows = jax.tree.map(lambda x: x[:, : 20 * 3], outcome.trained.state.imagined.rows)
+    assert outcome.returns is not None and outcome.returns.shape == (2,)
+    truth = make("mujoco/HalfCheetah-v4").transition
+    assert truth is not None
+    following, reward, _ = jax.vmap(truth)(rows.observations, rows.actions)
+    np.testing.assert_allclose(rows.next_observations, following, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(rows.rewards, reward, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ConfigError, match="mopo"):
+        ravl_mujoco.Config(model="simulator").validate()

@@ -179,3 +179,42 @@ def test_d4rls_ant_has_its_contact_forces(name: str) -> None:
     )[0]
     observation, _ = theirs.reset(seed=int(seed))
     np.testing.assert_array_equal(state.observation[0], np.float32(observation))
+
+
+def test_a_transition_is_a_pure_function_that_may_be_vmapped() -> None:
+    """It is what a reset to the observation and one step give, and disturbs no episode."""
+    env, rng = make("mujoco/HalfCheetah-v4"), np.random.default_rng(0)
+    s = jnp.asarray(0.3 * rng.normal(size=(2, 3, 17)), jnp.float32)
+    a = jnp.asarray(rng.uniform(-1.5, 1.5, (2, 3, 6)), jnp.float32)
+    assert env.transition is not None and env.set_observation is not None
+    following, reward, terminated = jax.jit(jax.vmap(env.transition))(s, a)
+    assert following.shape == (2, 3, 17) and reward.shape == (2, 3) and not terminated.any()
+    for seed in range(2):
+        begun = env.set_observation(s[seed])
+        env.transition(s[1 - seed], a[seed])  # in between, and of no consequence
+        state, out = env.step(jax.random.key(0), begun, a[seed])
+        np.testing.assert_allclose(env.observe(state), following[seed], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(out.reward, reward[seed], rtol=1e-4, atol=1e-4)
+    again = jax.jit(jax.vmap(env.transition))(s[::-1], a[::-1])[0][::-1]
+    np.testing.assert_array_equal(again, following)
+    assert make("mujoco/Hopper-v4").transition is None  # its observation clips velocities
+
+
+def test_seeds_side_by_side_in_the_simulator_as_their_model() -> None:
+    env = make("mujoco/HalfCheetah-v4")
+    model = true_model(env)
+    s = jnp.asarray(0.1 * np.random.default_rng(1).normal(size=(2, 4, 17)), jnp.float32)
+
+    def policy(params: Any, key: Any, observation: jax.Array, memory: Any) -> tuple:
+        return jnp.tanh(observation[:, :6] * params), memory
+
+    def roll(start: jax.Array, gain: jax.Array, key: jax.Array) -> Any:
+        return rollout(
+            model, None, start, key, horizon=3, policy=policy, policy_params=gain
+        ).steps.next_observations
+
+    gains, keys = jnp.array([0.5, 3.0]), jax.random.split(jax.random.key(0), 2)
+    both = jax.jit(jax.vmap(roll))(s, gains, keys)
+    for seed in range(2):
+        alone = jax.jit(roll)(s[seed], gains[seed], keys[seed])
+        np.testing.assert_allclose(both[seed], alone, rtol=1e-4, atol=1e-5)
