@@ -13,7 +13,7 @@ from jaxrl_rollouts.plugins import Listing
 MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
 GOALS = "the project's goals"
 LIPPE = "Lippe et al. 2023 (arXiv 2308.05732)"
-_ALL = ("jr/halfcheetah-random", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", "jr/hopper-mixed")
+_ALL = ("halfcheetah-random", "halfcheetah-medium", "halfcheetah-mixed", "hopper-mixed")
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -40,8 +40,8 @@ _LISTED = (
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models",
         minutes={"smoke": None, "cpu": 51, "paper": None},
         needs={
-            "cpu": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
-            "paper": ("jr/halfcheetah-medium", "jr/halfcheetah-mixed"),
+            "cpu": ("halfcheetah-medium", "halfcheetah-mixed"),
+            "paper": ("halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"),
         },
         prepare=f"{_NEEDS}:of_pairs",
     ),
@@ -122,10 +122,16 @@ _LISTED = (
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
         minutes={"smoke": None, "cpu": 68, "gpu": None, "paper": None},
         needs={
-            "smoke": ("jr/hopper-mixed", MUJOCO),
-            "cpu": ("jr/halfcheetah-mixed", "jr/hopper-mixed", MUJOCO),
+            "smoke": ("hopper-random", MUJOCO),
+            "cpu": ("halfcheetah-mixed", "hopper-mixed", MUJOCO),
             "gpu": (*_ALL, MUJOCO),
-            "paper": (*_ALL, MUJOCO),
+            "paper": (
+                "halfcheetah-random-v2",
+                "halfcheetah-medium-v2",
+                "halfcheetah-medium-replay-v2",
+                "hopper-medium-replay-v2",
+                MUJOCO,
+            ),
         },
         prepare=f"{_NEEDS}:of_datasets",
     ),
@@ -149,8 +155,8 @@ _LISTED = (
         "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
         minutes={"smoke": None, "cpu": 82, "gpu": None, "paper": None},
         needs={
-            "cpu": ("jr/hopper-mixed", "jr/halfcheetah-medium", MUJOCO),
-            "gpu": ("jr/hopper-mixed", "jr/halfcheetah-medium", "jr/halfcheetah-mixed", MUJOCO),
+            "cpu": ("hopper-mixed", "halfcheetah-medium", MUJOCO),
+            "gpu": ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2", MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
@@ -161,21 +167,36 @@ _LISTED = (
         "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5",
         minutes={"smoke": None, "cpu": 80, "gpu": None, "paper": None},
         needs={
-            "cpu": ("jr/halfcheetah-medium", MUJOCO),
-            "gpu": ("jr/halfcheetah-medium", MUJOCO),
+            "cpu": ("halfcheetah-medium", MUJOCO),
+            "gpu": ("halfcheetah-medium", MUJOCO),
             "paper": ("halfcheetah-medium-v2", MUJOCO),
         },
         prepare=f"{_NEEDS}:of_cases",
     ),
     Listing(
         "ravl_mujoco",
-        "base, MOPO, MOBILE and RAVL on four MuJoCo datasets, evaluated in Gymnasium MuJoCo",
+        "base, MOPO, MOBILE, RAVL, EDAC and cloning on MuJoCo data, forty time constants long",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6",
-        minutes={"smoke": None, "cpu": 72, "paper": None},
+        minutes={"smoke": None, "cpu": 72, "simulator": None, "paper": None},
         needs={
-            "smoke": ("jr/hopper-mixed", MUJOCO),
-            "cpu": (*_ALL, MUJOCO),
-            "paper": (*_ALL, MUJOCO),
+            "smoke": ("hopper-random", MUJOCO),
+            "cpu": (
+                "halfcheetah-mixed",
+                "hopper-mixed",
+                "halfcheetah-medium",
+                "hopper-medium",
+                MUJOCO,
+            ),
+            "simulator": ("halfcheetah-mixed", MUJOCO),
+            "paper": (
+                "halfcheetah-medium-replay-v2",
+                "hopper-medium-replay-v2",
+                "walker2d-medium-replay-v2",
+                "halfcheetah-medium-v2",
+                "hopper-medium-v2",
+                "walker2d-medium-v2",
+                MUJOCO,
+            ),
         },
         prepare=f"{_NEEDS}:of_datasets",
     ),
@@ -199,8 +220,8 @@ _LISTED = (
         "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1",
         minutes={"smoke": None, "cpu": 53, "gpu": None, "paper": None},
         needs={
-            "cpu": ("jr/halfcheetah-mixed", MUJOCO),
-            "gpu": ("jr/halfcheetah-mixed", MUJOCO),
+            "cpu": ("halfcheetah-mixed", MUJOCO),
+            "gpu": ("halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-replay-v2", MUJOCO),
         },
         prepare=f"{_NEEDS}:of_dataset",

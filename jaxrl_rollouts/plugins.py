@@ -39,7 +39,7 @@ class Listing:
         summary: one line for `jaxrl-rollouts list`.
         source: paper and section, or "" for a job.
         minutes: about how long each preset takes on two CPU cores; None where nobody measured it.
-        needs: files and extras that a preset needs, for people: "jr/hopper-mixed",
+        needs: files and extras that a preset needs, for people: "hopper-mixed",
             "the extra mujoco". What a run needs in fact is checked by `prepare`.
         prepare: `module:function` that is called with the configuration before anything is written
             or trained: it raises `UserError` for a file, an extra or an environment that is

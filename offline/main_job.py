@@ -1,7 +1,7 @@
 """The main job: one offline dataset, one method, an evaluated policy and a report.
 
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
-jaxrl-rollouts run offline --dataset jr/hopper-mixed --method mobile
+jaxrl-rollouts run offline --dataset hopper-mixed --method mobile
 jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
 jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
@@ -42,7 +42,7 @@ class Config(Budget):
 
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
-            layout, or a name such as `hopper-medium-v2` or `jr/halfcheetah-mixed`.
+            layout, or a name such as `hopper-medium-v2` or `halfcheetah-mixed`.
         method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
             neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql or rebrac,
             which need no world model.

@@ -1,4 +1,4 @@
-"""Settings for all tests: CPU, where the datasets are, hypothesis without deadlines.
+"""Settings for all tests: CPU, small datasets, hypothesis without deadlines.
 
 The first call compiles, so a deadline would fail it.
 """
@@ -13,10 +13,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# The real datasets some tests read lie beside the checkout; where they do not, those are skipped.
-DATASETS = Path(__file__).resolve().parents[2] / "shared" / "data"
-if DATASETS.is_dir():
-    os.environ.setdefault("JAXRL_ROLLOUTS_DATA", str(DATASETS))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("JAXRL_ROLLOUTS_CACHE", "off")

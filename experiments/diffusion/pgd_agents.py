@@ -55,7 +55,7 @@ PRESETS = {
     ),
     "cpu": _CPU,
     "gpu": replace(
-        _CPU, datasets=(*Config().datasets, "jr/halfcheetah-mixed"), seeds=8, hidden=(256, 256),
+        _CPU, datasets=(*Config().datasets, "halfcheetah-mixed"), seeds=8, hidden=(256, 256),
         rate=3e-4, refreshes=10, updates=10_000, windows=2048, pool=20_480, length=32,
         unet=Unet(features=128), unet_training=small(100_000, 128, rate=5e-4),
         synther=SyntherConfig(Mlp(width=1024), small(100_000, 1024, rate=3e-4)),

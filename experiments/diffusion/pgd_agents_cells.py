@@ -66,7 +66,7 @@ class Config:
         evaluations, episodes: evaluations while training, and episodes of each per seed.
     """
 
-    datasets: tuple[str, ...] = ("acrobot-broad", "jr/hopper-mixed", "jr/halfcheetah-medium")
+    datasets: tuple[str, ...] = ("acrobot-broad", "hopper-mixed", "halfcheetah-medium")
     agents: tuple[str, ...] = AGENTS
     sources: tuple[str, ...] = SOURCES
     alphas: tuple[float, ...] = (2.5, 10.0, 40.0)

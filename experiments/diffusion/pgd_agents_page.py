@@ -15,7 +15,7 @@ from jaxrl_rollouts.experiments.kit.colours import colour
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves, intervals
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
-from jaxrl_rollouts.offline.study.page import note_environments
+from jaxrl_rollouts.offline.study.page import note_environments, note_made
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import best_by_others, spread_name
 
@@ -64,11 +64,7 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
         "Best: for every seed the regulariser that is best on the mean of the other seeds. "
         "Action gap: mean squared distance of a source's actions from those of the final policy."
     )
-    if any(name.startswith("jr/") for name in settings):
-        report.note(
-            "jr/* are real MuJoCo transitions in D4RL's layout, not D4RL's files. Scores use "
-            "D4RL's reference returns and must not be compared with D4RL tables."
-        )
+    note_made(report, [setting.dataset for setting in settings.values()])
     note_environments(report, settings.values())
 
 

@@ -56,7 +56,7 @@ PRESETS = {
         published_many=(0.5,), calibrated=(10.0,),
     ),
     "cpu": Config(
-        windows=192, broad=_BROAD, mujoco=replace(_BROAD, data="jr/halfcheetah-medium", rows=0),
+        windows=192, broad=_BROAD, mujoco=replace(_BROAD, data="halfcheetah-medium", rows=0),
         narrow=replace(
             _BROAD, data="acrobot-narrow", rows=20_000, training=training(6000),
             ensemble=replace(ENSEMBLE, max_epochs=60),
@@ -65,7 +65,7 @@ PRESETS = {
     "gpu": Config(
         seeds=8, windows=1024, joint=(1.0, 3.0, 10.0, 30.0, 100.0),
         broad=_LONG, narrow=replace(_LONG, data="acrobot-narrow", rows=20_000),
-        mujoco=replace(_LONG, data="jr/halfcheetah-medium", rows=0, agent_updates=200_000),
+        mujoco=replace(_LONG, data="halfcheetah-medium", rows=0, agent_updates=200_000),
     ),
     "paper": Config(
         broad=None, narrow=None, steps=256, many_steps=0, windows=1024, reference=1.0,

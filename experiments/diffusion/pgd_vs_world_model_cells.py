@@ -110,7 +110,7 @@ class Config:
     seed: int = 0
     broad: CaseConfig | None = CaseConfig()
     narrow: CaseConfig | None = CaseConfig("acrobot-narrow", rows=20_000)
-    mujoco: CaseConfig | None = CaseConfig("jr/halfcheetah-medium", rows=0)
+    mujoco: CaseConfig | None = CaseConfig("halfcheetah-medium", rows=0)
     horizon: int = positive(32)
     long_horizon: int = 128
     windows: int = positive(256)

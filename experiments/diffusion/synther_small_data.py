@@ -72,7 +72,7 @@ class Config:
 
     seeds: int = positive(4)
     seed: int = 0
-    dataset: str = "jr/halfcheetah-mixed"
+    dataset: str = "halfcheetah-mixed"
     shares: tuple[float, ...] = (0.03, 0.15, 1.0)
     synther: SyntherConfig = SyntherConfig()
     samples: int = positive(5_000_000)

@@ -41,7 +41,8 @@ SOURCE = LISTINGS["compounding_error"].source
 COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
 HIGHEST = 1e6  # what lies above is drawn there
 DOTS = 4000
-MEDIUM, MIXED = "jr/halfcheetah-medium", "jr/halfcheetah-mixed"
+MEDIUM, MIXED = "halfcheetah-medium", "halfcheetah-mixed"
+D4RL = "halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,7 @@ EXPERIMENT = LISTINGS["compounding_error"].experiment(
     presets={
         "smoke": Config(((PENDULUM, PENDULUM),), _TINY, length=20, trajectories=8, rows=500),
         "cpu": _CPU,
-        "paper": Config(),
+        "paper": Config(((D4RL[0], D4RL[1]), (D4RL[1], D4RL[0]), (PENDULUM, PENDULUM))),
     },
     run=run,
 )

@@ -3,7 +3,7 @@
 One agent with a memory and long rollouts, no conservatism; three conservative agents with short
 ones. All learn from the same files, with the same number of gradient steps, in world models fitted
 for the same number of epochs: NEUBAY's layer-normalised posterior for its arms, the PETS ensemble
-of their papers for the others. The datasets are `jr/*`, not D4RL's files.
+of their papers for the others.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
+from ..ravl.ravl_mujoco import Config as RavlConfig
 from ..ravl.ravl_mujoco import check_methods, train_methods
 
 SOURCE = LISTINGS["neubay_mujoco"].source
@@ -59,7 +60,7 @@ class Config:
         tuned: settings of single datasets; others keep those of `neubay`.
     """
 
-    datasets: tuple[str, ...] = ("jr/halfcheetah-mixed", "jr/hopper-mixed")
+    datasets: tuple[str, ...] = ("halfcheetah-mixed", "hopper-mixed")
     methods: tuple[str, ...] = ("mopo", "mobile", "ravl")
     memoryless: bool = True
     levels: tuple[float, ...] = (0.9,)
@@ -121,7 +122,8 @@ def train_all(
     axes = {"dataset": config.datasets, "arm": list(config.arms(config.datasets[0]))}
     grid = run_grid(axes, train, context, seeds=study.seeds)
     datasets = {name: posterior.dataset for name, posterior in posteriors.items()}
-    conservative, worlds = train_methods(datasets, config.methods, study, context)
+    others = RavlConfig(tuple(datasets), config.methods, study=study)
+    conservative, worlds = train_methods(datasets, others, context)
     return Grid(grid.axes, {**grid.cells, **conservative.cells}), posteriors, worlds
 
 
@@ -161,7 +163,7 @@ def run(config: Config, context: RunContext) -> Report:
         "are cut, of the members' spread over the dataset (neubay's own is "
         f"{config.neubay.agent.level:g}). penalty: taken from imagined rewards, in mean spreads."
     )
-    page.note_shared_data(report)
+    page.note_made(report, [posterior.dataset for posterior in posteriors.values()])
     page.note_environments(report, posteriors.values())
     for name, posterior in posteriors.items():
         report.note(f"{name}: {ring_note(posterior, config.study, config.neubay.agent)}")
@@ -209,9 +211,15 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
     # fmt: on
 
 
+D4RL = (
+    "halfcheetah-random-v2",
+    "halfcheetah-medium-v2",
+    "halfcheetah-medium-replay-v2",
+    "hopper-medium-replay-v2",
+)
 # fmt: off
 _SMOKE = Config(
-    datasets=("jr/hopper-mixed",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
+    datasets=("hopper-random",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
     neubay=small_neubay(
         members=4, hidden=(32,), epochs=1, width=16, steps=20, per_iteration=10, rollouts=4,
         tape=1002, capacity=10_000,
@@ -221,7 +229,8 @@ _SMOKE = Config(
 # memories faster than that; the weights of real tokens are the paper's.
 _CPU = Config(
     study=replace(
-        model_based.CPU_MUJOCO, seeds=4, epochs=8, evaluations=4,
+        model_based.CPU_MUJOCO, seeds=4, epochs=8, evaluations=4, episodes=5, shared_world=True,
+        ensemble=EnsembleConfig(max_epochs=12),
         rollouts=ModelBasedConfig(rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5),
     ),
     neubay=small_neubay(
@@ -246,7 +255,7 @@ _GPU = Config(
     tuned=tuple(replace(tuned, memory_rate=3e-5) for tuned in PAPER),
 )
 _PAPER = Config(
-    datasets=_ALL, levels=(0.9, 0.99, 0.999), penalties=(0.04, 0.2, 1.0, 5.0),
+    datasets=D4RL, levels=(0.9, 0.99, 0.999), penalties=(0.04, 0.2, 1.0, 5.0),
     study=StudyConfig(
         seeds=6, epochs=2000, evaluations=100, episodes=20,
         ensemble=EnsembleConfig(max_epochs=1200),

@@ -128,14 +128,6 @@ BY_STEM: dict[str, str] = {
     if "/gym_mujoco/" not in entry.url
 }
 
-# Data collected for this project in D4RL's layout, with the SHA-256 of each file; see `names`.
-JR_DATASETS: dict[str, str] = {
-    "jr/halfcheetah-random": "908856cc712e7547ed73fc61a9fa417b7b68affe144281645d6cc56640003e21",
-    "jr/halfcheetah-medium": "cf2728429786f8dd543bc5ca12f77c998cb9089f6833518d51ce5bee25d89646",
-    "jr/halfcheetah-mixed": "8352ef4a1b6206760d602fbc0d6ac8aec16487e23468cabff66ebfde7db25bde",
-    "jr/hopper-mixed": "d9e30cf63c96696dcbb94f5bdc85bbb863bdb73075d60fcdc3d57c97cc72e16c",
-}
-
 # What `jaxrl-rollouts data make` makes, by name. A mixed Pendulum set is made on the spot (`made`).
 MADE_FAMILIES = (
     "halfcheetah",

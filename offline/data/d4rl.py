@@ -20,7 +20,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array, write_h
 
 from .arrays import FILE_KEYS, OPTIONAL, PARTS, REQUIRED, assemble, steps_limit
 from .bounds import from_unit, read_bounds
-from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS
+from .catalogue import BY_STEM, CATALOGUE
 from .checks import as_floats, check_limit, validate
 from .streamed import rows_bytes, stream_d4rl
 from .transitions import Dataset, Transitions, file_sha256
@@ -28,16 +28,9 @@ from .transitions import Dataset, Transitions, file_sha256
 _INFOS = ("qpos", "qvel")
 
 
-def label(path: Path, sha256: str) -> str:
-    """Dataset name for a file given by path.
-
-    A stem that only D4RL uses (`hopper_medium-v2`) names that dataset. `jr/...` are exactly the
-    files that were collected for this project, whatever they are called; nobody else's file gets
-    their name.
-    """
-    ours = {digest: name for name, digest in JR_DATASETS.items()}
-    if sha256 in ours:
-        return ours[sha256]
+def label(path: Path) -> str:
+    """Dataset name for a file given by path: a stem that only D4RL uses (`hopper_medium-v2`) names
+    that dataset."""
     return path.stem if path.stem in CATALOGUE else BY_STEM.get(path.stem, path.stem)
 
 
@@ -98,7 +91,7 @@ def load_d4rl(
     with open_hdf5(path) as file:
         sha256 = file_sha256(path)
         attributes = plain_attributes(file)
-        name = name or label(path, sha256)
+        name = name or label(path)
         limit = steps_limit(path, max_episode_steps, attributes.get("max_episode_steps"))
         if limit is None and name in CATALOGUE:
             limit = CATALOGUE[name].max_episode_steps

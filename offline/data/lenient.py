@@ -84,4 +84,4 @@ def read_lenient(path: Path) -> Dataset:
         digest = file_sha256(path) if path.is_file() else ""  # a pipe would be waited for
     except OSError:
         digest = ""
-    return Dataset(label(path, digest), rows, environment, path, digest, attributes)
+    return Dataset(label(path), rows, environment, path, digest, attributes)

@@ -8,7 +8,6 @@ a path                      itself
                             D4RL's own name in `~/.d4rl/datasets`, else downloaded
 `halfcheetah-mixed`         `halfcheetah-mixed.hdf5` in the data folder, where
                             `jaxrl-rollouts data make halfcheetah-mixed` puts it
-`jr/halfcheetah-medium`     `halfcheetah_medium.hdf5` in the data folder
 `D4RL/door/human-v2`        the folder in Minari's local store (nothing is downloaded)
 ==========================  =====================================================================
 
@@ -34,7 +33,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
 from .arrays import from_mapping
-from .catalogue import BY_STEM, CATALOGUE, JR_DATASETS, MADE_DATASETS
+from .catalogue import BY_STEM, CATALOGUE, MADE_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
@@ -44,7 +43,7 @@ from .sizes import SIZES
 from .transitions import Dataset
 
 _SUFFIXES = (".hdf5", ".h5", ".npz")
-_MINARI_ID = re.compile(r"(?!jr/)([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL's names
+_MINARI_ID = re.compile(r"([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL's names
 
 
 def data_folders(data_dir: str | Path | None = None) -> list[Path]:
@@ -83,8 +82,6 @@ def resolve(
         theirs = f" (D4RL's is called {text}-v2)" if f"{text}-v2" in CATALOGUE else ""
         hint = f"make it with: jaxrl-rollouts data make {text}{theirs}"
         return _in_folders(text, f"{text}.hdf5", folders, hint)
-    if text.startswith("jr/"):
-        return _resolve_jr(text, folders)
     path = Path(name_or_path).expanduser()
     stored = minari_store() / text
     try:
@@ -122,14 +119,6 @@ def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
     return fetch(url, places[0], name=name, size=SIZES.get(name))
 
 
-def _resolve_jr(name: str, folders: list[Path]) -> Path:
-    if name not in JR_DATASETS:
-        raise _unknown(name, f"one of {', '.join(JR_DATASETS)}, or a path")
-    file = f"{name.removeprefix('jr/').replace('-', '_')}.hdf5"
-    hint = f"put it at {folders[0] / file} or name its folder in $JAXRL_ROLLOUTS_DATA"
-    return _in_folders(name, file, folders, hint)
-
-
 def _in_folders(name: str, file: str, folders: list[Path], hint: str) -> Path:
     found = next((folder / file for folder in folders if (folder / file).is_file()), None)
     if found is None:
@@ -138,7 +127,7 @@ def _in_folders(name: str, file: str, folders: list[Path], hint: str) -> Path:
 
 
 def _unknown(name: str, expected: str) -> DataError:
-    names = [*CATALOGUE, *MADE_DATASETS, *JR_DATASETS]
+    names = [*CATALOGUE, *MADE_DATASETS]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else ""
     shown = name if len(name) <= 80 else name[:77] + "..."

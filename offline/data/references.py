@@ -70,11 +70,11 @@ REFERENCE_SCORES: dict[str, tuple[float, float]] = dict(_table())
 def reference_scores(name: str) -> tuple[float, float] | None:
     """Returns of D4RL's random and expert policy for a dataset name, None if there are none.
 
-    `jr/<environment>-<kind>`, and `<environment>-<kind>` without a version, take the references of
-    that locomotion environment.
+    What `data make` makes (`<environment>-<kind>` without a version) takes the references of that
+    locomotion environment.
     """
-    if name.startswith("jr/") or name in MADE_DATASETS:
-        return _LOCOMOTION.get(name.removeprefix("jr/").split("-")[0])
+    if name in MADE_DATASETS:
+        return _LOCOMOTION.get(name.split("-")[0])
     return REFERENCE_SCORES.get(name)
 
 

@@ -84,7 +84,7 @@ def make(name: str | Any, **options: Any) -> Environment:
         name: what was registered; `pendulum`, `plane`, `acrobot`, `runner` (embedded);
             `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
             is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`; a
-            family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `jr/hopper-mixed`).
+            family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `hopper-mixed`).
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
         options: `backend` of brax, `max_episode_steps` of Gymnasium's.

@@ -75,7 +75,7 @@ def family(name: str) -> str:
     """The family in an environment or dataset name.
 
     `"HalfCheetah-v4"`, `"mujoco/HalfCheetah-v4"`, `"halfcheetah-medium-v2"` and
-    `"jr/halfcheetah-medium"` are all `"halfcheetah"`, and `"inverted-double-pendulum-mixed"` is
+    `"halfcheetah-mixed"` are all `"halfcheetah"`, and `"inverted-double-pendulum-mixed"` is
     `"inverteddoublependulum"`; an unknown name gives its first word.
     """
     plain = name.lower().replace("_", "")

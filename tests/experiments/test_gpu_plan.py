@@ -20,7 +20,7 @@ from jaxrl_rollouts.diffusion.training import make_denoiser_training
 from jaxrl_rollouts.diffusion.unet import make_temporal_unet
 from jaxrl_rollouts.experiments.catalogue import LISTINGS
 from jaxrl_rollouts.experiments.gpu_plan import EXTRAS, PRESET, STOPS, Stop, stops_markdown
-from jaxrl_rollouts.offline.data import CATALOGUE, JR_DATASETS, MADE_DATASETS
+from jaxrl_rollouts.offline.data import CATALOGUE, MADE_DATASETS
 from jaxrl_rollouts.offline.neubay.config import Sizes, ring_bytes
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.study.train import make_emulators
@@ -112,7 +112,7 @@ def test_a_stop_is_a_run_of_datasets_that_anyone_can_make(stop: Stop) -> None:
     _, config, _ = parse_run(experiment, options)
     check_options(config)
     words = {word for value in settings(config).values() for word in words_of(value)}
-    assert words & {*JR_DATASETS, *CATALOGUE} == set()
+    assert words & {*CATALOGUE} == set()
     assert words & set(MADE_DATASETS) == set(stop.datasets)
     assert settings(config).keys() == settings(experiment.preset(PRESET)).keys()
     assert {need for need in LISTINGS[name].needs.get(PRESET, ()) if " " in need} <= set(EXTRAS)
@@ -131,7 +131,7 @@ def test_what_is_missing_is_named_with_how_to_get_it(
     assert BY_NAME["ks_refiner"].missing(PRESET) == ""
     missing = BY_NAME["neubay_mujoco"].missing(PRESET)
     assert missing.count("make it with: jaxrl-rollouts data make ") == 4
-    assert "jr/hopper-mixed" in BY_NAME["neubay_mujoco"].missing("smoke"), "another preset's own"
+    assert "hopper-random" in BY_NAME["neubay_mujoco"].missing("smoke"), "another preset's own"
     (tmp_path / "halfcheetah-mixed.hdf5").touch()
     assert BY_NAME["synther_small_data"].missing(PRESET) == ""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

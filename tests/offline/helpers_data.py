@@ -7,19 +7,10 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
 
-from jaxrl_rollouts.offline.data import Transitions, data_folder
+from jaxrl_rollouts.offline.data import Transitions
 
 TERMINATED, TRUNCATED, UNFINISHED = "terminated", "truncated", "unfinished"
-
-
-def real_file(name: str) -> Path:
-    """A real dataset (`tests/conftest.py` says where they are), or the test is skipped."""
-    path = data_folder() / f"{name}.hdf5"
-    if not path.is_file():
-        pytest.skip(f"no {path} here")
-    return path
 
 
 def make(plan: Sequence[tuple[int, str]], seed: int = 0, size: int = 3) -> Transitions:

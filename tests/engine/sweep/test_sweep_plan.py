@@ -161,7 +161,7 @@ def test_a_damaged_plan_and_names_that_lead_elsewhere_are_refused(tmp_path: Path
 @pytest.mark.parametrize(
     ("values", "name"),
     [
-        (["jr/hopper-mixed", "iql", 0], "hopper-mixed-iql-0"),
+        (["data/hopper-mixed", "iql", 0], "hopper-mixed-iql-0"),
         (["../..", 1], "1"),
         (["/tmp/a b?.h5"], "a-b-.h5"),
         ([], "run"),

@@ -174,7 +174,7 @@ def test_a_diverged_cell_makes_no_claim_hold(tmp_path: Path) -> None:
 
 def test_scores_are_claimed_where_there_are_references(tmp_path: Path) -> None:
     table: Any = {k: [[100.0, 200.0], [0.0, 0.0]] for k in PILOT}
-    report = reported(tmp_path, SMOKE, "jr/hopper-mixed", grid_of(table, SMOKE))
+    report = reported(tmp_path, SMOKE, "hopper-mixed", grid_of(table, SMOKE))
     names = [claim.name for claim in report.claims]
     assert "td3_bc, hopper-mixed: SynthER's data are as good as the real ones" in names
     assert [claim.threshold for claim in report.claims[:2]] == [0.0, 0.0]

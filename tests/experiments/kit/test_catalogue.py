@@ -22,7 +22,7 @@ from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.experiments.catalogue import GYMNAX, MUJOCO, PDE
 from jaxrl_rollouts.experiments.kit import needs
 from jaxrl_rollouts.offline.behaviours.made import MADE
-from jaxrl_rollouts.offline.data import CATALOGUE, JR_DATASETS
+from jaxrl_rollouts.offline.data import CATALOGUE, MADE_DATASETS
 from jaxrl_rollouts.offline.study import METHODS
 from jaxrl_rollouts.pde.objectives import OBJECTIVES
 from jaxrl_rollouts.pde.operators import NETWORKS
@@ -71,7 +71,7 @@ def words_of(value: Any) -> list[str]:
 
 
 def test_needs_are_those_of_the_presets(experiments: dict[str, Experiment]) -> None:
-    known = {*CATALOGUE, *JR_DATASETS}
+    known = {*CATALOGUE, *MADE_DATASETS}
     for name, experiment in experiments.items():
         for preset, config in experiment.presets.items():
             listed = set(LISTINGS[name].needs.get(preset, ()))
@@ -84,6 +84,15 @@ def test_needs_are_those_of_the_presets(experiments: dict[str, Experiment]) -> N
                 assert MUJOCO in listed, "policies are played there"
             if "gymnax/Pendulum-v1" in words and name != "speed":
                 assert GYMNAX in listed
+
+
+def test_everybody_can_have_the_data_of_every_preset() -> None:
+    """What is made on the spot needs nothing; all else is made beforehand or D4RL's."""
+    extras = {MUJOCO, GYMNAX, PDE}
+    for listing in LISTINGS.values():
+        for preset, listed in listing.needs.items():
+            assert {*listed} - extras <= {*CATALOGUE, *MADE_DATASETS}, (listing.name, preset)
+            assert preset != "paper" or not {*listed} & {*MADE_DATASETS}, listing.name
 
 
 def variants(experiment: Experiment) -> list[Any]:
@@ -154,7 +163,7 @@ def test_a_missing_dataset_stops_a_run_before_it_starts(
     with pytest.raises(SystemExit) as stop:
         cli.main(["run", name, "--preset", preset, "--out", str(tmp_path / "runs")])
     assert stop.value.code == 2
-    assert re.search("error: jr/.*: file: found nothing", capsys.readouterr().err)
+    assert re.search("file: found nothing.* data make ", capsys.readouterr().err)
     assert not (tmp_path / "runs").exists()
 
 

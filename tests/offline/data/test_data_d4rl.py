@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import warnings
 
 import h5py
@@ -12,7 +13,6 @@ from helpers_data import (
     UNFINISHED,
     make,
     raw_arrays,
-    real_file,
     write_raw,
 )
 from hypothesis import given, settings
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import (
-    JR_DATASETS,
     episode_returns,
     episodes,
     load_d4rl,
@@ -171,12 +170,6 @@ def test_a_file_is_not_taken_for_another_dataset(tmp_path, stem, attributes, nam
     assert load_d4rl(path).name == name
 
 
-def test_our_own_files_are_known_by_their_bytes(tmp_path, monkeypatch):
-    path = write_raw(tmp_path / "renamed.hdf5", raw_arrays())
-    monkeypatch.setitem(JR_DATASETS, "jr/hopper-mixed", file_sha256(path))
-    assert load_d4rl(path).name == "jr/hopper-mixed"
-
-
 @pytest.mark.parametrize("declared", ["file", "argument"])
 def test_declared_bounds_rescale_and_stay_with_the_dataset(tmp_path, declared):
     rows, bounds = make(PLAN), {"action_low": [-2.0, 0.0], "action_high": [2.0, 0.5]}
@@ -264,22 +257,14 @@ def test_resting_environments_are_not_refused(tmp_path):
     assert len(load_d4rl(write_raw(tmp_path / "a.hdf5", arrays))) == 19
 
 
-@pytest.mark.parametrize(
-    "name", ["halfcheetah_random", "halfcheetah_medium", "halfcheetah_mixed", "hopper_mixed"]
-)
-def test_real_files(name):
-    dataset = load_d4rl(real_file(name), infos=True)
-    rows, parts = dataset.transitions, episodes(dataset.transitions)
-    assert dataset.name == f"jr/{name.replace('_', '-')}"
-    whole = parts.terminated | (parts.lengths == 1000)
-    assert whole.sum() == dataset.attributes["episodes"]
-    mean = episode_returns(rows)[whole].mean()
-    np.testing.assert_allclose(mean, dataset.attributes["mean_return"], rtol=1e-6)
-    # Observations of both environments are qpos without x, then qvel (hopper: clipped to 10).
-    velocity = dataset.infos["qvel"]
-    velocity = np.clip(velocity, -10, 10) if "hopper" in name else velocity
+def test_a_file_of_a_real_simulator(made_hopper):
+    dataset = load_d4rl(made_hopper / "hopper-random.hdf5", infos=True)
+    rows, record = dataset.transitions, json.loads((made_hopper / "hopper-random.json").read_text())
+    assert (dataset.name, dataset.sha256) == ("hopper-random", record["sha256"])
+    np.testing.assert_allclose(episode_returns(rows).mean(), record["mean_return"], rtol=1e-5)
+    # Observations are qpos without x, then qvel clipped to 10.
+    velocity = np.clip(dataset.infos["qvel"], -10, 10)
     states = np.concatenate([dataset.infos["qpos"][:, 1:], velocity], 1)
     ending = rows.terminations | rows.truncations
     assert not len(mismatches(states, rows.next_observations, ending))
     np.testing.assert_allclose(rows.observations, states, rtol=1e-5, atol=1e-5)
-    assert dataset.attributes["successor_mismatches"] == 0

@@ -12,7 +12,6 @@ from helpers_data import (
     make,
     neorl_arrays,
     raw_arrays,
-    real_file,
     write_raw,
 )
 from matplotlib.image import imread
@@ -30,7 +29,7 @@ from jaxrl_rollouts.offline.data import (
 )
 
 
-def saved(tmp_path, rows, name="jr/hopper-mixed", **attributes):
+def saved(tmp_path, rows, name="hopper-mixed", **attributes):
     write_d4rl(tmp_path / "hopper_mixed.hdf5", rows, attributes, action_limit=None)
     return load_d4rl(tmp_path / "hopper_mixed.hdf5", name=name, action_limit=None)
 
@@ -227,11 +226,13 @@ def test_picture(tmp_path):
         draw_inspection(found, tmp_path / "a.unknown")
 
 
-def test_real_file(tmp_path):
-    found = inspect_file(real_file("hopper_mixed"))
-    assert found.rows == 100_000 and found.episodes == 517 and found.time_limit == 1000
-    np.testing.assert_allclose(found.returns.mean, 551.76803, rtol=1e-6)
-    np.testing.assert_allclose(found.normalised_return, 17.5766, atol=1e-3)
+def test_a_file_of_a_real_simulator(made_hopper, tmp_path):
+    found = inspect_file(made_hopper / "hopper-random.hdf5")
+    record = json.loads((made_hopper / "hopper-random.json").read_text())
+    assert found.rows == 2000 and found.episodes > 20
+    np.testing.assert_allclose(found.returns.mean, record["mean_return"], rtol=1e-5)
+    score = 100 * (record["mean_return"] + 20.272305) / (3234.3 + 20.272305)
+    np.testing.assert_allclose(found.normalised_return, score, rtol=1e-4)
     draw_inspection(found, tmp_path / "hopper.png")
     assert (tmp_path / "hopper.png").stat().st_size > 20_000
 

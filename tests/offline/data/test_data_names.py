@@ -12,7 +12,6 @@ from helpers_data import PLAN, TRUNCATED, make, raw_arrays, write_raw
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import (
     CATALOGUE,
-    JR_DATASETS,
     REFERENCE_SCORES,
     data_folder,
     load,
@@ -96,8 +95,8 @@ def test_urls_and_limits_are_those_of_d4rl(name, path, steps):
         ("maze2d-umaze-dense-v0", 23.249793, 81.78995240126592),
         ("pen-human-v1", 96.262799, 3076.8331017826877),
         ("relocate-expert-v0", -6.425911, 4233.877797728884),
-        ("jr/halfcheetah-medium", -280.178953, 12135.0),
-        ("jr/hopper-mixed", -20.272305, 3234.3),
+        ("halfcheetah-medium", -280.178953, 12135.0),
+        ("hopper-mixed", -20.272305, 3234.3),
     ],
 )
 def test_references_are_those_of_d4rl(name, low, high):
@@ -112,9 +111,7 @@ def test_references_are_those_of_d4rl(name, low, high):
     np.testing.assert_allclose(normalised_spread(name, middle.std()), scores.std())
 
 
-@pytest.mark.parametrize(
-    "name", ["mujoco/hopper/medium-v0", "neorl/x", "hopper", "jr/x-medium", ""]
-)
+@pytest.mark.parametrize("name", ["mujoco/hopper/medium-v0", "neorl/x", "hopper", "x-medium", ""])
 def test_no_references_no_number(name):
     assert reference_scores(name) is None
     assert normalised_score(name, 1.0) is None and normalised_spread(name, 1.0) is None
@@ -154,14 +151,9 @@ def test_where_d4rl_files_are_found(tmp_path):
     assert resolve("hopper-medium-v2", tmp_path / "empty") == cached
 
 
-def test_jr_and_d4rl_v0_do_not_mix_up(tmp_path):
-    # D4RL v0 calls its file exactly as ours.
-    ours = place(data_folder() / "halfcheetah_medium.hdf5", {"env_id": "HalfCheetah-v4"})
-    assert resolve("jr/halfcheetah-medium") == ours
-    assert load("jr/halfcheetah-medium").name == "halfcheetah_medium", "a file of somebody else"
-    place(data_folder() / "halfcheetah_mine.hdf5", {"env_id": "HalfCheetah-v4"})
-    with pytest.raises(DataError, match="or a path"):
-        resolve("jr/halfcheetah-mine")
+def test_made_sets_and_d4rl_v0_do_not_mix_up(tmp_path):
+    ours = place(data_folder() / "halfcheetah-medium.hdf5", {"env_id": "HalfCheetah-v4"})
+    assert resolve("halfcheetah-medium") == ours
     with pytest.raises(DataError, match="fetch http"):
         resolve("halfcheetah-medium-v0", download=False)
     theirs = place(tmp_path / "D4RL_DATASET_DIR" / "halfcheetah_medium.hdf5")
@@ -170,24 +162,17 @@ def test_jr_and_d4rl_v0_do_not_mix_up(tmp_path):
 
 @pytest.mark.parametrize("folder", [".", "shared/data", "../shared/data"])
 def test_folders_nobody_named_are_not_searched(folder):
-    place(Path(folder) / "hopper_mixed.hdf5")
-    with pytest.raises(DataError, match="JAXRL_ROLLOUTS_DATA"):
-        resolve("jr/hopper-mixed")
-
-
-@pytest.mark.parametrize("name", JR_DATASETS)
-def test_jr_not_here(name):
-    with pytest.raises(DataError, match="put it at") as caught:
-        resolve(name)
-    assert str(data_folder()) in str(caught.value)
+    place(Path(folder) / "hopper-mixed.hdf5")
+    with pytest.raises(DataError, match="data make hopper-mixed"):
+        resolve("hopper-mixed")
 
 
 @pytest.mark.parametrize(
     ("name", "close"),
     [
         ("hoper-medium-v2", "hopper-medium-v2"),
-        ("halfcheetah-medum", "halfcheetah-medium, jr/halfcheetah-medium"),
-        ("jr/halfcheeta-mixed", "jr/halfcheetah-mixed"),
+        ("halfcheetah-medum", "halfcheetah-medium"),
+        ("halfcheeta-mixed", "halfcheetah-mixed"),
         ("walker2d-medium-replay-v3", "walker2d-medium-replay-v"),
         ("zzzzzz", None),
         ("", None),

@@ -117,6 +117,6 @@ def test_speeds_are_limited_and_episodes_truncated() -> None:
     assert out.truncated.all() and not out.terminated.any()
 
 
-@pytest.mark.parametrize("name", ["acrobot", "jr/acrobot-broad"])
+@pytest.mark.parametrize("name", ["acrobot", "acrobot-broad"])
 def test_it_is_known_by_name(name: str) -> None:
     assert make(name) is ACROBOT

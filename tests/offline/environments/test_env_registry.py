@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.environments.plane import PLANE
     [
         ("pendulum", PENDULUM),
         ("Pendulum-v1", PENDULUM),
-        ("jr/pendulum-mixed", PENDULUM),
+        ("pendulum-mixed", PENDULUM),
         ("plane", PLANE),
     ],
 )
