@@ -1,14 +1,16 @@
-"""The edge-of-reach problem on a plane: seen, located by an oracle, and cured by RAVL.
+"""The edge-of-reach problem on a plane: seen, located by an oracle, and where RAVL cures it.
 
-Model rollouts of k steps start from data that stay around the origin; the goal is away. States
-reached in exactly k steps are bootstrapped from and never updated. With true dynamics nothing but
-that can be wrong: base fails, base told the true value of those states (and of no others) does
-not, and RAVL does not. The same again with a learned model, where MOPO has an error to penalise.
+The data are single steps from a box, so that rollouts of k steps have a sharp edge: states that
+are reached in exactly k steps, bootstrapped from and never updated. Dynamics are true: nothing but
+the edge can be wrong, and penalties on the model's error (MOPO, MOBILE) are zero. Base fails; base
+told the true value of those states, and of no others, does not. Whether RAVL's critics disagree
+enough there depends on their number N, on their diversity eta, and on how much of what the policy
+wants lies at the edge: a map over the three.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jax
@@ -21,21 +23,20 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.behaviours.mixed import plane_box
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid, optimal_return
-from jaxrl_rollouts.offline.environments.reach import Reach, measure_reach
+from jaxrl_rollouts.offline.environments.reach import BoxDistance, Reach, sample_region
 from jaxrl_rollouts.offline.methods import scheme
-from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mopo, make_method
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.methods.registry import base, ravl
+from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig
 from jaxrl_rollouts.offline.study import edge_of_reach
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
-from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
@@ -49,21 +50,14 @@ COLUMNS = {
     "return, % of optimum": "percent",
     "estimated value": "estimated_value",
     "true value": "true_value",
+    "least critic at the edge minus V*": "excess",
     "spread within reach": "spread_within",
     "spread at the edge": "spread_edge",
-    "mean - min within reach": "gap_within",
-    "mean - min at the edge": "gap_edge",
     "edge states in the buffer, %": lambda cell: 100.0 * cell["edge_share"],
 }
 IMPOSSIBLE, REACHED = "#D55E00", "#dbe9f4"
-# What is trained. With true dynamics MOPO and MOBILE are base exactly.
-RUNS = (
-    *((method, "true") for method in ("base", "oracle patch", "ravl")),
-    *((method, "learned") for method in ("base", "mopo", "ravl")),
-)
-# What fits into minutes on a CPU.
-CPU_ENSEMBLE = EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20)
-CPU_ROLLOUTS = ModelBasedConfig(7, 1000, updates_per_epoch=500, batch_size=128, real_share=0.0)
+BASE, PATCHED = "base", "oracle patch"
+CURED = 80.0  # % of the optimal return
 
 
 @dataclass(frozen=True)
@@ -72,201 +66,233 @@ class Config(edge_of_reach.PlaneBudget):
 
     Attributes:
         seed: of the random numbers; the same one gives the same numbers.
-        learned: also train with learned dynamics.
-        ensemble: the learned world model.
-        rollouts: lengths and numbers of model rollouts, and updates between them.
-        methods: settings of single methods.
+        half_width: of the box that holds the data, and the start states.
+        horizons: steps of rollouts (k); at the last one the diagnosis is made.
+        ravl: numbers of critics (N) and strengths of their diversity (eta).
+        rollouts: numbers of model rollouts, and updates between them.
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
+    rows: int = positive(5_000)
     seed: int = 0
-    learned: bool = True
-    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    half_width: float = number(2.0, above=0)
+    horizons: tuple[int, ...] = positive((2, 4, 6, 10))
+    ravl: tuple[tuple[int, float], ...] = ((5, 1.0), (10, 1.0), (10, 10.0), (20, 10.0))
     rollouts: ModelBasedConfig = field(
         default_factory=lambda: ModelBasedConfig(
-            horizon=10, rollouts_per_epoch=1000, updates_per_epoch=500, real_share=0.0
+            rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128, real_share=0.0
         )
     )
-    methods: MethodConfig = field(default_factory=lambda: MethodConfig(mopo=Mopo(2.0)))
     probes: int = positive(1024)
+
+    def validate(self) -> None:
+        super().validate()
+        if not self.horizons or not self.ravl:
+            raise ConfigError("horizons, ravl", (self.horizons, self.ravl), "at least one of each")
+
+    @property
+    def arms(self) -> dict[str, Method]:
+        """Every method that is trained, by what it is called."""
+        many = {f"ravl {n}, {eta:g}": (n, eta) for n, eta in self.ravl}
+        agents = {name: ravl(self.agent, critics=n, diversity=e) for name, (n, e) in many.items()}
+        return {BASE: base(self.agent), PATCHED: base(self.agent), **agents}
 
 
 class PlaneData(NamedTuple):
     """What every run shares; `square` `[N, N, 2]` are the states on the maps."""
 
     rows: Transitions
-    reach: Reach
     optimum: ValueGrid
     square: jax.Array
-    fitted: FittedWorlds | None
 
 
-def prepare(config: Config, context: RunContext | None) -> PlaneData:
-    """Data of a random policy, its reach, the optimum, and a world model per seed."""
-    data_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    rows, fitted = plane_random(data_key, config.rows), None
-    reach = measure_reach(np.asarray(rows.observations), config.rollouts.horizon)
+def prepare(config: Config) -> PlaneData:
+    """Data in the box, and the optimum."""
+    rows = plane_box(jax.random.key(config.seed), config.rows, config.half_width)
     optimum = jax.jit(plane.optimal_value, static_argnums=0)(config.agent.discount)
-    if config.learned:
-        fitted = fit_worlds(config.ensemble, rows, fit_key, seeds=config.seeds, context=context)
-    return PlaneData(rows, reach, optimum, edge_of_reach.square(18.0, 109), fitted)
+    return PlaneData(rows, optimum, edge_of_reach.square(18.0, 109))
+
+
+def reach_of(config: Config, horizon: int) -> Reach:
+    """Where so many steps from the box lead."""
+    return Reach(BoxDistance(config.half_width), horizon)
 
 
 def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Grid:
-    """Every method with every kind of dynamics, all seeds side by side.
+    """Every method at every horizon, all seeds side by side; all in true dynamics.
 
-    With true dynamics the cells also hold a `map`, the value of every state of the plane.
+    At the last horizon the cells also hold a `map`, the value of every state of the plane.
     """
     keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    methods = config.arms
 
-    def train(name: str, kind: str, stage: str) -> Cell:
-        patched, fitted = name == "oracle patch", data.fitted if kind == "learned" else None
-        method = make_method("base" if patched else name, config.agent, config.methods)
-        if patched:
-            method = edge_of_reach.oracle_patch(method, data.reach, data.optimum)
-        dynamics = fitted.dynamics(PLANE, method.disagreement) if fitted else true_dynamics(PLANE)
-        learner = scheme.make_model_based(config.rollouts, method, dynamics, 2, 2)
-        imagined = scheme.imagination(method, data.rows, fitted.worlds if fitted else ())
-        look = edge_of_reach.critics_look(learner.agent, data.reach, config.probes)
+    def train(name: str, horizon: int, stage: str) -> Cell:
+        reach, method = reach_of(config, horizon), methods[name]
+        if name == PATCHED:
+            method = edge_of_reach.oracle_patch(method, reach, data.optimum)
+        rollouts = replace(config.rollouts, horizon=horizon)
+        learner = scheme.make_model_based(rollouts, method, true_dynamics(PLANE), 2, 2)
+        imagined = scheme.imagination(method, data.rows, ())
+        look = edge_of_reach.critics_look(learner.agent, reach, config.probes)
         trained = edge_of_reach.train_on_plane(
             config, learner, imagined, keys, look, stage=stage, context=context
         )
+        truth = float(data.optimum(sample_region(reach, reach.edge, config.probes)).mean())
 
         def measure() -> dict[str, np.ndarray]:
-            states = trained.state.agent
-            return {"map": edge_of_reach.value_map(learner.agent, states, data.square)}
+            said, states = trained.history.last, trained.state.agent
+            found = {"excess": said("q_edge") - said("gap_edge") - truth}
+            if horizon == config.horizons[-1]:
+                found["map"] = edge_of_reach.value_map(learner.agent, states, data.square)
+            return found
 
-        maps, updates = measure if kind == "true" else None, config.rollouts.updates_per_epoch
-        rate = bootstrap_rate(config.agent)
-        return Cell.of(trained, measure=maps, updates=updates, rate=rate)
+        updates, rate = rollouts.updates_per_epoch, bootstrap_rate(config.agent)
+        return Cell.of(trained, measure=measure, updates=updates, rate=rate)
 
-    points = [point for point in RUNS if config.learned or point[1] == "true"]
-    return run_grid(("method", "dynamics"), train, context, seeds=config.seeds, points=points)
+    axes = {"method": list(methods), "k": config.horizons}
+    return run_grid(axes, train, context, seeds=config.seeds)
 
 
 def run(config: Config, context: RunContext) -> Report:
-    """Train every run, compare, draw."""
-    report, data = Report.of(context, config.seeds), prepare(config, context)
-    grid = train_all(config, data, context)
-    for (method, dynamics), cell in grid.items():
-        name = f"{method}, {dynamics} dynamics"
-        report.number(f"return: {name}", cell["percent"], "% of the optimum")
-        report.number(f"estimated value: {name}", cell["estimated_value"])
-    report.table("after training", grid.rows(COLUMNS))
-    add_clock(report, clock_rows({", ".join(point): cell for point, cell in grid.items()}))
+    """Train everybody, compare, draw."""
+    report, data = Report.of(context, config.seeds), prepare(config)
+    grid, longest = train_all(config, data, context), config.horizons[-1]
     discount = config.agent.discount
     starts = PLANE.observe(PLANE.reset(jax.random.key(config.seed), 4096))
     at_start = float(np.mean(optimal_return(starts, discount=discount, horizon=None)))
     best = 1.0 / (1.0 - discount)
     report.number("V* at the start states", at_start)
     report.number("highest V* anywhere", best)
-    add_claims(report, grid, best)
-    draw_reach(report, data)
-    draw_training(report, grid, at_start)
-    draw_spread(report, grid.at(dynamics="true"))
-    draw_maps(report, data, grid.at(dynamics="true"))
+    report.table("after training", grid.rows(COLUMNS))
+    add_clock(report, clock_rows({f"{arm}, k {k}": cell for (arm, k), cell in grid.items()}))
+    add_claims(report, grid, longest, best)
+    draw_reach(report, config, data)
+    draw_training(report, grid.at(k=longest), at_start)
+    draw_map(report, grid)
+    draw_why(report, grid)
+    draw_values(report, config, data, grid.at(k=longest))
     report.note(
-        "With true dynamics the penalties of MOPO and MOBILE are zero: they are base, exactly, and "
-        "are not trained a second time."
+        "Dynamics are true, so the penalties of MOPO and MOBILE are zero: they are base, exactly, "
+        "and are not trained a second time."
     )
     report.note(
-        "Edge states: Chebyshev distance from the data in (k - 1, k]. The oracle patch replaces "
-        "the bootstrapped value of those next states by V* (dynamic programming); nothing else "
-        "differs from base. Estimated value: mean over critics at the start states; true value: "
-        "measured discounted return of the same policy over 600 steps."
-    )
-    report.note(
-        f"{config.epochs * config.rollouts.updates_per_epoch} updates per run, all seeds of a run "
-        f"vmapped. MOPO's lambda is {config.methods.mopo.penalty}; true_dynamics sweeps it."
+        f"Data: {config.rows:,} single steps from a box of half-width {config.half_width:g}. Edge "
+        "states: Chebyshev distance from the box in (k - 1, k]. The oracle patch replaces the "
+        "bootstrapped value of those next states by V* (dynamic programming); nothing else differs "
+        "from base. Estimated value: mean over critics at the start states; true value: measured "
+        "discounted return of the same policy over 600 steps. Least critic at the edge: the mean "
+        "over edge states of the minimum over critics, against the mean of V* there."
     )
     return report
 
 
-def add_claims(report: Report, grid: Grid, best: float) -> None:
-    """The paper's, with true dynamics and, where they were trained, with learned ones."""
+def add_claims(report: Report, grid: Grid, k: int, best: float) -> None:
+    """The diagnosis in every seed at the longest horizon; where RAVL cures, and why."""
     claim = claims(report, SOURCE)
-    base, patched, ravl = (grid[name, "true"] for name in ("base", "oracle patch", "ravl"))
+    plain, patched = grid[BASE, k], grid[PATCHED, k]
+    many = [(point, cell) for point, cell in grid.items() if point[0] not in (BASE, PATCHED)]
+    ratio = patched["estimated_value"] / patched["true_value"]
+    worst = {point: float(cell["percent"].min()) for point, cell in many}
+    top = max(worst, key=lambda point: worst[point])
     # fmt: off
-    claim("base fails with true dynamics", base["percent"], at_most=50, cells=[base],
-          means="at most half of the optimal return")
-    claim("base's values explode with true dynamics", base["estimated_value"],
-          at_least=1.5 * best, cells=[base],
-          means="promises at least 1.5 times what any policy can earn anywhere")
-    claim("the oracle at edge states cures base", patched["percent"], at_least=95, cells=[patched],
-          means="near-optimal return once edge states alone have their true value")
-    claim("the patched critics are calibrated", patched["estimated_value"] / patched["true_value"],
-          between=(0.85, 1.15), cells=[patched], means="estimated over true value close to 1")
-    claim("RAVL is near-optimal with true dynamics", ravl["percent"], at_least=90, cells=[ravl],
-          means="at least 90 % of the optimal return")
-    claim("RAVL's values do not explode", ravl["estimated_value"], at_most=1.1 * best,
-          cells=[ravl],
-          means="no more than a policy can earn")
-    claim("RAVL's critics disagree at the edge", ravl["spread_edge"] / ravl["spread_within"],
-          at_least=2, means="spread at the edge at least twice the spread within reach")
-    claim("RAVL's minimum is lower at the edge than base's", ravl["gap_edge"] / base["gap_edge"],
-          at_least=1,
-          means="mean minus minimum over critics at the edge exceeds that of two critics")
-    claim("edge states are rare in the buffer", 100.0 * base["edge_share"], at_most=5,
-          means="at most 5 % of the next states")
-    if ("ravl", "learned") in grid:
-        learned, other = grid["ravl", "learned"], grid["base", "learned"]
-        claim("RAVL is near-optimal with learned dynamics", learned["percent"], at_least=90,
-              cells=[learned], means="at least 90 % of the optimal return")
-        claim("RAVL is better than base with learned dynamics",
-              learned["percent"] - other["percent"], at_least=10, cells=[learned, other],
-              means="by at least 10 points of the optimal return")
+    claim(f"k = {k}: base fails in every seed", [plain["percent"].max()], at_most=50,
+          cells=[plain], means="the best seed has at most half of the optimal return")
+    claim(f"k = {k}: base's values explode in every seed", [plain["estimated_value"].min() / best],
+          at_least=1.5, cells=[plain],
+          means="the lowest promise is at least 1.5 times what any policy can earn anywhere")
+    claim(f"k = {k}: the oracle at the edge alone cures base in every seed",
+          [patched["percent"].min()], at_least=CURED, cells=[patched],
+          means="the worst seed has so much of the optimal return")
+    claim(f"k = {k}: the patched critics are calibrated in every seed",
+          [ratio[np.abs(ratio - 1.0).argmax()]], between=(0.85, 1.25), cells=[patched],
+          means="estimated over true value, of the seed that is farthest from 1")
+    claim("RAVL cures somewhere, in every seed", [worst[top]], at_least=CURED,
+          cells=[cell for _, cell in many],
+          means=f"the worst seed of its best cell ({top[0]} at k = {top[1]})")
+    hard = [cell for (_, horizon), cell in many if horizon == k]
+    claim(f"k = {k}: RAVL's critics disagree at the edge",
+          [min((c["spread_edge"] / c["spread_within"]).min() for c in hard)], at_least=2,
+          means="the least ratio of spreads, at the edge over within reach, of all seeds")
+    claim("RAVL is cured where its least critic is below V* at the edge",
+          [100.0 * np.mean(np.concatenate([_agrees(cell) for _, cell in many]))], at_least=80,
+          cells=[cell for _, cell in many],
+          means="per cent of all seeds of RAVL of which both or neither is true")
     # fmt: on
 
 
+def _agrees(cell: Cell) -> np.ndarray:
+    return (cell["excess"] < 0) == (cell["percent"] >= CURED)
+
+
 def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
-    """Return and promised value over training, with true and with learned dynamics."""
-    kinds = list(dict.fromkeys(dynamics for _, dynamics in grid))
-    titles = [f"{what}: {kind} dynamics" for kind in kinds for what in ("Return", "Promised value")]
+    """Return and promised value over training, at the longest horizon."""
     caption = (
         "Left: return of the mean action in the true environment. Right: what the critics promise "
         "at the start states; above the dashed line it is more than any policy can earn. Lines: "
         f"interquartile mean over seeds, bands: {spread_name(report.seeds)}."
     )
-    with picture(report, "training", caption, titles=titles, columns=2, sharex=True) as axes:
-        for kind, left, right in zip(kinds, axes[::2], axes[1::2], strict=True):
-            curves(left, grid.at(dynamics=kind), "percent")
-            curves(right, grid.at(dynamics=kind), "estimated_value")
-            left.set(ylabel="return, % of optimum", ylim=(-3, 106))
-            level(left, 100, linewidth=0.9)
-            level(right, best_at_start, "optimum", linewidth=0.9)
-            right.set(yscale="log", ylabel="value at the start")
-        for ax in axes[:-2]:
-            ax.set_xlabel("")
+    with picture(report, "training", caption, titles=("Return", "Promised value")) as (left, right):
+        curves(left, grid, "percent")
+        curves(right, grid, "estimated_value")
+        left.set(ylabel="return, % of optimum", ylim=(-3, 106))
+        level(left, 100, linewidth=0.9)
+        level(right, best_at_start, "optimum", linewidth=0.9)
+        right.set(yscale="log", ylabel="value at the start")
 
 
-def draw_spread(report: Report, grid: Grid) -> None:
-    """Disagreement of the critics within reach and at the edge, and how rare edge states are."""
+def draw_map(report: Report, grid: Grid) -> None:
+    """Worst return and highest promise over methods and horizons."""
+    arms = list(dict.fromkeys(arm for arm, _ in grid))
+    horizons = list(dict.fromkeys(k for _, k in grid))
     caption = (
-        "With true dynamics: critics disagree more at the edge of reach (solid) than within reach "
-        "(dotted); only with many diverse critics does their minimum feel it."
+        "Left: return of the worst seed, % of the optimum. Right: the highest promise of a seed at "
+        "the start states (an optimal policy has 96 there). RAVL's numbers: critics, diversity."
     )
-    disagreement = {
-        "spread": "Critics' standard deviation",
-        "gap": "Mean minus minimum over critics",
+    panels = {
+        "Worst return": ("percent", np.min, Normalize(0, 100), "viridis"),
+        "Highest promise": ("estimated_value", np.max, Normalize(90, 200), "magma_r"),
     }
-    titles = (*disagreement.values(), "Edge states among next states")
-    with picture(report, "spread", caption, titles=titles, width=3.0) as axes:
-        for ax, metric in zip(axes, disagreement, strict=False):
-            curves(ax, grid, f"{metric}_edge")
-            for method, cell in grid.items():
-                within, shade = f"{metric}_within", colour(method)
-                curves(ax, {"_": cell}, within, colour_name=shade, linestyle=":")
-            ax.set_yscale("log")
-        curves(axes[2], grid, "edge_share", scale=100)
-        axes[2].set_ylabel("% of the buffer")
-        for line, text in (("-", "at the edge"), (":", "within reach")):
-            axes[0].plot([], [], color="black", linestyle=line, label=text)
+    with picture(report, "map", caption, titles=list(panels), legend=False, width=4.4) as axes:
+        for ax, (metric, worst, norm, palette) in zip(axes, panels.values(), strict=True):
+            values = np.array([[worst(grid[arm, k][metric]) for k in horizons] for arm in arms])
+            ax.imshow(values, cmap=palette, norm=norm, aspect="auto")
+            for row, column in np.ndindex(values.shape):
+                light = norm(values[row, column]) < 0.5
+                light = light if palette == "viridis" else not light
+                style = {"ha": "center", "va": "center", "fontsize": 8}
+                shade = "white" if light else "black"
+                ax.text(column, row, f"{values[row, column]:.0f}", color=shade, **style)
+            ax.set_xticks(range(len(horizons)), [str(k) for k in horizons])
+            ax.set_yticks(range(len(arms)), arms)
+            ax.set_xlabel("k: steps of a rollout")
+            ax.grid(visible=False)
 
 
-def _plane_axes(ax: Axes, data: PlaneData, *, outline: str = "black") -> np.ndarray:
+def draw_why(report: Report, grid: Grid) -> None:
+    """What the least critic says at the edge against what the policy earns, every seed a dot."""
+    caption = (
+        "Every dot is a seed: how far the least critic lies above the true optimal value at edge "
+        "states (left of the line it is below), and what the policy earns."
+    )
+    marks = dict(zip(dict.fromkeys(k for _, k in grid), "osD^vPX", strict=False))
+    with picture(report, "why", caption, width=5.2, height=3.2) as (ax,):
+        for (arm, k), cell in grid.items():
+            if arm != PATCHED:
+                style = {"color": colour(BASE if arm == BASE else "ravl"), "linestyle": ""}
+                ax.plot(cell["excess"], cell["percent"], marks[k], markersize=4, alpha=0.7, **style)
+        for k, mark in marks.items():
+            ax.plot([], [], mark, color="black", markersize=4, label=f"k = {k}")
+        for name in (BASE, "ravl"):
+            ax.plot([], [], "o", color=colour(name), label=name)
+        ax.axvline(0.0, color="black", linewidth=0.8, linestyle=":")
+        ax.set_xscale("symlog", linthresh=10)
+        ax.set(xlabel="least critic minus V* at the edge", ylabel="return, % of optimum")
+
+
+def _plane_axes(ax: Axes, data: PlaneData, reach: Reach, *, outline: str = "black") -> np.ndarray:
     """The square, the goal and the two outlines of the edge; returns what both axes go along."""
-    axis, k = np.asarray(data.square[:, 0, 0]), data.reach.horizon
-    distance = np.asarray(data.reach.distance(data.square)).T
+    axis, k = np.asarray(data.square[:, 0, 0]), reach.horizon
+    distance = np.asarray(reach.distance(data.square)).T
     ax.contour(axis, axis, distance, [k - 1, k], colors=outline, linewidths=0.8)
     star = {"marker": "*", "markeredgecolor": "black", "markersize": 11, "linestyle": ""}
     ax.plot(*plane.GOAL, color="white", label="goal (centre of the reward)", **star)
@@ -275,44 +301,45 @@ def _plane_axes(ax: Axes, data: PlaneData, *, outline: str = "black") -> np.ndar
     return axis
 
 
-def draw_reach(report: Report, data: PlaneData) -> None:
+def draw_reach(report: Report, config: Config, data: PlaneData) -> None:
     """Data, reach, edge, goal."""
-    axis, k, shade = np.asarray(data.square[:, 0, 0]), data.reach.horizon, colour("data")
+    axis, shade = np.asarray(data.square[:, 0, 0]), colour("data")
+    reach = reach_of(config, config.horizons[-1])
+    k = reach.horizon
     kinds = {
         f"reached in fewer than {k} steps:\nvalues are corrected": REACHED,
         f"edge: reached in {k} steps only;\nbootstrapped from, never updated": IMPOSSIBLE,
     }
-    caption = f"The plane: data, and where {k} model steps from them can lead."
+    caption = f"The plane: data and start states, and where {k} model steps from them can lead."
     with picture(report, "reach", caption, legend=False, width=5.4, height=4.2) as (ax,):
-        distance = np.asarray(data.reach.distance(data.square)).T
+        distance = np.asarray(reach.distance(data.square)).T
         ax.contourf(axis, axis, distance, [-1, k - 1, k], colors=list(kinds.values()))
         points = np.asarray(data.rows.observations)[::4]
         ax.plot(*points.T, ".", color=shade, markersize=1, rasterized=True)
-        ax.plot([], [], "o", color=shade, markersize=3, label="data (random actions)")
+        ax.plot([], [], "o", color=shade, markersize=3, label="data and start states")
         for text, fill in kinds.items():
             ax.plot([], [], color=fill, linewidth=7, label=text)
-        corners = plane.START * np.array([[-1, -1, 1, 1, -1], [-1, 1, 1, -1, -1]])
-        ax.plot(*corners, color="black", linewidth=1.2, label="start states")
-        _plane_axes(ax, data)
+        _plane_axes(ax, data, reach)
         beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
         ax.legend(fontsize=8, frameon=False, labelspacing=1.0, **beside)
 
 
-def draw_maps(report: Report, data: PlaneData, grid: Grid) -> None:
-    """Values over the plane: base, patched base, RAVL, and the optimum."""
-    names = {"base": "base", "oracle patch": "base + oracle at the edge", "ravl": "RAVL"}
+def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> None:
+    """Values over the plane: base, patched base, RAVL's last arm, and the optimum."""
+    last, reach = list(grid)[-1], reach_of(config, config.horizons[-1])
+    names = {BASE: BASE, PATCHED: "base + oracle at the edge", last: last}
     maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
     maps["V* (exact)"] = np.asarray(data.optimum(data.square))
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
     style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
     caption = (
-        "What the critics (their minimum, median over seeds, true dynamics) believe a state to be "
-        "worth. White lines: edge of reach; star: goal."
+        "What the critics (their minimum, median over seeds) believe a state to be worth. White "
+        "lines: edge of reach; star: goal."
     )
     titles, size = list(maps), {"width": 2.75, "height": 2.9, "legend": False}
     with picture(report, "q_maps", caption, titles=titles, **size) as axes:
         for ax, values in zip(axes, maps.values(), strict=True):
-            axis = _plane_axes(ax, data, outline="white")
+            axis = _plane_axes(ax, data, reach, outline="white")
             shown = ax.pcolormesh(axis, axis, values.T, **style)
             ax.set_xlabel(f"highest: {values.max():.0f}")
         for ax in axes[1:]:
@@ -325,16 +352,17 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, rows=600, learned=False, epochs=2, evaluations=2, starts=8, probes=64,
-            ensemble=EnsembleConfig(2, 1, (16,), weight_decay=(2.5e-5,), max_epochs=1),
-            agent=SacConfig(hidden=(16,)),
-            rollouts=ModelBasedConfig(4, 100, updates_per_epoch=5, batch_size=32),
+            seeds=2, rows=200, epochs=2, evaluations=2, starts=8, probes=64,
+            agent=SacConfig(hidden=(16,)), horizons=(2, 4), ravl=((3, 1.0),),
+            rollouts=ModelBasedConfig(
+                rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32, real_share=0.0
+            ),
         ),
         "cpu": Config(
-            seeds=6,  # three on each of two cores
-            epochs=200, evaluations=40, ensemble=CPU_ENSEMBLE, rollouts=CPU_ROLLOUTS,
+            seeds=6, agent=SacConfig(hidden=(64, 64), polyak=0.01), epochs=72, evaluations=24,
+            horizons=(4, 6, 10), ravl=((10, 1.0), (10, 10.0), (20, 10.0)),
         ),
-        "paper": Config(seeds=10, rows=30_000, epochs=200),
+        "paper": Config(seeds=10, epochs=200),
     },
     run=run,
 )  # fmt: skip

@@ -28,7 +28,6 @@ from jaxrl_rollouts.reports.statistics import iqm, spread, spread_name, summariz
 from ..catalogue import LISTINGS
 from ..kit.colours import colour
 from ..kit.draw import curves
-from .edge_of_reach_toy import CPU_ENSEMBLE, CPU_ROLLOUTS
 from .true_dynamics_cells import Config, DialConfig, Domain, method_of, open_domain, turn_dial
 
 SOURCE = LISTINGS["true_dynamics"].source
@@ -190,6 +189,9 @@ def draw_training(report: Report, results: Results) -> None:
             ax.set_ylabel("score, %")
 
 
+# What fits into minutes on a CPU.
+CPU_ENSEMBLE = EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20)
+CPU_ROLLOUTS = ModelBasedConfig(7, 1000, updates_per_epoch=500, batch_size=128, real_share=0.0)
 # fmt: off
 _TINY = DialConfig(
     rows=400, mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,

@@ -17,10 +17,20 @@ import numpy as np
 from .plane import ValueGrid
 
 
+class BoxDistance(NamedTuple):
+    """Chebyshev distance from a box `[-half_width, half_width]^2` that is full of data, exactly."""
+
+    half_width: float
+    low: float = -32.0  # of the square that is looked at, as a `ValueGrid` has it
+
+    def __call__(self, states: jax.Array) -> jax.Array:
+        return jnp.maximum(jnp.abs(states).max(-1) - self.half_width, 0.0)
+
+
 class Reach(NamedTuple):
     """Where `horizon` steps (k) from the data can lead; `distance` from them is Chebyshev's."""
 
-    distance: ValueGrid
+    distance: ValueGrid | BoxDistance
     horizon: int
 
     def within(self, states: jax.Array) -> jax.Array:

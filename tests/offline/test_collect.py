@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed, plane_random
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed, plane_box, plane_random
 from jaxrl_rollouts.offline.collect import Part, collect, collect_to_file, mixture, random_policy
 from jaxrl_rollouts.offline.data.d4rl import load_d4rl
 from jaxrl_rollouts.offline.data.transitions import Transitions, episode_returns, episodes
@@ -162,3 +162,12 @@ def test_nothing_is_traced_on_the_second_call() -> None:
 def test_bad_counts_are_refused(arguments: dict) -> None:
     with pytest.raises(ConfigError, match="found"):
         collect(PLANE, random_policy(2), None, jax.random.key(0), **arguments)
+
+
+def test_single_steps_from_a_box_have_a_sharp_edge() -> None:
+    rows = plane_box(jax.random.key(0), 3000, half_width=1.5)
+    assert 1.45 < np.abs(rows.observations).max() <= 1.5
+    np.testing.assert_allclose(rows.next_observations, rows.observations + rows.actions, rtol=1e-6)
+    away = ((rows.next_observations - 7.0) ** 2).sum(-1)
+    np.testing.assert_allclose(rows.rewards, np.exp(-away / 18.0), rtol=1e-4)
+    assert rows.truncations.all() and not rows.terminations.any()
