@@ -7,7 +7,8 @@ kind         rows
 `medium`     the policy of that evaluation whose return comes nearest to a third of the way from
              the random policy's return to the last evaluation's
 `expert`     the policy of the last evaluation
-`mixed`      equal parts from five policies, evenly spread over the training, the last among them
+`mixed`      what a replay buffer holds: every fifth of the training played by the policy in its
+             middle
 ===========  =====================================================================================
 
 Trained policies draw their actions, as they did while learning. Rows are whole episodes in D4RL's
@@ -28,7 +29,6 @@ import numpy as np
 
 from jaxrl_rollouts.configs import to_json, unknown
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import current_versions, write_json_atomically
 
@@ -182,11 +182,12 @@ def parts_of(kind: str, training: Online | None, lowest: float, rows: int) -> li
     if training is None:
         return [Part(None, 0, lowest, rows)]
     steps, curve = training.curve()
-    returns, looks = curve[:, 0], len(steps)
+    returns = curve[:, 0]
     if kind == MIXED:
-        chosen = [look - 1 for look in sorted(evenly(looks, PARTS))]
+        middles = (np.arange(PARTS) + 0.5) / PARTS * steps[-1]
+        chosen = [int(np.abs(steps - middle).argmin()) for middle in middles]
     elif kind == EXPERT:
-        chosen = [looks - 1]
+        chosen = [len(steps) - 1]
     else:
         wanted = lowest + (returns[-1] - lowest) / 3
         chosen = [int(np.abs(returns - wanted).argmin())]

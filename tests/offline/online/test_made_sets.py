@@ -38,7 +38,7 @@ def test_which_policies_play() -> None:
     # A third of the way from -90 to 210 is 10.
     assert [p[:3] for p in parts_of("medium", training, -90.0, 100)] == [(2, 300, 20.0)]
     mixed = parts_of("mixed", training, -90.0, 102)
-    assert [p.steps for p in mixed] == [200, 400, 600, 800, 1000]
+    assert [p.steps for p in mixed] == [100, 300, 500, 700, 900]
     assert sum(p.rows for p in mixed) == 102 and {p.rows for p in mixed} == {20, 21}
     assert parts_of("random", None, -90.0, 7) == [(None, 0, -90.0, 7)]
 
