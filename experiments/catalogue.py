@@ -177,10 +177,11 @@ _LISTED = (
         "ravl_mujoco",
         "base, MOPO, MOBILE, RAVL, EDAC and cloning on MuJoCo data, forty time constants long",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527, section 6",
-        minutes={"smoke": None, "cpu": 72, "simulator": None, "paper": None},
+        minutes={"smoke": None, "cpu": 51, "cpu-long": None, "simulator": None, "paper": None},
         needs={
             "smoke": ("hopper-random", MUJOCO),
-            "cpu": (
+            "cpu": ("halfcheetah-mixed", MUJOCO),
+            "cpu-long": (
                 "halfcheetah-mixed",
                 "hopper-mixed",
                 "halfcheetah-medium",
