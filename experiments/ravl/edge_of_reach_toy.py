@@ -359,8 +359,8 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
             ),
         ),
         "cpu": Config(
-            seeds=6, agent=SacConfig(hidden=(64, 64), polyak=0.01), epochs=72, evaluations=24,
-            horizons=(4, 6, 10), ravl=((10, 1.0), (10, 10.0), (20, 10.0)),
+            seeds=6, epochs=120, evaluations=24, horizons=(6, 8, 10),
+            ravl=((10, 1.0), (10, 10.0), (20, 10.0)),
         ),
         "paper": Config(seeds=10, epochs=200),
     },
