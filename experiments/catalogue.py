@@ -14,6 +14,19 @@ MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
 GOALS = "the project's goals"
 LIPPE = "Lippe et al. 2023 (arXiv 2308.05732)"
 _ALL = ("halfcheetah-random", "halfcheetah-medium", "halfcheetah-mixed", "hopper-mixed")
+# What presets take, here and in the experiments' own files.
+NEUBAY_D4RL = (
+    "halfcheetah-random-v2",
+    "halfcheetah-medium-v2",
+    "halfcheetah-medium-replay-v2",
+    "hopper-medium-replay-v2",
+)
+RAVL_MADE = ("halfcheetah-mixed", "hopper-mixed", "halfcheetah-medium", "hopper-medium")
+RAVL_D4RL = tuple(
+    f"{family}-{kind}-v2"
+    for kind in ("medium-replay", "medium")
+    for family in ("halfcheetah", "hopper", "walker2d")
+)
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
@@ -125,13 +138,7 @@ _LISTED = (
             "smoke": ("hopper-random", MUJOCO),
             "cpu": ("halfcheetah-mixed", "hopper-mixed", MUJOCO),
             "gpu": (*_ALL, MUJOCO),
-            "paper": (
-                "halfcheetah-random-v2",
-                "halfcheetah-medium-v2",
-                "halfcheetah-medium-replay-v2",
-                "hopper-medium-replay-v2",
-                MUJOCO,
-            ),
+            "paper": (*NEUBAY_D4RL, MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
     ),
@@ -181,23 +188,9 @@ _LISTED = (
         needs={
             "smoke": ("hopper-random", MUJOCO),
             "cpu": ("halfcheetah-mixed", MUJOCO),
-            "cpu-long": (
-                "halfcheetah-mixed",
-                "hopper-mixed",
-                "halfcheetah-medium",
-                "hopper-medium",
-                MUJOCO,
-            ),
+            "cpu-long": (*RAVL_MADE, MUJOCO),
             "simulator": ("halfcheetah-mixed", MUJOCO),
-            "paper": (
-                "halfcheetah-medium-replay-v2",
-                "hopper-medium-replay-v2",
-                "walker2d-medium-replay-v2",
-                "halfcheetah-medium-v2",
-                "hopper-medium-v2",
-                "walker2d-medium-v2",
-                MUJOCO,
-            ),
+            "paper": (*RAVL_D4RL, MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
     ),

@@ -38,7 +38,7 @@ from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
+from ..catalogue import LISTINGS, NEUBAY_D4RL
 from ..ravl.ravl_mujoco import Config as RavlConfig
 from ..ravl.ravl_mujoco import check_methods, train_methods
 
@@ -211,12 +211,6 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
     # fmt: on
 
 
-D4RL = (
-    "halfcheetah-random-v2",
-    "halfcheetah-medium-v2",
-    "halfcheetah-medium-replay-v2",
-    "hopper-medium-replay-v2",
-)
 # fmt: off
 _SMOKE = Config(
     datasets=("hopper-random",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
@@ -255,7 +249,7 @@ _GPU = Config(
     tuned=tuple(replace(tuned, memory_rate=3e-5) for tuned in PAPER),
 )
 _PAPER = Config(
-    datasets=D4RL, levels=(0.9, 0.99, 0.999), penalties=(0.04, 0.2, 1.0, 5.0),
+    datasets=NEUBAY_D4RL, levels=(0.9, 0.99, 0.999), penalties=(0.04, 0.2, 1.0, 5.0),
     study=StudyConfig(
         seeds=6, epochs=2000, evaluations=100, episodes=20,
         ensemble=EnsembleConfig(max_epochs=1200),

@@ -42,17 +42,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
 
-from ..catalogue import LISTINGS
+from ..catalogue import LISTINGS, RAVL_D4RL, RAVL_MADE
 
-DATASETS = ("halfcheetah-mixed", "hopper-mixed", "halfcheetah-medium", "hopper-medium")
-D4RL = (
-    "halfcheetah-medium-replay-v2",
-    "hopper-medium-replay-v2",
-    "walker2d-medium-replay-v2",
-    "halfcheetah-medium-v2",
-    "hopper-medium-v2",
-    "walker2d-medium-v2",
-)
 SOURCE = LISTINGS["ravl_mujoco"].source
 LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
 
@@ -73,7 +64,7 @@ class Config:
         free: agents that need no world model.
     """
 
-    datasets: tuple[str, ...] = DATASETS
+    datasets: tuple[str, ...] = RAVL_MADE
     methods: tuple[str, ...] = (*NAMES, "edac", "bc")
     model: Literal["learned", "simulator"] = "learned"
     mopo: tuple[float, ...] = number((), least=0)
@@ -282,7 +273,7 @@ EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
         "simulator": Config(
             ("halfcheetah-mixed",), ("base", "mobile", "ravl"), "simulator", study=_CPU
         ),
-        "paper": Config(D4RL, study=_PAPER, free=free_agents(_PAPER)),
+        "paper": Config(RAVL_D4RL, study=_PAPER, free=free_agents(_PAPER)),
     },
     run=run,
 )

@@ -92,13 +92,11 @@ class Looks:
         steps: gradient steps.
         seconds: spent in gradient steps by all seeds together, evaluation and compilation apart.
         returns: mean over the episodes of a look.
-        rows: of the dataset, as many as it could use.
     """
 
     steps: np.ndarray
     seconds: np.ndarray
     returns: np.ndarray
-    rows: int
 
 
 def our_agents(config: Config) -> Any:
@@ -164,14 +162,14 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
     cell = Cell.of(outcome.trained, updates=outcome.updates)
     steps, returns = cell.curve("return")
     seconds = outcome.trained.run_seconds * steps / steps[-1]
-    return Looks(steps, seconds, returns, len(setting.dataset))
+    return Looks(steps, seconds, returns)
 
 
 def train_theirs(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
     """Seeds of d3rlpy's agent one after the other, played by our evaluation."""
     looks = sorted(evenly(config.updates, config.evaluations))
     returns = np.zeros((config.seeds, len(looks)))
-    seconds, count = np.zeros(len(looks)), 0
+    seconds = np.zeros(len(looks))
     rows = write_rows(setting.dataset, context.folder.path / f"{slug(setting.dataset.name)}.npz")
     label = f"{slug(setting.dataset.name)}-{name} (d3rlpy)"
     with Progress(
@@ -179,7 +177,7 @@ def train_theirs(name: str, setting: Setting, config: Config, context: RunContex
     ) as bar:
         for seed in range(config.seeds):
             with Peer(theirs(name, rows, config, seed)) as peer:
-                count = peer.ask({"kind": "start", **peer.theirs.settings})["rows"]
+                peer.ask({"kind": "start", **peer.theirs.settings})
                 spent, done = 0.0, 0
                 for number, until in enumerate(looks):
                     poll(context, f"in {label}")
@@ -189,7 +187,7 @@ def train_theirs(name: str, setting: Setting, config: Config, context: RunContex
                     seconds[number] += spent
                     key = jax.random.fold_in(jax.random.key(config.seed), number)
                     returns[seed, number] = played(peer, setting.env, key, config.episodes)
-    return Looks(np.array(looks), seconds, returns, count)
+    return Looks(np.array(looks), seconds, returns)
 
 
 def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
@@ -263,7 +261,6 @@ def run(config: Config, context: RunContext) -> Report:
                 "steps": np.broadcast_to(looks.steps, looks.returns.shape),
                 "seconds": np.broadcast_to(looks.seconds, looks.returns.shape),
                 "returns": looks.returns,
-                "rows": np.full(config.seeds, looks.rows),
             }
 
         return Cell(measure=measure)

@@ -9,6 +9,8 @@ the next: twice the size takes 1.7 to 2.3 times as much.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import math
 import time
 import tracemalloc
@@ -130,11 +132,14 @@ def of_host(call: Callable[[], Any], kept: float) -> Cost:
 def resident_rise(call: Callable[[], Any]) -> float:
     """Bytes by which this process grew at most during a call: results and temporary buffers.
 
-    What it had freed and kept before does not count. NaN where the system does not tell (Linux
-    does), and with a GPU, whose memory is another.
+    What it had freed and kept before is given back first, where the C library can (glibc). NaN
+    where the system does not tell (Linux does), and with a GPU, whose memory is another.
     """
     if jax.default_backend() != "cpu":
         return math.nan
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the highest so far is forgotten
     except OSError:

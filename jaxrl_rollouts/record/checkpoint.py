@@ -123,8 +123,12 @@ def load(path: Path, like: PyTree) -> PyTree:
     if not (path.is_dir() and _complete(path)):
         raise CheckpointError(f"{path}: found no complete checkpoint, expected one")
     _check_digests(path)
+    wanted = jax.tree.map(_abstract, like)
     try:
-        restored = ocp.load(path, jax.tree.map(_abstract, like))
+        # Before anything is read: what orbax had begun to read when it refuses makes noise later.
+        if differ := _differ(_shapes(ocp.metadata(path).metadata), _shapes(wanted)):
+            raise ValueError(differ)
+        restored = ocp.load(path, wanted)
     except Exception as error:
         if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
             raise StorageError(path, cause, "put that right and try again") from error
@@ -133,10 +137,26 @@ def load(path: Path, like: PyTree) -> PyTree:
             f"{path}: does not fit this configuration ({reason}); "
             "start a new run, or go on with the configuration the run was started with"
         ) from error
-    for want, got in zip(jax.tree.leaves(like), jax.tree.leaves(restored), strict=True):
-        if getattr(want, "shape", ()) != getattr(got, "shape", ()):
-            raise CheckpointError(f"{path}: found shape {got.shape}, expected {want.shape}")
     return devices.local(restored)
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    """Of all arrays, by where they lie; orbax tells of named tuples as of dicts."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if hasattr(leaf, "shape"):
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                leaf = jax.eval_shape(jax.random.key_data, leaf)  # a key is kept as its numbers
+            found[jax.tree_util.keystr(path, simple=True, separator="/")] = tuple(leaf.shape)
+    return found
+
+
+def _differ(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]) -> str:
+    """The first array of another shape, in words; empty if there is none."""
+    for name in expected:
+        if found.get(name, expected[name]) != expected[name]:
+            return f"found {name} of shape {found[name]}, expected {expected[name]}"
+    return ""
 
 
 def _check_digests(path: Path) -> None:

@@ -2,10 +2,9 @@
 
 `score = 100 (R - low) / (high - low)`: 0 is a random policy, 100 the expert of Fu et al. 2020.
 The returns are D4RL's (Apache-2.0, `d4rl/infos.py`, `d4rl/pointmaze/__init__.py`). A score is
-comparable with published ones only if the data and the environment are D4RL's; for
-those of `data make` the same references are used and the name says that the data are others. Minari
-and NeoRL data have no entry: their environments are other versions, and no number is better than a
-wrong one.
+comparable with published ones only if the data and the environment are D4RL's; for those of `data
+make` the same references are used and the name says that the data are others. Minari and NeoRL data
+have no entry: their environments are other versions, and no number is better than a wrong one.
 """
 
 from __future__ import annotations

@@ -102,12 +102,11 @@ def test_bytes_on_the_host_are_the_most_that_were_held() -> None:
 def test_a_call_that_takes_memory_is_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux tells")
-    data = jnp.ones(10_000_000)
+    data = jnp.ones(20_000_000)
     cost = of_program(lambda state, data: (state, data + 1.0), (), data)
     cost.call()
-    rise = resident_rise(cost.call)
-    # Less what the process had freed and kept: tests before this one leave some.
-    assert 0.1 < rise / (cost.bytes - data.nbytes) < 1.1
+    rises = [resident_rise(cost.call) for _ in range(3)]  # in one of them nobody else does anything
+    assert any(0.8 < rise / (cost.bytes - data.nbytes) < 1.1 for rise in rises), rises
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
     assert np.isnan(resident_rise(cost.call))
 

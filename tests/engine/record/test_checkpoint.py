@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 import subprocess
@@ -182,9 +183,18 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_configuration_is_one_clear_line(saved: Path, name: str) -> None:
+def test_another_configuration_is_one_clear_line(
+    saved: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(CheckpointError) as caught:
         checkpoint.load(saved / "5", OTHERS[name](bundle(0)))
     message = str(caught.value)
+    if name in ("wider", "narrower"):
+        shape = {"wider": "(3, 5)", "narrower": "(3, 1)"}[name]
+        assert f"found params/w of shape (3, 2), expected {shape}" in message
+        # A read that is begun and given up complains when it is collected, into a later test.
+        del caught
+        gc.collect()
+        assert "coroutine" not in capfd.readouterr().err
     assert "\n" not in message and len(message) < 700
     assert message.startswith(str(saved / "5")) and "start a new run" in message
