@@ -76,7 +76,7 @@ _LISTED = (
         "edge_of_reach_toy",
         "why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",
-        minutes={"smoke": None, "cpu": 26, "paper": None},
+        minutes={"smoke": None, "cpu": 87, "paper": None},
     ),
     Listing(
         "guidance_gaussian",
@@ -141,6 +141,14 @@ _LISTED = (
             "paper": (*NEUBAY_D4RL, MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
+        "neubay_quantiles",
+        "where to cut rollouts: values promised on the data, and those the simulator gives there",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
+        minutes={"smoke": None, "cpu": None},
+        needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
+        prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
         "neubay_speed",

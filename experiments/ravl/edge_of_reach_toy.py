@@ -17,7 +17,7 @@ import jax
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import LogNorm, Normalize, to_hex
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
@@ -224,6 +224,14 @@ def _agrees(cell: Cell) -> np.ndarray:
     return (cell["excess"] < 0) == (cell["percent"] >= CURED)
 
 
+def shades(grid: Grid) -> dict[str, str]:
+    """Everybody's colour; RAVL's from light to dark, in the order of its settings."""
+    many = [arm for arm in grid if arm.startswith("ravl")]
+    blues = matplotlib.colormaps["Blues"](np.linspace(0.45, 1.0, len(many)))
+    own = {arm: to_hex(blue) for arm, blue in zip(many, blues, strict=True)}
+    return {arm: own.get(arm, colour(arm)) for arm in sorted(grid, key=len, reverse=True)}
+
+
 def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
     """Return and promised value over training, at the longest horizon."""
     caption = (
@@ -232,8 +240,8 @@ def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
         f"interquartile mean over seeds, bands: {spread_name(report.seeds)}."
     )
     with picture(report, "training", caption, titles=("Return", "Promised value")) as (left, right):
-        curves(left, grid, "percent")
-        curves(right, grid, "estimated_value")
+        curves(left, grid, "percent", colours=shades(grid))
+        curves(right, grid, "estimated_value", colours=shades(grid))
         left.set(ylabel="return, % of optimum", ylim=(-3, 106))
         level(left, 100, linewidth=0.9)
         level(right, best_at_start, "optimum", linewidth=0.9)
@@ -241,27 +249,29 @@ def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
 
 
 def draw_map(report: Report, grid: Grid) -> None:
-    """Worst return and highest promise over methods and horizons."""
+    """Return and promise over methods and horizons: median, lowest and highest seed."""
     arms = list(dict.fromkeys(arm for arm, _ in grid))
     horizons = list(dict.fromkeys(k for _, k in grid))
     caption = (
-        "Left: return of the worst seed, % of the optimum. Right: the highest promise of a seed at "
-        "the start states (an optimal policy has 96 there). RAVL's numbers: critics, diversity."
+        "Medians over seeds, and from the lowest to the highest. Left: return, % of the optimum. "
+        "Right: the promise at the start states (an optimal policy has 96 there). RAVL's numbers: "
+        "critics, diversity."
     )
     panels = {
-        "Worst return": ("percent", np.min, Normalize(0, 100), "viridis"),
-        "Highest promise": ("estimated_value", np.max, Normalize(90, 200), "magma_r"),
+        "Return": ("percent", Normalize(0, 100), "viridis"),
+        "Promise": ("estimated_value", LogNorm(50, 1e5, clip=True), "magma_r"),
     }
     with picture(report, "map", caption, titles=list(panels), legend=False, width=4.4) as axes:
-        for ax, (metric, worst, norm, palette) in zip(axes, panels.values(), strict=True):
-            values = np.array([[worst(grid[arm, k][metric]) for k in horizons] for arm in arms])
-            ax.imshow(values, cmap=palette, norm=norm, aspect="auto")
-            for row, column in np.ndindex(values.shape):
-                light = norm(values[row, column]) < 0.5
-                light = light if palette == "viridis" else not light
-                style = {"ha": "center", "va": "center", "fontsize": 8}
-                shade = "white" if light else "black"
-                ax.text(column, row, f"{values[row, column]:.0f}", color=shade, **style)
+        for ax, (metric, norm, palette) in zip(axes, panels.values(), strict=True):
+            every = np.array([[grid[arm, k][metric] for k in horizons] for arm in arms])
+            middle, low, high = np.median(every, -1), every.min(-1), every.max(-1)
+            ax.imshow(middle, cmap=palette, norm=norm, aspect="auto")
+            for row, column in np.ndindex(middle.shape):
+                light = (norm(middle[row, column]) < 0.5) == (palette == "viridis")
+                place = {"ha": "center", "va": "center", "color": "white" if light else "black"}
+                ends = f"{low[row, column]:.0f} to {high[row, column]:.0f}"
+                ax.text(column, row - 0.12, f"{middle[row, column]:.0f}", fontsize=8, **place)
+                ax.text(column, row + 0.25, ends, fontsize=5, **place)
             ax.set_xticks(range(len(horizons)), [str(k) for k in horizons])
             ax.set_yticks(range(len(arms)), arms)
             ax.set_xlabel("k: steps of a rollout")
