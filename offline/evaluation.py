@@ -121,6 +121,61 @@ def evaluate(
     return _evaluate(env, policy, policy_params, key, episodes, memory, discount)
 
 
+@partial(jax.jit, static_argnames=("env", "policy", "horizon", "bonus"))
+def values_from(
+    env: Environment,
+    policy: Policy,
+    policy_params: PyTree,
+    start: EnvironmentState,
+    actions: jax.Array,
+    key: jax.Array,
+    *,
+    discount: float = 0.99,
+    horizon: int = 600,
+    bonus: Callable[[PyTree, jax.Array, jax.Array], jax.Array] | None = None,
+) -> jax.Array:
+    """What critics of these states and actions should say: the action, then the policy, played.
+
+    `sum_t discount^t (r_t + b_t)` over an episode; the first step has no bonus, as in the soft
+    value of SAC (Haarnoja et al. 2018, equation 3), whose `b_t` is the policy's weighted entropy.
+
+    Args:
+        env: where.
+        policy: of agents without a memory.
+        policy_params: handed to `policy` and `bonus`.
+        start: `B` states, of `env.reset_to(qpos, qvel)`, say.
+        actions: `[B, A]`, what is done there.
+        key: consumed.
+        discount: per step.
+        horizon: most steps after the first; `0.99^600` is 0.2 %.
+        bonus: `(params, key, observations [B, S]) -> [B]` for each step after the first.
+
+    Returns:
+        `[B]`, one episode each.
+    """
+    step_key, roll_key, bonus_key = jax.random.split(key, 3)
+    state, first = env.step(step_key, start, actions)
+    played = rollout(
+        as_model(env),
+        None,
+        state,
+        roll_key,
+        horizon=horizon,
+        policy=policy,
+        policy_params=policy_params,
+        early_exit=EARLY_EXIT,
+        record=lambda step: (step.rewards, step.observations),
+    )
+    rewards, observations = played.steps
+    if bonus is not None:
+        keys = jax.random.split(bonus_key, horizon)
+        rewards += jax.lax.map(lambda x: bonus(policy_params, *x), (keys, observations))
+    # A row that ended at once is rolled on, and nothing of that counts.
+    alive = played.valid & ~(first.terminated | first.truncated)
+    weights = discount ** jnp.arange(1, horizon + 1, dtype=jnp.float32)
+    return first.reward + weights @ jnp.where(alive, rewards, 0.0)
+
+
 def evaluate_seeds(
     env: Environment,
     policy: Policy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxrl_rollouts.errors import ConfigError
 from ..agents.given import Settings
 from ..recurrent import tapes
 from ..recurrent.sac import RecurrentSacConfig
+from ..recurrent.tapes import Weighting
 from ..recurrent.tokens import Token, token_of
 
 
@@ -33,7 +34,8 @@ class NeubayConfig(Settings):
         updates_per_token: gradient steps for each new token, real ones included.
         updates_per_iteration: of the training loop; the remainder is carried.
         tape, capacity: tokens of a tape and of the ring.
-        weighting: which episodes a tape is made of; see `tapes.sample`.
+        weighting: what a tape is made of; see `tapes.sample`. `transition`, single ones, is for
+            the Markov ablation.
         early_exit: look every so many steps whether all rollouts have ended; None never looks.
     """
 
@@ -46,12 +48,16 @@ class NeubayConfig(Settings):
     updates_per_iteration: int = positive(250)
     tape: int = number(2048, least=2, expected="at least 2 tokens, which are one transition")
     capacity: int = positive(40_000_000)
-    weighting: Literal["episode", "token"] = "episode"
+    weighting: Weighting = "episode"
     early_exit: int | None = positive(32)
 
     def validate(self) -> None:
         if self.capacity < self.tape:
             raise ConfigError("capacity", self.capacity, f"at least one tape of {self.tape} tokens")
+        if self.weighting == "transition" and (not self.markov or self.tape % 2):
+            found = f"a memory of kind {self.agent.memory.kind}, tapes of {self.tape} tokens"
+            expected = "no memory and an even number: a transition is two tokens"
+            raise ConfigError("weighting: transition", found, expected)
         if self.agent.steps % self.updates_per_iteration:
             expected = f"a divisor of the agent's {self.agent.steps} steps"
             raise ConfigError("updates_per_iteration", self.updates_per_iteration, expected)

@@ -129,7 +129,7 @@ def make_neubay(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learn
     if config.capacity < needed:
         what = f"{config.rollouts} episodes of up to {room} at a time"
         raise ConfigError("capacity", config.capacity, f"at least {needed} tokens, for {what}")
-    if config.tape < room:
+    if config.tape < room and config.weighting != "transition":
         raise ConfigError(
             "tape",
             config.tape,

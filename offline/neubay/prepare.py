@@ -130,6 +130,9 @@ def prepare(
     count, members = jax.tree.leaves(worlds.elites)[0].shape[:2]
     if trust.mean.shape != (count,):
         raise ConfigError("trust", trust.mean.shape, f"one for each of the {count} worlds")
+    if members < 2:
+        expected = "at least 2: rollouts end where members disagree"
+        raise ConfigError("ensemble.elites", members, expected)
     logged = log_histories(transitions, env.max_episode_steps, source=source)
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, logged.longest)
     check_updates(config, transitions, env.max_episode_steps, source)

@@ -117,6 +117,14 @@ def make_recurrent_sac(
     Raises:
         ConfigError: a setting is out of range.
     """
+    nets = make_nets(config, observation_size, action_size)
+    functions = (init, update, policy, greedy, q)
+    return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
+
+
+@functools.lru_cache(maxsize=32)
+def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: int) -> RecurrentNets:
+    """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
     both = make_actor_critic(
         config.memory, config.head, config.critics, observation_size, action_size
@@ -126,7 +134,7 @@ def make_recurrent_sac(
         optax.cosine_decay_schedule(rate, config.steps)
         for rate in (config.memory_rate, config.head_rate)
     ]
-    nets = RecurrentNets(
+    return RecurrentNets(
         config,
         -float(action_size) if wanted is None else wanted,
         both,
@@ -134,8 +142,6 @@ def make_recurrent_sac(
         parts_optimiser(config.memory_rate, config.head_rate, config.clip),
         optax.adam(config.temperature_rate),
     )
-    functions = (init, update, policy, greedy, q)
-    return Agent(*(functools.partial(f, nets) for f in functions), memory=both.start)
 
 
 def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> RecurrentSacState:
@@ -177,6 +183,13 @@ def q(nets: RecurrentNets, critic: Parts, tokens: jax.Array, actions: jax.Array)
     # On a tape where every token begins an episode nobody remembers anything.
     begins = jnp.ones(tokens.shape[:1], bool)
     return nets.both.q(critic, tokens, begins, actions)
+
+
+def surprise(nets: RecurrentNets, actor: Parts, key: jax.Array, tokens: jax.Array) -> jax.Array:
+    """`-log pi(a | h)` `[B]` of a fresh action after first tokens `[B, D]`: its mean is the
+    policy's entropy there."""
+    normal = nets.both.heads(actor, tokens, jnp.ones(tokens.shape[:1], bool))
+    return -sample_and_log_prob(key, *normal)[1]
 
 
 def mean_over(nets: RecurrentNets, tape: Tape, values: jax.Array) -> jax.Array:

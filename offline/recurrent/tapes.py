@@ -164,9 +164,10 @@ def add(tapes: Tapes, tokens: PyTree, lengths: jax.Array) -> Tapes:
     )
 
 
-def sample(
-    tapes: Tapes, key: jax.Array, length: int, *, weighting: Literal["episode", "token"] = "episode"
-) -> Tape:
+Weighting = Literal["episode", "token", "transition"]
+
+
+def sample(tapes: Tapes, key: jax.Array, length: int, *, weighting: Weighting = "episode") -> Tape:
     """Draw episodes with replacement and lay them on a tape until it is full.
 
     Args:
@@ -174,12 +175,16 @@ def sample(
         key: consumed.
         length: tokens `L` of the tape, static.
         weighting: every episode is as likely as another (`episode`, as published: a token of a
-            short one is seen more often), or as likely as it has tokens (`token`).
+            short one is seen more often), or as likely as it has tokens (`token`). For agents
+            without a memory `transition`: no episodes but `L / 2` pairs of a token and the next,
+            each as likely as another; an episode of one token has none.
 
     Returns:
         A `Tape`. An empty ring has nothing to draw: its floats come back as NaN, so that a loss
         on them is caught as non-finite rather than learned from.
     """
+    if weighting == "transition":
+        return _pairs(tapes, key, length)
     # As many draws as tokens: enough even if every episode has one token only.
     size = tapes.lengths.shape[0]
     if weighting == "episode":
@@ -189,15 +194,33 @@ def sample(
         order, total = _in_order(tapes)
         token = jax.random.randint(key, (length,), 0, jnp.maximum(tapes.used, 1))
         entry = order[jnp.searchsorted(total, token, side="right")]
-    empty = tapes.count == 0
-    lengths = jnp.where(empty, 1, tapes.lengths[entry])
+    lengths = jnp.where(tapes.count == 0, 1, tapes.lengths[entry])
     ends = jnp.cumsum(lengths)
     place = jnp.arange(length, dtype=jnp.int32)
     episode = jnp.searchsorted(ends, place, side="right")
     offset = place - (ends - lengths)[episode]
-    index = (tapes.begins[entry[episode]] + offset) % tapes.capacity
-    starts = offset == 0
-    mask = jnp.append(~starts[1:], False) | empty
+    return _take(tapes, tapes.begins[entry[episode]] + offset, offset == 0, tapes.count == 0)
+
+
+def _pairs(tapes: Tapes, key: jax.Array, length: int) -> Tape:
+    order, total = _in_order(tapes)
+    # Of every episode all tokens but the last look; what is no episode adds nothing.
+    count = jnp.minimum(jnp.arange(1, len(order) + 1), tapes.count)
+    before = total - count
+    every = before[-1]
+    drawn = jax.random.randint(key, (length // 2,), 0, jnp.maximum(every, 1))
+    rank = jnp.searchsorted(before, drawn, side="right")
+    # As many last looks were passed over as there are episodes before.
+    oldest = jnp.where(tapes.count > 0, tapes.begins[tapes.first], 0)
+    first = oldest + drawn + rank
+    index = jnp.stack([first, first + 1], 1).reshape(-1)
+    starts = jnp.arange(length) % 2 == 0
+    return _take(tapes, index, starts, every <= 0)
+
+
+def _take(tapes: Tapes, index: jax.Array, starts: jax.Array, empty: jax.Array) -> Tape:
+    """The tokens of these places; NaN of an empty ring."""
+    index, mask = index % tapes.capacity, jnp.append(~starts[1:], False) | empty
 
     def take(leaf: jax.Array) -> jax.Array:
         rows = leaf[index]

@@ -10,7 +10,8 @@ from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments import as_model, make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds
+from jaxrl_rollouts.offline.environments.runner import RUNNER, advance
+from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds, values_from
 from jaxrl_rollouts.rollouts import rollout
 
 
@@ -29,6 +30,42 @@ def test_returns_are_the_sums_of_a_rollouts_rewards() -> None:
     expected = (rewards * 0.9 ** np.arange(30)[:, None]).sum(0)
     np.testing.assert_allclose(result.discounted, expected, rtol=1e-5)
     assert result.lengths.tolist() == [30] * 16 and not result.terminated.any()
+
+
+def test_values_of_states_and_actions_are_played_from_there() -> None:
+    """Against a plain loop; the first row falls at once, the second on the way, with a bonus."""
+    assert RUNNER.set_observation is not None
+    begin = np.array([[0.0, 0.24, 3.0], [0.0, 0.05, 0.0], [1.0, 0.0, 0.0]], np.float32)
+    actions, gain = np.array([[0.3], [-0.5], [1.0]], np.float32), np.array([3.0, 1.0, 0.0])
+
+    def bonus(params: jax.Array, key: jax.Array, seen: jax.Array) -> jax.Array:
+        return 0.1 + seen[:, 1]
+
+    def one(row: int, extra: float) -> float:
+        state, action, total = begin[row], actions[row, 0], 0.0
+        for t in range(31):
+            more = extra * (0.1 + state[1]) if t else 0.0
+            state = np.asarray(advance(jnp.asarray(state), jnp.float32(action)))
+            total += 0.9**t * (0.5 + 0.5 * np.clip(state[0], -2, 2) + more)
+            if abs(state[1]) > 0.25 or abs(state[0]) > 4:
+                break
+            action = np.tanh(state @ gain)
+        return total
+
+    start = RUNNER.set_observation(jnp.asarray(begin))
+    for chosen, extra in ((None, 0.0), (bonus, 1.0)):
+        found = values_from(
+            RUNNER,
+            linear,
+            jnp.asarray(gain, jnp.float32)[:, None],
+            start,
+            jnp.asarray(actions),
+            jax.random.key(0),
+            discount=0.9,
+            horizon=30,
+            bonus=chosen,
+        )
+        np.testing.assert_allclose(found, [one(row, extra) for row in range(3)], rtol=1e-4)
 
 
 def test_same_key_same_result() -> None:

@@ -67,6 +67,11 @@ def fitted() -> FittedWorlds:
     return fit_worlds(ENSEMBLE, rows(), jax.random.key(1), seeds=2, targets="observations")
 
 
+def lonely(worlds: Any) -> Any:
+    """Ensembles of one member."""
+    return worlds._replace(elites=jax.tree.map(lambda x: x[:, :1], worlds.elites))
+
+
 @functools.cache
 def trust() -> Any:
     return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
@@ -214,6 +219,11 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
             "actions: found 2, expected 1 numbers",
         ),
         ({"trust": lambda: jax.tree.map(lambda x: x[:1], trust())}, ConfigError, "each of the 2"),
+        (
+            {"worlds": lambda: lonely(fitted().worlds)},
+            ConfigError,
+            "elites: found 1, expected at least 2: rollouts end where members disagree",
+        ),
     ],
 )
 def test_what_does_not_fit_together(changes: dict, error: type, says: str) -> None:

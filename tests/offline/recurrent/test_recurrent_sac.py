@@ -19,7 +19,9 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import (
     RecurrentSacConfig,
     RecurrentSacState,
+    make_nets,
     make_recurrent_sac,
+    surprise,
 )
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
 from jaxrl_rollouts.offline.recurrent.tokens import Token, token_of
@@ -256,3 +258,10 @@ def test_settings_of_recurrent_sac_are_checked(change: dict, setting: str) -> No
     with pytest.raises(ConfigError) as caught:
         make_recurrent_sac(replace(CONFIG, **change), D, A)
     assert caught.value.setting == setting
+
+
+def test_surprise_is_minus_the_log_probability_of_a_fresh_action() -> None:
+    actor, seen = updated()[2][0][0].actor, some_tape().tokens.observations
+    begins = jnp.ones(L, bool)
+    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins))[1]
+    np.testing.assert_allclose(surprise(make_nets(CONFIG, D, A), actor, KEY, seen), want, rtol=1e-5)

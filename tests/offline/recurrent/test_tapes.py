@@ -108,6 +108,32 @@ def test_both_weightings_have_their_frequencies() -> None:
         np.testing.assert_allclose(share, np.array(want) / sum(want), atol=0.03)
 
 
+@given(blocks=blocks, seed=st.integers(0, 1000))
+def test_transitions_are_pairs_within_episodes(blocks: list[list[int]], seed: int) -> None:
+    ring, queue = filled(blocks)
+    tape: Tape = sample(ring, jax.random.key(seed), length=20, weighting="transition")
+    pairs = np.asarray(tape.tokens["x"]).reshape(10, 2, -1)
+    if all(length == 1 for _, length in queue):
+        assert np.isnan(pairs).all() and tape.mask.all()
+        return
+    np.testing.assert_array_equal(tape.starts, [True, False] * 10)
+    np.testing.assert_array_equal(tape.mask, tape.starts)
+    for now, following in pairs:
+        number, place = (int(x) for x in now)
+        assert dict(queue)[number] > place + 1
+        np.testing.assert_array_equal(following, [number, place + 1])
+
+
+def test_every_transition_is_as_likely_as_another() -> None:
+    ring, _ = filled([[2, 6, 1], [0, 4, 0]])
+    keys = jax.random.split(jax.random.key(0), 900)
+    drawn = jax.vmap(lambda k: sample(ring, k, length=20, weighting="transition"))(keys)
+    firsts = np.asarray(drawn.tokens["x"])[:, ::2].reshape(-1, 2)
+    rows, counts = np.unique(firsts, axis=0, return_counts=True)
+    assert len(rows) == 1 + 5 + 3, "the episode of one token has none"
+    np.testing.assert_allclose(counts / len(firsts), 1 / 9, atol=0.015)
+
+
 def test_rings_side_by_side_are_rings() -> None:
     lengths = jnp.array([[2, 3, 0], [6, 6, 6]])
     one = tapes.create(TOKEN, CAPACITY, EPISODES, tape=8)
