@@ -130,6 +130,12 @@ _LISTED = (
         caches=False,
     ),
     Listing(
+        "neubay_memory",
+        "runners whose cart and pole nobody sees: an agent with a memory against one without",
+        "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
+        minutes={"smoke": None, "cpu": None},
+    ),
+    Listing(
         "neubay_mujoco",
         "NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",

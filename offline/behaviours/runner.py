@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from ..collect import collect
 from ..data.transitions import Transitions
-from ..environments.runner import RUNNER
+from ..environments.base import Environment
+from ..environments.runner import HIDDEN_RUNNER, RUNNER
 from ..evaluation import check_count
 
 
@@ -49,3 +50,25 @@ def runner_clumsy(key: jax.Array, episodes: int = 12) -> Transitions:
     gain_key, key = jax.random.split(key)
     gain = 0.5 * jax.random.uniform(gain_key, (episodes,), minval=0.6, maxval=1.4)
     return collect(RUNNER, balance_policy, Balance(gain=gain), key, episodes=episodes)
+
+
+def runner_varied(
+    key: jax.Array, episodes: int = 100, env: Environment = HIDDEN_RUNNER
+) -> Transitions:
+    """Whole episodes of controllers from clumsy to able, on runners that differ.
+
+    Each draws its gain (0.3 to 3), how much it drives on (-0.1 to 0.3) and its noise (0 to 1).
+
+    Args:
+        key: consumed.
+        episodes: how many.
+        env: `RUNNER`, or `HIDDEN_RUNNER`.
+
+    Raises:
+        ConfigError: `episodes` is not a positive whole number.
+    """
+    check_count("episodes", episodes)
+    *keys, key = jax.random.split(key, 4)
+    gain, forward, noise = (jax.random.uniform(k, (episodes,)) for k in keys)
+    quality = Balance(0.3 * 10.0**gain, 0.4 * forward - 0.1, noise)
+    return collect(env, balance_policy, quality, key, episodes=episodes)

@@ -24,11 +24,11 @@ from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
 from .pendulum import PENDULUM
 from .plane import PLANE
-from .runner import RUNNER
+from .runner import HIDDEN_RUNNER, RUNNER
 from .terminations import family
 
 GROUP = "jaxrl_rollouts.environments"
-EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER)}
+EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER, HIDDEN_RUNNER)}
 REGISTERED: dict[str, Callable[[], Any]] = {}
 
 # what a dataset of this family was collected in

@@ -4,9 +4,14 @@ Gymnasium's cart-pole equations (Barto, Sutton & Anderson 1983; Florian 2007) wi
 `10 a - v` N, Euler steps of 0.04 s and a reward for speed in place of staying alive: faster is
 better until the pole falls. Observations are the cart's speed (m/s), the pole's angle (rad) and
 its angular speed; where the cart is does not matter and is not seen.
+
+`HIDDEN_RUNNER` is the same with another cart and another pole in every episode, which are not seen
+either: who wants to know has to remember what his actions did.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +26,34 @@ FORCE, FRICTION, DT = 10.0, 1.0, 0.04
 TOP_SPEED = 2.0  # m/s that the reward grows up to
 START = 0.05  # all three numbers start uniform in [-START, START]
 MAX_EPISODE_STEPS = 200
+SCALES = (0.7, 1.4)  # of the hidden runner's masses and length, log-uniform
 
 
-def advance(inner: jax.Array, action: jax.Array) -> jax.Array:
+class Build(NamedTuple):
+    """What a runner is made of; numbers, or `[...]` each.
+
+    Attributes:
+        cart, pole: masses, kg.
+        half_length: of the pole, m.
+    """
+
+    cart: jax.Array | float = CART
+    pole: jax.Array | float = POLE
+    half_length: jax.Array | float = HALF_LENGTH
+
+
+STANDARD = Build()
+
+
+def advance(inner: jax.Array, action: jax.Array, build: Build = STANDARD) -> jax.Array:
     """One Euler step of `[..., 3]` states under `[...]` actions in [-1, 1]."""
     speed, angle, turning = inner[..., 0], inner[..., 1], inner[..., 2]
     force = FORCE * jnp.clip(action, -1.0, 1.0) - FRICTION * speed
-    sine, cosine, total = jnp.sin(angle), jnp.cos(angle), CART + POLE
-    push = (force + POLE * HALF_LENGTH * turning**2 * sine) / total
-    lever = HALF_LENGTH * (4.0 / 3.0 - POLE * cosine**2 / total)
+    sine, cosine, total = jnp.sin(angle), jnp.cos(angle), build.cart + build.pole
+    push = (force + build.pole * build.half_length * turning**2 * sine) / total
+    lever = build.half_length * (4.0 / 3.0 - build.pole * cosine**2 / total)
     tip = (GRAVITY * sine - cosine * push) / lever
-    along = push - POLE * HALF_LENGTH * tip * cosine / total
+    along = push - build.pole * build.half_length * tip * cosine / total
     return jnp.stack([speed + DT * along, angle + DT * turning, turning + DT * tip], -1)
 
 
@@ -73,4 +95,45 @@ RUNNER = Environment(
     reward=reward,
     set_observation=set_observation,
     version="embedded",
+)
+
+
+class HiddenState(NamedTuple):
+    """What is seen, `[B, 3]`, and what is not."""
+
+    seen: jax.Array
+    build: Build
+
+
+def reset_hidden(key: jax.Array, batch: int) -> EnvironmentState:
+    """Every row a runner of its own, nearly upright and nearly at rest."""
+    start_key, build_key = (_both(key, i) for i in range(2))
+    start = uniform_start(start_key, batch, jnp.full(3, START))
+    low, high = jnp.log(jnp.array(SCALES))
+    # Uniform within +-1, of each row's own key.
+    drawn = uniform_start(build_key, batch, jnp.ones(3))
+    scales = jnp.exp(low + (high - low) * 0.5 * (drawn + 1.0)).T
+    standard = jnp.array(STANDARD)[:, None]
+    return begin(HiddenState(start, Build(*(standard * scales))), start)
+
+
+def _both(key: jax.Array, index: int) -> jax.Array:
+    """A key, or `[K]` of them, for one of several purposes."""
+    fold = jax.random.fold_in
+    return fold(key, index) if key.ndim == 0 else jax.vmap(lambda k: fold(k, index))(key)
+
+
+def step_hidden(
+    key: jax.Array, state: EnvironmentState, action: jax.Array
+) -> tuple[EnvironmentState, StepOutcome]:
+    """`step` of these carts and poles."""
+    seen, build = state.inner
+    following = advance(seen, action[:, 0], build)
+    paid, ended = reward(seen, action, following), fallen(seen, action, following)
+    after = HiddenState(following, build)
+    return proceed(state, after, following, paid, ended, MAX_EPISODE_STEPS)
+
+
+HIDDEN_RUNNER = RUNNER._replace(
+    name="runner-hidden", reset=reset_hidden, step=step_hidden, set_observation=None
 )

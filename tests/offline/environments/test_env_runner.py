@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
+from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy, runner_varied
 from jaxrl_rollouts.offline.data import episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make, true_model
-from jaxrl_rollouts.offline.environments.runner import MAX_EPISODE_STEPS, RUNNER, advance
+from jaxrl_rollouts.offline.environments.runner import (
+    HIDDEN_RUNNER,
+    MAX_EPISODE_STEPS,
+    RUNNER,
+    STANDARD,
+    Build,
+    advance,
+)
 from jaxrl_rollouts.offline.environments.terminations import termination_function
 from jaxrl_rollouts.offline.evaluation import evaluate
 
@@ -34,6 +41,46 @@ def test_equals_gymnasium_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
         simulator.steps_beyond_terminated = None
         following = simulator.step(1)[0][1:]
         np.testing.assert_allclose(ours[row], following, atol=1e-5)
+
+
+def test_a_hidden_runner_keeps_its_build_and_moves_by_it() -> None:
+    key = jax.random.key(0)
+    state = HIDDEN_RUNNER.reset(key, 500)
+    seen, build = state.inner
+    for scaled, standard in zip(build, STANDARD, strict=True):
+        scale = np.asarray(scaled) / standard
+        assert 0.7 <= scale.min() < 0.72 and 1.37 < scale.max() <= 1.4001
+        # Log-uniform: half of them below the middle of the logarithm.
+        assert abs((scale < np.sqrt(0.7 * 1.4)).mean() - 0.5) < 0.07
+    assert abs(np.corrcoef(np.array(build))[np.triu_indices(3, 1)]).max() < 0.15
+    action = jnp.linspace(-1, 1, 500)[:, None]
+    after, out = HIDDEN_RUNNER.step(key, state, action)
+    for row in (0, 77, 499):
+        own = Build(*(float(x[row]) for x in build))
+        want = advance(seen[row], action[row, 0], own)
+        np.testing.assert_allclose(after.observation[row], want, rtol=1e-5, atol=1e-6)
+    for before, now in zip(build, after.inner.build, strict=True):
+        np.testing.assert_array_equal(before, now)
+    plain = advance(seen, action[:, 0])
+    assert np.abs(np.asarray(plain - after.observation)).max() > 0.05
+    # Groups of rows start as they would alone.
+    keys = jax.random.split(key)
+    both, alone = HIDDEN_RUNNER.reset(keys, 8), HIDDEN_RUNNER.reset(keys[1], 4)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[4:], b), both, alone)
+    assert make("runner-hidden") is HIDDEN_RUNNER
+    assert termination_function("runner-hidden") is HIDDEN_RUNNER.termination
+    with pytest.raises(ConfigError, match="set_observation"):
+        true_model(HIDDEN_RUNNER)
+
+
+def test_varied_data_are_of_every_quality() -> None:
+    for env in (HIDDEN_RUNNER, RUNNER):
+        rows = runner_varied(jax.random.key(0), 60, env)
+        returns = episode_returns(rows)
+        assert len(returns) == 60 and returns.min() < 40 and returns.max() > 120
+        again = advance(jnp.asarray(rows.observations), jnp.asarray(rows.actions[:, 0]))
+        error = np.abs(np.asarray(again) - rows.next_observations).max()
+        assert error < 1e-5 if env is RUNNER else error > 0.01
 
 
 def test_rewards_and_endings() -> None:
