@@ -164,6 +164,14 @@ _LISTED = (
         caches=False,
     ),
     Listing(
+        "online_sac",
+        "what the datasets' policies learned: SAC in the simulators beside published curves",
+        "Weng et al. 2022 (Tianshou), arXiv 2107.14171, MuJoCo benchmark",
+        minutes={"smoke": None, "cpu": None, "published": None},
+        needs=dict.fromkeys(("smoke", "cpu", "published"), (MUJOCO,)),
+        prepare=f"{_NEEDS}:of_environments",
+    ),
+    Listing(
         "pde_speed",
         "benchmark: emulators' gradient steps and rollouts, beside torch's and APEBench's",
         GOALS,

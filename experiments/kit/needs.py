@@ -69,6 +69,10 @@ def of_pairs(config: Any) -> list[str]:
     return check_datasets((name for pair in config.pairs for name in pair), play=False)
 
 
+def of_environments(config: Any) -> list[str]:
+    return check_environments(config.environments)
+
+
 def of_dials(config: Any) -> list[str]:
     dials = (config.plane, config.standard)
     return check_environments(dial.environment for dial in dials if dial is not None)

@@ -104,6 +104,7 @@ def train_online(
     online: OnlineConfig | None = None,
     seeds: int = 1,
     seed: int = 0,
+    stage: str = STAGE,
     context: RunContext | None = None,
 ) -> Online:
     """Train SAC in a simulator.
@@ -120,6 +121,7 @@ def train_online(
         online: how acting and learning alternate.
         seeds: trained side by side.
         seed: the same seed gives the same training.
+        stage: folder of this training in the run, where it resumes by itself.
         context: a run whose folder keeps checkpoints and the policy; a run that was cut goes on
             from there. None trains in memory and in silence.
 
@@ -146,7 +148,7 @@ def train_online(
         learner.init,
         jax.random.split(train_key, seeds),
         iterations=iterations,
-        stage=STAGE,
+        stage=stage,
         unit="steps",
         units_per_iteration=online.rows,
         evaluate=play,
@@ -155,7 +157,7 @@ def train_online(
     )
     outcome = Online(env, learner.agent, settings, online, trained)
     if context:
-        outcome.save(context.folder.stage(STAGE))
+        outcome.save(context.folder.stage(stage))
     return outcome
 
 
