@@ -40,10 +40,10 @@ _LISTED = (
         "beside_others",
         "cloning, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": None, "cpu-long": None},
         needs={
             "smoke": ("hopper-random", MUJOCO),
-            "cpu": ("halfcheetah-medium", "hopper-medium", MUJOCO),
+            **dict.fromkeys(("cpu", "cpu-long"), ("halfcheetah-medium", "hopper-medium", MUJOCO)),
         },
         prepare=f"{_NEEDS}:of_datasets",
     ),

@@ -39,6 +39,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread, summarize
 
 from ..catalogue import LISTINGS
+from . import published
 from .goals import PEERS
 
 AGENTS = ("bc", "td3_bc", "iql", "cql", "sac")
@@ -268,6 +269,9 @@ def run(config: Config, context: RunContext) -> Report:
     axes = {"dataset": config.datasets, "agent": config.agents, "by": who}
     grid = run_grid(axes, train, context, seeds=config.seeds)
     report.table("returns", [row for data in settings for row in rows_of(grid, settings, data)])
+    others = published.rows(config.datasets, config.agents)
+    if others:
+        report.table("published scores on D4RL's files", others)
     draw(report, grid, settings)
     if THEIRS in who:
         report.versions |= versions_of(config.peer_python)
@@ -342,7 +346,8 @@ EXPERIMENT = LISTINGS["beside_others"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(("hopper-random",), ("bc", "td3_bc"), 16, 1, 32, 20, 2, 1, 2),
-        "cpu": Config(),
+        "cpu": Config(agents=("bc", "td3_bc", "iql", "sac")),
+        "cpu-long": Config(),
     },
     run=run,
 )

@@ -16,7 +16,7 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.speed import beside_others
+from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -100,6 +100,15 @@ def test_a_peers_policy_is_played_as_ours_would_be(tmp_path: Path) -> None:
         assert peer.ask({"kind": "start", "gain": -0.3}) == {"rows": 7}
         got = beside_others.played(peer, env, key, 2)
     assert got == pytest.approx(want, rel=1e-4)
+
+
+def test_what_others_published_stands_beside_sets_of_the_same_name() -> None:
+    rows = published.rows(("hopper-random", "hopper-medium"), ("sac", "bc", "iql"))
+    assert [(row["dataset"], row["agent"]) for row in rows] == [
+        ("hopper-medium-v2", "bc"),
+        ("hopper-medium-v2", "iql"),
+    ]
+    assert rows[1]["OfflineRL-Kit"] == "65.7 ± 8.1" and set(published.BY) < set(rows[0])
 
 
 def test_what_cannot_run_is_refused() -> None:
