@@ -271,7 +271,10 @@ EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
         "cpu": replace(_LONG, datasets=("halfcheetah-mixed",), methods=("base", "bc", "ravl")),
         "cpu-long": _LONG,
         "simulator": Config(
-            ("halfcheetah-mixed",), ("base", "mobile", "ravl"), "simulator", study=_CPU
+            ("halfcheetah-mixed",),
+            ("base", "mobile", "ravl"),
+            "simulator",
+            study=replace(_CPU, epochs=100),  # twenty time constants
         ),
         "paper": Config(RAVL_D4RL, study=_PAPER, free=free_agents(_PAPER)),
     },
