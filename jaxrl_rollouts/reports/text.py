@@ -159,7 +159,9 @@ def _threshold(claim: Claim) -> str:
 
 
 def _measured(claim: Claim) -> str:
-    text = f"{format_number(claim.measured)} ({claim.statistic} of {claim.seeds})"
+    text = format_number(claim.measured)
+    if claim.seeds > 1:  # one number is its own statistic: the worst of all seeds, a share of them
+        text += f" ({claim.statistic} of {claim.seeds})"
     if claim.interval is not None:
         low, high = map(format_number, claim.interval)
         text += f" [{low}, {high}]" if claim.seeds >= FEWEST else f" ({low} to {high})"
