@@ -29,6 +29,7 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, normalised_score, sample_batch, take_rows
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, setting_of
+from jaxrl_rollouts.offline.study.page import note_made
 from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.offline.synthetic.synther import MixedData, SyntherConfig, mixing, upsample
 from jaxrl_rollouts.offline.training import train_on_rows
@@ -209,6 +210,7 @@ def page(report: Report, config: Config, setting: Setting, grids: Grids) -> None
         "Errors are of the next observation against the simulator, in squared deviations of the "
         f"rows; 'rows with noise' have {config.noise:g} deviations added to both observations."
     )
+    note_made(report, [setting.dataset])
 
 
 def returns(dataset: str, grids: Grids, earned: float) -> list[dict[str, Any]]:

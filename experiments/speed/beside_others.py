@@ -33,6 +33,7 @@ from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study.model_based import Setting, StudyConfig, slug
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.page import note_environments, note_made
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.progress import Progress
 from jaxrl_rollouts.reports.report import Report
@@ -276,6 +277,8 @@ def run(config: Config, context: RunContext) -> Report:
     if THEIRS in who:
         report.versions |= versions_of(config.peer_python)
         add_claims(report, grid, config)
+    note_made(report, [setting.dataset for setting in settings.values()])
+    note_environments(report, settings.values())
     report.note(
         "Seconds are those of gradient steps of all seeds, ours side by side and theirs one after "
         f"the other, on {len(os.sched_getaffinity(0))} core(s); load average at the end "
