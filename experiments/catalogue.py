@@ -152,7 +152,7 @@ _LISTED = (
         "neubay_quantiles",
         "where to cut rollouts: values promised on the data, and those the simulator gives there",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 38},
         needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),

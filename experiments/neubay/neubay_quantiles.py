@@ -31,6 +31,7 @@ from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent import sac
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
+from jaxrl_rollouts.offline.study.colours import COLOURS, colour
 from jaxrl_rollouts.offline.study.model_based import StudyConfig, slug
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, Posterior, small_neubay
 from jaxrl_rollouts.offline.study.outcome import Outcome
@@ -190,7 +191,8 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("posteriors", [neubay_page.posterior_row(posterior)])
     add_claims(report, config, grid)
     draw(report, grid)
-    neubay_page.draw_horizons(report, config.dataset, grid)
+    longest_first = dict(reversed(list(grid.items())))  # what ended rollouts is drawn of the first
+    neubay_page.draw_horizons(report, config.dataset, longest_first)
     agent = config.neubay.agent
     report.note(
         f"{config.rows} rows of the data. Promised: mean of the {agent.agent.critics} critics at "
@@ -259,19 +261,16 @@ def draw(report: Report, grid: Grid) -> None:
     )
     titles = ("Value on the data", "Promised and true")
     with picture(report, "values", caption, titles=titles) as (left, right):
-        curves(left, grid, "q_real", colours=SHADES)
+        curves(left, grid, "q_real", colours=COLOURS)
         pairs = {}
         for name, cell in grid.trained.items():
             truth = float(np.median(over_rows(cell, "true")))
-            level(left, truth, color=SHADES.get(name, "black"))
+            level(left, truth, color=colour(name))
             pairs[name] = (over_rows(cell, "promised"), over_rows(cell, "true"))
         left.set_ylabel("discounted value")
         if pairs:
             neubay_page.promised_and_earned(right, pairs, markersize=6)
             right.set_xlabel("true, from the same states")
-
-
-SHADES = {"quantile 0.9": "#D55E00", "quantile 0.99": "#E69F00", "quantile 1": "#0072B2"}
 
 
 def _markov(neubay_config: NeubayStudyConfig, **changes: Any) -> NeubayStudyConfig:

@@ -17,14 +17,15 @@ from ..reports.report import Report
 from .grid import Cell
 
 LAST = 0.2  # share of the training over which slope and residual are read
-COLUMNS = ("target_mean", "critic_loss")
+TARGETS = ("target_mean", "q_real")  # what learners record of their values; the first there is
 
 
 def clock_rows(cells: Mapping[Any, Cell], **same: Any) -> list[dict[str, Any]]:
     """Rows of the table `clock`: of every cell with bootstrapped critics how late it was read.
 
-    `slope` is that of the mean Bellman target over the last fifth of the training, as a share of
-    its mean size there, per time constant: 0 where values have settled. `residual` is the root of
+    `slope` is that of the mean Bellman target (of the value on the data, where no target is
+    recorded) over the last fifth of the training, as a share of its mean size there, per time
+    constant: 0 where values have settled. `residual` is the root of
     the mean squared Bellman error of a critic there, in the units of values.
 
     Args:
@@ -33,7 +34,7 @@ def clock_rows(cells: Mapping[Any, Cell], **same: Any) -> list[dict[str, Any]]:
     """
     rows = []
     for name, cell in cells.items():
-        if cell.time_constants is None or not all(metric in cell for metric in COLUMNS):
+        if cell.time_constants is None or "critic_loss" not in cell or _target(cell) is None:
             continue
         row: dict[str, Any] = {**same, "arm": name}
         row |= {"gradient steps": int(cell.time_constants / (cell.rate or 1) + 0.5)}
@@ -60,7 +61,7 @@ def add_clock(report: Report, rows: list[dict[str, Any]], name: str = "clock") -
 def slope(cell: Cell) -> np.ndarray:
     """Least-squares slope of the mean target over the last fifth, per time constant and as a share
     of its mean size there, `[seeds]`; NaN with fewer than two records."""
-    steps, target = _last(cell, "target_mean")
+    steps, target = _last(cell, _target(cell) or TARGETS[0])
     if len(steps) < 2:
         return np.full(len(target), np.nan)
     clock = (steps - steps.mean()) * (cell.rate or np.nan)
@@ -71,6 +72,10 @@ def slope(cell: Cell) -> np.ndarray:
 def residual(cell: Cell) -> np.ndarray:
     """Root mean squared Bellman error over the last fifth, `[seeds]`."""
     return np.sqrt(_last(cell, "critic_loss")[1].mean(1))
+
+
+def _target(cell: Cell) -> str | None:
+    return next((name for name in TARGETS if name in cell), None)
 
 
 def _last(cell: Cell, metric: str) -> tuple[np.ndarray, np.ndarray]:

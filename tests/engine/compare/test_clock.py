@@ -17,14 +17,16 @@ TAU, GAMMA, REWARD = 0.02, 0.99, 2.0
 RATE = TAU * (1 - GAMMA)
 
 
-def trained(iterations: int, updates: int = 100, rate: float | None = RATE) -> Cell:
+def trained(
+    iterations: int, updates: int = 100, rate: float | None = RATE, name: str = "target_mean"
+) -> Cell:
     """A critic that fits its target at once, stepped one gradient step at a time; two seeds."""
     history, slow = History(), np.zeros(2)
     for iteration in range(1, iterations + 1):
         for _ in range(updates):
             target = np.array([1.0, -1.0]) * REWARD + GAMMA * slow
             slow += TAU * (target - slow)
-        metrics = {"target_mean": target, "critic_loss": np.array([4.0, 9.0])}
+        metrics = {name: target, "critic_loss": np.array([4.0, 9.0])}
         history.append(iteration, metrics)
     return Cell(history, updates=updates, rate=rate, seeds=2)
 
@@ -49,6 +51,16 @@ def test_rows_say_when_slope_and_residual() -> None:
     assert abs(late["slope"]).max() < 0.002
     np.testing.assert_allclose(late["residual"], [2.0, 3.0])
     assert late["time constants"] == pytest.approx(8.0)
+
+
+def test_the_value_on_the_data_stands_in_for_a_target_that_nobody_recorded() -> None:
+    cells = {
+        "target": trained(150),
+        "value": trained(150, name="q_real"),
+        "none": trained(9, name="q"),
+    }
+    target, value = clock_rows(cells)
+    np.testing.assert_array_equal(value["slope"], target["slope"])
 
 
 def test_one_record_has_no_slope() -> None:
