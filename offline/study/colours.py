@@ -19,7 +19,7 @@ ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
     "markov": "#882255",
     "quantile 0.999": "#c994c7",  # before what it begins with
     "quantile 0.99": "#8c6bb1",
-    "quantile 1": "#56B4E9",  # NEUBAY's own
+    "quantile 1": "#1b7837",
     "quantile": "#000000",
     "penalty": "#009E73",
 }
