@@ -176,7 +176,8 @@ def run(config: Config, context: RunContext) -> Report:
         "median horizon": "horizon_median",
     }
     report.table("results", grid.rows(columns))
-    add_clock(report, clock_rows(grid))
+    clocks = [clock_rows(grid.at(task=name), task=name) for name in tasks]
+    add_clock(report, [row for rows in clocks for row in rows])
     for name in tasks:
         add_claims(report, config, name, grid.at(task=name))
     draw(report, grid, tasks)
