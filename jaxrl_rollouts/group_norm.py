@@ -60,11 +60,12 @@ class GroupNorm(nn.Module):
     """`normalise` with learned gain and bias, and room for somebody else's (`[C]` each).
 
     With `scale` and `shift` the result is `(1 + scale) * normalised + shift`. Half precision is
-    normalised in float32.
+    normalised in float32. Statistics are over the last `axes` axes before the channels.
     """
 
     groups: int = 1
     epsilon: float = EPSILON
+    axes: int = 1
 
     @nn.compact
     def __call__(
@@ -76,4 +77,7 @@ class GroupNorm(nn.Module):
         if scale is not None and shift is not None:
             gain, bias = gain * (1.0 + scale), bias * (1.0 + scale) + shift
         wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        return normalise(wide, gain, bias, self.groups, self.epsilon).astype(x.dtype)
+        if self.axes > 1:
+            wide = wide.reshape(*x.shape[: -1 - self.axes], -1, *channels)
+        done = normalise(wide, gain, bias, self.groups, self.epsilon)
+        return done.reshape(x.shape).astype(x.dtype)

@@ -12,15 +12,17 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
 Metrics = dict[str, jax.Array]
+Scale = float | tuple[float, ...]
 # What a network sees at a first prediction; index t of K refinements is t / K of it.
 FIRST_INDEX = 1000.0
 
 
 class FieldNetwork(NamedTuple):
-    """A network on periodic fields; see `operators`.
+    """A network on fields; see `operators`.
 
     Attributes:
         init: `key -> params`.
@@ -81,9 +83,22 @@ def opening(window: jax.Array, history: int) -> tuple[jax.Array, jax.Array]:
     return window[:history].reshape(-1, *window.shape[2:]), window[history:]
 
 
-def residual(field: jax.Array, after: jax.Array, scale: float) -> jax.Array:
+def per_channel(scale: Scale, field: jax.Array) -> float | jax.Array:
+    """A residual scale, one for all or one per channel, as it multiplies `[C, *space]`."""
+    if not isinstance(scale, tuple):
+        return scale
+    return jnp.asarray(scale, field.dtype).reshape(-1, *(1,) * (field.ndim - 1))
+
+
+def residual(field: jax.Array, after: jax.Array, scale: Scale) -> jax.Array:
     """The target `(u(t + dt) - u(t)) / c` for the field's newest frame and the one `after` it."""
-    return (after - field[-len(after) :]) / scale
+    return (after - field[-len(after) :]) / per_channel(scale, after)
+
+
+def check_scale(scale: Scale) -> None:
+    """`ConfigError` for a residual scale that is not above 0."""
+    if min(scale if isinstance(scale, tuple) else (scale,), default=0.0) <= 0:
+        raise ConfigError("residual_scale", scale, "above 0, one for all channels or one for each")
 
 
 def persistence(history: int = 1) -> Emulator:

@@ -59,16 +59,16 @@ class Rolled(NamedTuple):
 
 
 def late_spectrum(fields: jax.Array) -> jax.Array:
-    """Mean amplitudes `[K]` over the last quarter of `[T, B, C, N]`."""
-    return metrics.mean_spectrum(fields[3 * len(fields) // 4 :])
+    """Mean amplitudes `[K]` over the last quarter of `[T, B, C, *space]`, by shell."""
+    return metrics.mean_spectrum(fields[3 * len(fields) // 4 :], space_dims=fields.ndim - 3)
 
 
 def compare(prediction: jax.Array, truth: jax.Array) -> Rolled:
-    """Compare `[T, B, C, N]` with the truth of the same shape; one-dimensional fields."""
+    """Compare `[T, B, C, *space]` with the truth of the same shape."""
     return Rolled(
         metrics.correlation(prediction, truth),
         metrics.nrmse(prediction, truth),
-        metrics.error_spectrum(prediction[0], truth[0]),
+        metrics.error_spectrum(prediction[0], truth[0], space_dims=truth.ndim - 3),
         late_spectrum(prediction),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,26 +128,10 @@ def take_trajectories(found: FieldSet, rows: slice) -> FieldSet:
 
 
 def check_trainable(found: FieldSet) -> None:
-    """`DataError` unless the operators here can do it: one periodic axis of space, two frames."""
-    axes, walls = len(found.shape[3:]), {kind for kind in found.boundaries if kind}
-    if axes != 1:
-        raise DataError(
-            found.path,
-            "axes",
-            f"{axes} of space ({' x '.join(map(str, found.shape[3:]))} points)",
-            "1",
-            "the networks here are one-dimensional; train slices, or hand `make_training` a "
-            "FieldNetwork of your own",
-        )
-    if walls - {"periodic"}:
-        raise DataError(
-            found.path,
-            "boundaries",
-            ", ".join(sorted(walls)),
-            "periodic",
-            "the networks here join the ends of the axis; mirror the fields to a periodic whole "
-            "(u, then u backwards) and give them with boundaries='periodic'",
-        )
+    """`DataError` unless the operators here can do it: one to three axes of space, two frames."""
+    axes = len(found.shape[3:])
+    if not 1 <= axes <= 3:
+        raise DataError(found.path, "axes", f"{axes} of space", "1, 2 or 3")
     if found.shape[1] < 2:
         raise DataError(found.path, "frames", found.shape[1], "at least 2")
 
@@ -198,6 +182,7 @@ def sample_windows(
     frames: int,
     *,
     shift: bool = True,
+    axes: Sequence[int] | None = None,
     every: int = 1,
 ) -> tuple[jax.Array, jax.Array]:
     """Random windows of consecutive frames.
@@ -208,8 +193,9 @@ def sample_windows(
         batch: windows.
         frames: frames in each.
         every: frames of the data from one frame of a window to the next.
-        shift: move each around the circle by a random number of points, along every axis; an
-            equation without a preferred place looks the same there. Periodic fields only.
+        shift: move each around the circle by a random number of points; an equation without a
+            preferred place looks the same there.
+        axes: of space, along which they are moved: periodic ones. None: every axis.
 
     Returns:
         `[batch, frames, C, *space]` and their conditions `[batch, P]`.
@@ -225,7 +211,9 @@ def sample_windows(
         conditions = data.conditions[row]
     shift_key = jax.random.split(key, 3)[2]
     if shift:
-        for axis in range(-1, 2 - windows.ndim, -1):
+        space = windows.ndim - 3
+        moved = range(space) if axes is None else axes
+        for axis in sorted((axis - space for axis in moved), reverse=True):
             key = shift_key if axis == -1 else jax.random.fold_in(shift_key, -axis)
             by = jax.random.randint(key, (batch,), 0, windows.shape[axis])
             windows = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))(windows, by)

@@ -22,8 +22,11 @@ from .emulator import (
     Emulator,
     FieldNetwork,
     Metrics,
+    Scale,
+    check_scale,
     latest,
     opening,
+    per_channel,
     pushed,
     residual,
     squared_error,
@@ -44,19 +47,19 @@ class OneStepConfig:
             gradient); `unrolled` (gradients through `unroll` steps); `sobolev` (MSE of spectral
             derivatives too); `correction` and `prediction` (a second call that sees the first
             one's output and predicts the residual again, or its error).
-        residual_scale: c; about the standard deviation of a step's change.
+        residual_scale: c; about the standard deviation of a step's change: one for all channels,
+            or one for each.
         unroll: steps of `unrolled`.
         sobolev_order: highest derivative in the Sobolev norm.
     """
 
     objective: OneStep = "mse"
-    residual_scale: float = 0.3
+    residual_scale: Scale = 0.3
     unroll: int = 2
     sobolev_order: int = 1
 
     def validate(self) -> None:
-        if self.residual_scale <= 0:
-            raise ConfigError("residual_scale", self.residual_scale, "above 0")
+        check_scale(self.residual_scale)
         if self.unroll < 2:
             raise ConfigError("unroll", self.unroll, "at least 2", "one step is the objective mse")
         if self.sobolev_order < 1:
@@ -107,8 +110,11 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
         guess = first(params, field, conditions)
         return second(params, field, guess, conditions) if twice else guess
 
+    def moved(field: jax.Array, said: jax.Array) -> jax.Array:
+        return pushed(field, per_channel(scale, said) * said)
+
     def advance(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        return pushed(field, scale * change(params, field, conditions))
+        return moved(field, change(params, field, conditions))
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
         del key
@@ -124,7 +130,7 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
             for after in following:
                 said = change(params, field, conditions)
                 losses.append(error(said, residual(field, after, scale)))
-                field = pushed(field, scale * said)
+                field = moved(field, said)
             return jnp.stack(losses).mean(), {"loss_last": losses[-1]}
         if objective == "pushforward":
             own = error(first(params, field, conditions), residual(field, following[0], scale))

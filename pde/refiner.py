@@ -26,8 +26,11 @@ from .emulator import (
     Emulator,
     FieldNetwork,
     Metrics,
+    Scale,
+    check_scale,
     latest,
     opening,
+    per_channel,
     pushed,
     residual,
     squared_error,
@@ -45,7 +48,8 @@ class RefinerConfig:
             the released code calls it `min_noise_std` and uses it as one.
         max_noise_variance: of the first refinement's noise, the others lying geometrically
             between; None for the paper's, `min_noise_variance ** (1 / K)`.
-        residual_scale: c; about the standard deviation of a step's change.
+        residual_scale: c; about the standard deviation of a step's change: one for all channels,
+            or one for each.
         form: what the network predicts: `v` (released code) or the `noise` (paper's pseudo-code).
         first: the second input of the first prediction: `noise` (released code) or `zeros`.
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
@@ -58,7 +62,7 @@ class RefinerConfig:
     steps: int = 3
     min_noise_variance: float = 2e-7
     max_noise_variance: float | None = None
-    residual_scale: float = 0.3
+    residual_scale: Scale = 0.3
     form: Literal["v", "noise"] = "v"
     first: Literal["noise", "zeros"] = "noise"
     first_share: float | None = None
@@ -82,8 +86,7 @@ class RefinerConfig:
                 expected,
                 "leave it out with a single refinement: there is one noise only",
             )
-        if self.residual_scale <= 0:
-            raise ConfigError("residual_scale", self.residual_scale, "above 0")
+        check_scale(self.residual_scale)
         if self.first_share is not None and not 0 < self.first_share < 1:
             raise ConfigError(
                 "first_share", self.first_share, "in (0, 1)", "leave it out for equal"
@@ -278,7 +281,8 @@ def step(
     refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
     """`u + c x` with the predicted residual `x`, a mean over `samples` predictions."""
-    config, scale = refiner.config, refiner.config.residual_scale
+    config = refiner.config
+    scale = per_channel(config.residual_scale, field)
     if config.samples == 1:
         return pushed(field, scale * predict(refiner, params, key, field, conditions))
     keys = jax.random.split(key, config.samples)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .fieldset import FieldSet, take_trajectories
 from .files import read_fields, write_apebench, write_pdearena, write_well
@@ -33,19 +33,24 @@ def roll_file(
         DataError: fields of another size than the emulator was trained on.
     """
     own, found = load_emulator(run), take_trajectories(read_fields(file), slice(0, rows))
-    if found.shape[2:] != (own.channels, own.points):
-        expected = f"{own.channels} on {own.points} points, as the emulator was trained"
+    if len(own.grid) > 1 and out.suffix != ".npz":
+        expected = "a name that ends in .npz: fields of several axes are written as plain arrays"
+        raise ConfigError("--out", out.name, expected)
+    if found.shape[2:] != (own.channels, *own.grid):
+        points = " x ".join(map(str, own.grid))
+        expected = f"{own.channels} on {points} points, as the emulator was trained"
         sizes = " x ".join(map(str, found.shape[3:]))
         raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
     every = int(own.facts.get("every", 1))
     start, told = start_of(own, found, every)
     rolled = own.roll(start, steps, key, conditions=told, seed=emulator)
-    first = np.asarray(start, np.float32).reshape(len(start), -1, own.channels, own.points)[:, -1:]
+    first = np.asarray(start, np.float32).reshape(len(start), -1, own.channels, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
     write(out, fields, found, own)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
     if not np.isfinite(fields).all():
-        when = int(np.isfinite(fields).all((0, 2, 3)).argmin())
+        others = (0, *range(2, fields.ndim))
+        when = int(np.isfinite(fields).all(others).argmin())
         print(f"not finite from step {when} on: the emulator has left what it knows")
     tell_truth(fields, found, own, every)
     if picture is not None:
@@ -54,7 +59,7 @@ def roll_file(
 
 
 def tell_truth(fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int) -> None:
-    """Print how long rollouts `[N, steps + 1, C, X]` follow the file, as far as the file goes."""
+    """Print how long rollouts `[N, steps + 1, C, *X]` follow the file, as far as the file goes."""
     begin = (own.history - 1) * every
     truth = found.read(slice(None), slice(begin + every, None, every))
     length = min(truth.shape[1], fields.shape[1] - 1)
@@ -69,16 +74,18 @@ def tell_truth(fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every:
 
 
 def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) -> None:
-    """Write `[N, T, C, X]`; where a spacing or a time is not known it is 1."""
-    count, points = len(fields), fields.shape[-1]
+    """Write `[N, T, C, *X]`; where a spacing or a time is not known it is 1."""
+    count, grid = len(fields), np.asarray(own.grid)
     dt = np.full(count, own.dt or 1.0)
     if np.isfinite(found.dt).all():
         dt = found.dt * int(own.facts.get("every", 1))
-    extent = np.where(np.isfinite(found.extent[:, 0]), found.extent[:, 0], points)
+    extents = np.where(np.isfinite(found.extent), found.extent, grid)
     if out.suffix == ".npz":
-        space = {"dt": dt, "dx": extent / points, "boundaries": np.asarray("periodic")}
+        kinds = own.boundaries or ("periodic",) * len(grid)
+        space = {"dt": dt, "dx": extents / grid, "boundaries": np.asarray(kinds)}
         np.savez(out, u=fields, **space, **found.parameters)
         return
+    extent = extents[:, 0]
     name, values = next(iter(found.parameters.items()), ("viscosity", np.ones(count)))
     chunks = [Solved(fields, extent, dt, values)]
     if out.suffix == ".npy":

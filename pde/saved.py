@@ -2,7 +2,7 @@
 
     save_emulator("runs/ks/emulator", trained)
     emulator = load_emulator("runs/ks/emulator")
-    fields = emulator.roll(u0, 1000)          # u0 [C, N] or [B, C, N] -> [1000, (B,) C, N]
+    fields = emulator.roll(u0, 1000)          # u0 [C, *N] or [B, C, *N] -> [1000, (B,) C, *N]
 
 An emulator's folder holds `emulator.json` (settings of network and objective, sizes, how its
 conditions are scaled) and one checkpoint of the (averaged) parameters of all seeds.
@@ -38,6 +38,7 @@ from .evaluation import roll_emulator
 from .fieldset import CONDITIONS, Scaling
 from .objectives import OneStepConfig, make_one_step
 from .operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from .operators.layers import Points, grid_of
 from .refiner import RefinerConfig, make_refiner
 
 FORMAT = 1
@@ -52,35 +53,44 @@ def scalings(names: tuple[str, ...]) -> dict[str, Scaling]:
 
 @dataclass(frozen=True)
 class TrainedEmulator:
-    """An emulator with the parameters it learned; of one-dimensional periodic fields.
+    """An emulator with the parameters it learned.
 
     Attributes:
         network, objective: settings it was made with; the residual scale is the objective's.
         params: leading axis = seeds; the moving average where there is one.
-        channels, points: of its fields `[C, N]`.
+        channels, points: of its fields `[C, *N]`; points of one axis, or of each.
         history: `H`, frames it steps from.
         conditions: what it is told about a trajectory, and how that is scaled.
         dt: time from one frame to the next of what it rolls; None where nobody said.
         units: of every channel, for an emulator of standardised fields; () for fields as they are.
         facts: what else is known (data, channel names, length of the domain), for `emulator.json`.
+        boundaries: of every axis, as a `FieldSet` has them; none is periodic.
     """
 
     network: ResnetConfig | UnetConfig | FnoConfig
     objective: OneStepConfig | RefinerConfig
     params: PyTree
     channels: int
-    points: int
+    points: Points
     history: int = 1
     conditions: Mapping[str, Scaling] = field(default_factory=dict)
     dt: float | None = None
     units: tuple[Scaling, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    boundaries: tuple[str, ...] = ()
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Points per axis."""
+        return grid_of(self.points)
 
     @functools.cached_property
     def net(self) -> FieldNetwork:
         """Its network."""
         make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
-        return make(self.network, self.channels, self.points, len(self.conditions), self.history)
+        scalars = sum(map(self._columns, self.conditions))
+        sizes = (self.channels, self.points, scalars, self.history)
+        return make(self.network, *sizes, self.boundaries)
 
     @functools.cached_property
     def emulator(self) -> Emulator:
@@ -100,15 +110,16 @@ class TrainedEmulator:
         """Roll fields forward.
 
         Args:
-            initial: one field `[C, N]` or many `[B, C, N]`; `[H, C, N]` or `[B, H, C, N]`, oldest
-                frame first, for an emulator that sees a history.
+            initial: one field `[C, *N]` or many `[B, C, *N]`; `[H, C, *N]` or `[B, H, C, *N]`,
+                oldest frame first, for an emulator that sees a history.
             steps: how many.
             key: consumed by stochastic emulators, or the number to make one of.
-            conditions: values in the data's own units, one number for all or `[B]`, by name.
+            conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
+                of several axes `[B, axes]`.
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, C, N]` or `[steps, B, C, N]` float32, the start left out.
+            `[steps, C, *N]` or `[steps, B, C, *N]` float32, the start left out.
 
         Raises:
             DataError: fields of another shape, or not finite.
@@ -122,7 +133,9 @@ class TrainedEmulator:
         told = self._told(conditions or {}, len(fields))
         key = jax.random.key(key) if isinstance(key, int) else key
         shift, factor = self._units()
-        start = (fields - np.tile(shift, (self.history, 1))) * np.tile(factor, (self.history, 1))
+        start = (fields - np.concatenate([shift] * self.history)) * np.concatenate(
+            [factor] * self.history
+        )
         rolled = np.asarray(self._rolled(params, start, told, key, steps)) / factor + shift
         return rolled[:, 0] if single else rolled
 
@@ -136,14 +149,14 @@ class TrainedEmulator:
         return jax.jit(roll, static_argnums=4)
 
     def _units(self) -> np.ndarray:
-        """Shift and factor of every channel, `[2, C, 1]` float32."""
+        """Shift and factor of every channel, `[2, C, *1]` float32."""
         units = self.units or (Scaling(),) * self.channels
-        return np.array(units, np.float32).T[:, :, None]
+        return np.array(units, np.float32).T.reshape(2, -1, *(1,) * len(self.grid))
 
     def _fields(self, initial: ArrayLike) -> tuple[jax.Array, bool]:
-        """`[B, H * C, N]` on the device, and whether it was one field."""
+        """`[B, H * C, *N]` on the device, and whether it was one field."""
         values = np.asarray(initial, np.float32)
-        shape = (self.channels, self.points)
+        shape = (self.channels, *self.grid)
         shape = shape if self.history == 1 else (self.history, *shape)
         single = values.ndim == len(shape)
         many = values[None] if single else values
@@ -153,7 +166,11 @@ class TrainedEmulator:
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0].tolist()
             raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")
-        return jnp.asarray(many.reshape(len(many), -1, self.points)), single
+        return jnp.asarray(many.reshape(len(many), -1, *self.grid)), single
+
+    def _columns(self, name: str) -> int:
+        """How many scalars a condition is: a spacing for every axis, one of all others."""
+        return len(self.grid) if name == "dx" else 1
 
     def _told(self, given: Mapping[str, ArrayLike], rows: int) -> jax.Array:
         """Scaled conditions `[B, P]`."""
@@ -162,11 +179,13 @@ class TrainedEmulator:
             raise ConfigError("conditions", sorted(given), expected)
         columns = [np.zeros((rows, 0))]
         for name, scaling in self.conditions.items():
-            values = np.asarray(given[name], np.float64)
-            if values.shape not in ((), (1,), (rows,)) or not np.isfinite(values).all():
-                expected = f"one finite number or {rows}"
+            values, width = np.asarray(given[name], np.float64), self._columns(name)
+            known = ((), (1,), (rows,), (rows, width))
+            if values.shape not in known or not np.isfinite(values).all():
+                expected = f"one finite number or {rows}" + f" x {width}" * (width > 1)
                 raise ConfigError(f"conditions.{name}", values.tolist(), expected)
-            columns.append(np.broadcast_to(scaling(values), rows)[:, None])
+            single = values.reshape(-1, 1) if values.ndim < 2 else values
+            columns.append(np.broadcast_to(scaling(single), (rows, width)))
         return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
 
 
@@ -178,7 +197,8 @@ def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
         "network": {_name(NETWORKS, trained.network): to_json(trained.network)},
         "objective": {_name(OBJECTIVES, trained.objective): to_json(trained.objective)},
         "channels": trained.channels,
-        "points": trained.points,
+        "points": trained.points if len(trained.grid) == 1 else list(trained.grid),
+        "boundaries": list(trained.boundaries),
         "history": trained.history,
         "conditions": {name: list(scaling) for name, scaling in trained.conditions.items()},
         "dt": trained.dt,
@@ -197,7 +217,7 @@ def load_emulator(folder: str | Path) -> TrainedEmulator:
     """
     folder = find_folder(folder, FILE, "emulator")
     path = folder / FILE
-    sizes = ("channels", "points", "history")
+    sizes = ("channels", "history")
     facts = read_facts(path, "an emulator's folder", FORMAT, sizes)
     dt = facts.get("dt")
     if not (dt is None or isinstance(dt, int | float)):
@@ -206,11 +226,14 @@ def load_emulator(folder: str | Path) -> TrainedEmulator:
         _config(path, "network", facts, NETWORKS),
         _config(path, "objective", facts, OBJECTIVES),
         None,
-        *(facts[name] for name in sizes),
+        facts["channels"],
+        _points(path, facts.get("points")),
+        facts["history"],
         _scalings(path, facts.get("conditions")),
         dt,
         tuple(_scalings(path, dict(enumerate(facts.get("units") or []))).values()),
         facts,
+        tuple(map(str, facts.get("boundaries") or ())),
     )
     return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))
 
@@ -226,6 +249,14 @@ def _config(path: Path, key: str, facts: Mapping[str, Any], table: Mapping[str, 
         raise CheckpointError(f"{path}: {key}: found {found!r}, expected one of {', '.join(table)}")
     ((name, settings),) = given.items()
     return from_json(table[name][0], settings, f"{path}: {key}")
+
+
+def _points(path: Path, given: Any) -> Points:
+    listed = given if isinstance(given, list) else [given]
+    if not 1 <= len(listed) <= 3 or not all(type(n) is int and n >= 1 for n in listed):
+        expected = "a whole number of at least 1, or one for each of up to three axes"
+        raise CheckpointError(f"{path}: points: found {given!r}, expected {expected}")
+    return tuple(listed) if isinstance(given, list) else given
 
 
 def _scalings(path: Path, given: Any) -> dict[str, Scaling]:

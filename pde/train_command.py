@@ -83,10 +83,11 @@ class TrainConfig:
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
     train_set, test_set = split(config)
-    count, frames, channels, points = train_set.shape
+    count, frames, channels, *grid = train_set.shape
     return [
         f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
-        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), {points} points"
+        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), "
+        f"{' x '.join(map(str, grid))} points"
     ]
 
 
@@ -181,7 +182,11 @@ def tested(
         expected = f"more than {(steps + config.history - 1) * config.every}"
         raise DataError(test.path, "frames", test.shape[1], expected, "ask for fewer --steps")
     study = StudyConfig(
-        seeds=config.seeds, seed=config.seed, history=config.history, points=own.points, steps=steps
+        seeds=config.seeds,
+        seed=config.seed,
+        history=config.history,
+        points=own.grid[0],
+        steps=steps,
     )
     return study, StudyData(fields, fields, own.dt or 1.0, np.zeros(len(u)))
 

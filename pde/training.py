@@ -36,6 +36,7 @@ class TrainingConfig:
         clip: largest global norm of the gradient; None for no limit.
         average: decay of the weights' moving average.
         shift: roll each window by a random number of points: for circles only.
+        shift_axes: of space, along which that is done; None for every axis.
         every: frames of the data per step of the emulator.
         per_iteration: gradient steps between two records in the log.
     """
@@ -48,6 +49,7 @@ class TrainingConfig:
     clip: float | None = 1.0
     average: float = 0.999
     shift: bool = True
+    shift_axes: tuple[int, ...] | None = None
     every: int = positive(1)
     per_iteration: int = 100
 
@@ -78,7 +80,13 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTrainin
 
     def draw(key: jax.Array, data: Fields) -> tuple[jax.Array, jax.Array]:
         return sample_windows(
-            data, key, config.batch, emulator.frames, shift=config.shift, every=config.every
+            data,
+            key,
+            config.batch,
+            emulator.frames,
+            shift=config.shift,
+            axes=config.shift_axes,
+            every=config.every,
         )
 
     def batch_loss(

@@ -1,7 +1,12 @@
-"""Fourier neural operator (Li et al. 2021) in one dimension, conditioned on the index."""
+"""Fourier neural operator (Li et al. 2021) over any axes, conditioned on the index.
+
+A transform takes every axis for a circle; along one that is none the fields are continued by an
+eighth before the first layer, which is cut away after the last (as in the authors' code).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -14,7 +19,17 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
-from .layers import Embedding, field_network, gelu, zeros
+from .layers import (
+    CIRCLE,
+    Embedding,
+    Padding,
+    Points,
+    field_network,
+    gelu,
+    grid_of,
+    paddings,
+    zeros,
+)
 
 
 @dataclass(frozen=True)
@@ -24,68 +39,129 @@ class FnoConfig:
     Attributes:
         width: channels.
         layers: Fourier layers.
-        modes: Fourier modes that a layer keeps.
+        modes: Fourier modes that a layer keeps along every axis; weights grow with their product.
+            None: 32 on one axis, 12 on more.
         embedding: size of the embedding of conditions and noise level.
     """
 
     width: int = positive(64)
     layers: int = positive(4)
-    modes: int = positive(32)
+    modes: int | None = positive(None)
     embedding: int = positive(64)
 
     def validate(self) -> None:
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
 
+    def kept(self, axes: int) -> int:
+        """Modes along each of so many axes."""
+        return self.modes or (32 if axes == 1 else 12)
+
 
 class SpectralConv(nn.Module):
-    """A matrix per wavenumber below `modes`, nothing above: `[N, C] -> [N, features]`."""
+    """A matrix per wavenumber below `modes`, nothing above: `[*N, C] -> [*N, features]`.
+
+    Of a real field's transform the last axis has no negative wavenumbers; along the others they
+    follow the positive ones, as in the transform itself: `[2 modes, ..., modes, C, features]`.
+    """
 
     features: int
     modes: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        points, channels = x.shape
+        *space, channels = x.shape
+        axes = tuple(range(len(space)))
 
         def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             return draws.uniform(key, shape) / (channels * self.features)
 
-        shape = (self.modes, channels, self.features)
+        shape = (*(2 * self.modes,) * (len(space) - 1), self.modes, channels, self.features)
         weight = self.param("real", init, shape) + 1j * self.param("imaginary", init, shape)
-        low = jnp.fft.rfft(x, axis=0)[: self.modes]
-        mixed = jnp.einsum("kc,kcf->kf", low, weight[: len(low)])
-        return jnp.fft.irfft(mixed, n=points, axis=0)
+        low = jnp.fft.rfftn(x, axes=axes)[..., : self.modes, :]
+        weight = weight[..., : low.shape[-2], :, :]
+        for axis, points in enumerate(space[:-1]):
+            keep = min(self.modes, points // 2)
+            low, weight = _ends(low, keep, axis), _ends(weight, keep, axis)
+        mixed = jnp.einsum("...c,...cf->...f", low, weight)
+        for axis, points in enumerate(space[:-1]):
+            mixed = _apart(mixed, points, axis)
+        return jnp.fft.irfftn(mixed, s=space, axes=axes)
+
+
+def _ends(x: jax.Array, keep: int, axis: int) -> jax.Array:
+    """The first and the last entries of an axis: wavenumbers 0 .. keep - 1 and -keep .. -1."""
+    if x.shape[axis] == 2 * keep:
+        return x
+    first = jax.lax.slice_in_dim(x, 0, keep, axis=axis)
+    last = jax.lax.slice_in_dim(x, x.shape[axis] - keep, None, axis=axis)
+    return jnp.concatenate([first, last], axis)
+
+
+def _apart(x: jax.Array, points: int, axis: int) -> jax.Array:
+    """Nothing between the halves of an axis, so that it has `points` entries."""
+    first, last = jnp.split(x, 2, axis)
+    shape = list(x.shape)
+    shape[axis] = points - x.shape[axis]
+    return jnp.concatenate([first, jnp.zeros(shape, x.dtype), last], axis)
 
 
 class Fno(nn.Module):
-    """`(x [N, Cin], index, conditions [P]) -> [N, channels]`; zero at initialisation."""
+    """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
     config: FnoConfig
     channels: int
+    padding: tuple[Padding, ...] = CIRCLE
 
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c = self.config
         embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
         x = Dense(c.width)(x)
+        inside = tuple(slice(n) for n in x.shape[:-1])
+        open_ends = [kind != "periodic" for kind in self.padding]
+        x = jnp.pad(x, [(0, more) for more in continued(x.shape[:-1], open_ends)] + [(0, 0)])
+        modes = c.kept(len(self.padding))
         for layer in range(c.layers):
             given = Dense(c.width)(embedding)
-            h = SpectralConv(c.width, c.modes)(x) + Dense(c.width)(x) + given
+            h = SpectralConv(c.width, modes)(x) + Dense(c.width)(x) + given
             x = h if layer == c.layers - 1 else gelu(h)
+        x = x[inside]
         x = gelu(Dense(2 * c.width)(x))
         return Dense(self.channels, kernel_init=zeros)(x)
 
 
+def continued(grid: Sequence[int], open_ends: Sequence[bool]) -> list[int]:
+    """By how many points each axis is continued."""
+    return [-(-n // 8) * is_open for n, is_open in zip(grid, open_ends, strict=True)]
+
+
 def make_fno(
-    config: FnoConfig, channels: int, points: int, conditions: int = 0, history: int = 1
+    config: FnoConfig,
+    channels: int,
+    points: Points,
+    conditions: int = 0,
+    history: int = 1,
+    boundaries: Sequence[str] = (),
 ) -> FieldNetwork:
-    """The operator on fields `[channels, points]` with `conditions` scalars.
+    """The operator on fields `[channels, *points]` with `conditions` scalars.
+
+    Arguments are those of `make_resnet`.
 
     Raises:
-        ConfigError: a setting is out of range, or more modes than the grid has.
+        ConfigError: a setting is out of range, or more modes than an axis has.
     """
     check(config)
-    if config.modes > points // 2 + 1:
-        raise ConfigError("modes", config.modes, f"at most {points // 2 + 1} on {points} points")
-    return field_network(Fno(config, channels), channels, points, conditions, history)
+    grid = grid_of(points)
+    padding = paddings(boundaries, len(grid))
+    wide = [
+        n + more
+        for n, more in zip(
+            grid, continued(grid, [kind != "periodic" for kind in padding]), strict=True
+        )
+    ]
+    most = min([wide[-1] // 2 + 1, *(n // 2 for n in wide[:-1])])
+    if config.modes is not None and config.modes > most:
+        on = " x ".join(map(str, grid))
+        raise ConfigError("modes", config.modes, f"at most {most} on {on} points")
+    return field_network(Fno(config, channels, padding), channels, points, conditions, history)

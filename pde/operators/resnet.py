@@ -1,4 +1,4 @@
-"""Dilated ResNet (Stachenfeld et al. 2022), periodic, with conditioned normalisation.
+"""Dilated ResNet (Stachenfeld et al. 2022) over any axes, with conditioned normalisation.
 
 No down-sampling: at equal accuracy on Kuramoto-Sivashinsky far smaller than the U-Net, and the one
 to take on a CPU.
@@ -6,6 +6,8 @@ to take on a CPU.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -17,7 +19,19 @@ from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
-from .layers import Embedding, Form, PeriodicConv, field_network, gelu, zeros
+from .layers import (
+    CIRCLE,
+    Embedding,
+    Form,
+    Padding,
+    PeriodicConv,
+    Points,
+    field_network,
+    gelu,
+    grid_of,
+    paddings,
+    zeros,
+)
 
 
 @dataclass(frozen=True)
@@ -47,34 +61,49 @@ class ResnetConfig:
 
 
 class Resnet(nn.Module):
-    """`(x [N, Cin], index, conditions [P]) -> [N, channels]`; zero at initialisation."""
+    """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
     config: ResnetConfig
     channels: int
+    padding: tuple[Padding, ...] = CIRCLE
 
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
-        c = self.config
+        c, norm = self.config, functools.partial(GroupNorm, axes=len(self.padding))
+        conv = functools.partial(PeriodicConv, padding=self.padding, form=c.form)
         embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
-        x = PeriodicConv(c.width, form=c.form)(x)
+        x = conv(c.width)(x)
         for _ in range(c.blocks):
             h = x
             for dilation in c.dilations:
                 scale, shift = Dense(2 * c.width)(embedding).reshape(2, c.width)
-                h = gelu(GroupNorm()(h, scale, shift))
-                h = PeriodicConv(c.width, dilation=dilation, form=c.form)(h)
+                h = gelu(norm()(h, scale, shift))
+                h = conv(c.width, dilation=dilation)(h)
             x = x + h
-        return PeriodicConv(self.channels, kernel_init=zeros, form=c.form)(gelu(GroupNorm()(x)))
+        return conv(self.channels, kernel_init=zeros)(gelu(norm()(x)))
 
 
 def make_resnet(
-    config: ResnetConfig, channels: int, points: int, conditions: int = 0, history: int = 1
+    config: ResnetConfig,
+    channels: int,
+    points: Points,
+    conditions: int = 0,
+    history: int = 1,
+    boundaries: Sequence[str] = (),
 ) -> FieldNetwork:
-    """The dilated ResNet on fields `[channels, points]` with `conditions` scalars.
+    """The dilated ResNet on fields `[channels, *points]` with `conditions` scalars.
+
+    Args:
+        config: sizes.
+        channels, points: of the fields; points of one axis, or of each.
+        conditions, history: how many scalars and frames it sees.
+        boundaries: of each axis, as a `FieldSet` has them; none is periodic.
 
     Raises:
         ConfigError: a setting is out of range.
         ValueError: the widest dilation reaches around the grid.
     """
     check(config)
-    return field_network(Resnet(config, channels), channels, points, conditions, history)
+    padding = paddings(boundaries, len(grid_of(points)))
+    module = Resnet(config, channels, padding)
+    return field_network(module, channels, points, conditions, history)

@@ -1,7 +1,13 @@
-"""The 1-D "modern U-Net" of PDEArena (Gupta & Brandstetter 2022), periodic; `Unetmod-1d-64`."""
+"""The "modern U-Net" of PDEArena (Gupta & Brandstetter 2022) over any axes; `Unetmod-1d-64` on one.
+
+PDEArena pads its convolutions around a circle and its up-sampling with zeros; here both go around,
+so that a shifted field gives a shifted answer. `zero_upsampling` does as PDEArena does.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -15,13 +21,18 @@ from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
 from .layers import (
+    CIRCLE,
     Embedding,
     Form,
+    Padding,
     PeriodicConv,
     PeriodicUpsample,
+    Points,
     check_powers,
     field_network,
     gelu,
+    grid_of,
+    paddings,
     zeros,
 )
 
@@ -37,12 +48,14 @@ class UnetConfig:
         multipliers: of the channels, level by level.
         blocks: residual blocks at each level.
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
+        zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena.
     """
 
     hidden: int = 64
     multipliers: tuple[int, ...] = (1, 2, 2, 4)
     blocks: int = 2
     form: Form = "auto"
+    zero_upsampling: bool = False
 
     def validate(self) -> None:
         if self.hidden < 8 or self.hidden % 8:
@@ -58,58 +71,74 @@ class Block(nn.Module):
 
     features: int
     form: Form
+    padding: tuple[Padding, ...] = CIRCLE
 
     @nn.compact
     def __call__(self, x: jax.Array, embedding: jax.Array) -> jax.Array:
-        h = PeriodicConv(self.features, form=self.form)(gelu(GroupNorm()(x)))
+        norm = functools.partial(GroupNorm, axes=len(self.padding))
+        conv = functools.partial(PeriodicConv, padding=self.padding, form=self.form)
+        h = conv(self.features)(gelu(norm()(x)))
         h = h + Dense(self.features)(embedding)
-        h = gelu(GroupNorm()(h))
-        h = PeriodicConv(self.features, kernel_init=zeros, form=self.form)(h)
+        h = gelu(norm()(h))
+        h = conv(self.features, kernel_init=zeros)(h)
         return h + (x if x.shape[-1] == self.features else Dense(self.features)(x))
 
 
 class Unet(nn.Module):
-    """`(x [N, Cin], index, conditions [P]) -> [N, channels]`; zero at initialisation."""
+    """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
     config: UnetConfig
     channels: int
+    padding: tuple[Padding, ...] = CIRCLE
 
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
-        c, form = self.config, self.config.form
+        c, padding = self.config, self.padding
+        conv = functools.partial(PeriodicConv, padding=padding, form=c.form)
+        block = functools.partial(Block, form=c.form, padding=padding)
+        beyond: tuple[Padding, ...] = ("zero",) * len(padding) if c.zero_upsampling else padding
         embedding = Embedding(c.hidden, 4 * c.hidden)(index, conditions)
-        x = PeriodicConv(c.hidden, form=form)(x)
+        x = conv(c.hidden)(x)
         skips, width, deepest = [x], c.hidden, len(c.multipliers) - 1
         for level, factor in enumerate(c.multipliers):
             width *= factor
             for _ in range(c.blocks):
-                x = Block(width, form)(x, embedding)
+                x = block(width)(x, embedding)
                 skips.append(x)
             if level < deepest:
-                x = PeriodicConv(width, stride=2, form=form)(x)
+                x = conv(width, stride=2)(x)
                 skips.append(x)
         for _ in range(2):
-            x = Block(width, form)(x, embedding)
+            x = block(width)(x, embedding)
         for level in range(deepest, -1, -1):
             for _ in range(c.blocks):
-                x = Block(width, form)(jnp.concatenate([x, skips.pop()], -1), embedding)
+                x = block(width)(jnp.concatenate([x, skips.pop()], -1), embedding)
             width //= c.multipliers[level]
-            x = Block(width, form)(jnp.concatenate([x, skips.pop()], -1), embedding)
+            x = block(width)(jnp.concatenate([x, skips.pop()], -1), embedding)
             if level:
-                x = PeriodicUpsample()(x)
-        x = gelu(GroupNorm(8)(x))
-        return PeriodicConv(self.channels, kernel_init=zeros, form=form)(x)
+                x = PeriodicUpsample(beyond)(x)
+        x = gelu(GroupNorm(8, axes=len(padding))(x))
+        return conv(self.channels, kernel_init=zeros)(x)
 
 
 def make_unet(
-    config: UnetConfig, channels: int, points: int, conditions: int = 0, history: int = 1
+    config: UnetConfig,
+    channels: int,
+    points: Points,
+    conditions: int = 0,
+    history: int = 1,
+    boundaries: Sequence[str] = (),
 ) -> FieldNetwork:
-    """The U-Net on fields `[channels, points]` with a second input and `conditions` scalars.
+    """The U-Net on fields `[channels, *points]` with a second input and `conditions` scalars.
+
+    Arguments are those of `make_resnet`.
 
     Raises:
         ConfigError: a setting is out of range.
-        ValueError: `points` cannot be halved often enough.
+        ValueError: an axis of `points` cannot be halved often enough.
     """
     check(config)
-    check_powers(points, len(config.multipliers) - 1)
-    return field_network(Unet(config, channels), channels, points, conditions, history)
+    grid = grid_of(points)
+    check_powers(grid, len(config.multipliers) - 1)
+    module = Unet(config, channels, paddings(boundaries, len(grid)))
+    return field_network(module, channels, points, conditions, history)

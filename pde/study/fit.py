@@ -29,7 +29,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Emulator
+from ..emulator import Emulator, Scale
 from ..fieldset import Fields, FieldSet, Scaling, check_trainable, condition_values
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
@@ -79,7 +79,7 @@ class Fitted(NamedTuple):
         """Roll fields forward.
 
         Args:
-            initial: `[N, C, X]`, `[N, X]` of a single channel, or `[N, H, C, X]` for an emulator
+            initial: `[N, C, *X]`, `[N, *X]` of a single channel, or `[N, H, C, *X]` for an emulator
                 with a history; or trajectories, whose first frames and conditions are taken.
             steps: how many.
             key: consumed by stochastic emulators, or the number to make one of.
@@ -87,7 +87,7 @@ class Fitted(NamedTuple):
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, N, C, X]` float32 in the data's units, the start left out.
+            `[steps, N, C, *X]` float32 in the data's units, the start left out.
 
         Raises:
             DataError: fields of another shape, or not finite.
@@ -97,7 +97,7 @@ class Fitted(NamedTuple):
         if isinstance(initial, FieldSet):
             initial, conditions = start_of(own, initial, self.every)
         start = np.asarray(initial)
-        if own.channels == own.history == 1 and start.ndim == 2:
+        if own.channels == own.history == 1 and start.ndim == 1 + len(own.grid):
             start = start[:, None]
         return own.roll(start, steps, key, conditions=conditions, seed=seed)
 
@@ -124,9 +124,10 @@ def fit(
 ) -> Fitted:
     """Train an emulator on trajectories of fields, all seeds side by side.
 
-    Channels are standardised, the residual scale is the standard deviation of a step's change, and
-    conditions are told on a scale from 0 to 10: all three are measured on `fields` and kept with
-    the emulator.
+    Channels are standardised, the residual scale is the standard deviation of a step's change, of
+    each channel, and conditions are told on a scale from 0 to 10: all three are measured on
+    `fields` and kept with the emulator, as are the boundaries, which say how the network goes on
+    beyond the ends of an axis.
 
     Args:
         objective: `mse`, `refiner`, another name of `OneStepConfig`, or a configuration, whose
@@ -166,12 +167,14 @@ def fit(
         net,
         replace(config, residual_scale=step_scale(found, u, units, every)),
         None,
-        *u.shape[2:],
+        u.shape[2],
+        found.shape[3] if len(found.shape) == 4 else found.shape[3:],
         history,
         scalings,
         _mean_dt(found, every),
         units,
         {"every": every, "channel_names": list(found.channels), "data": found.path.name},
+        boundaries=found.boundaries,
     )
     needed = (own.emulator.frames - 1) * every + 1
     if u.shape[1] < needed:
@@ -182,7 +185,7 @@ def fit(
         windows_feed(
             u,
             told(found, scalings),
-            functools.partial(scaled, units),
+            functools.partial(scaled, units, axes=len(own.grid)),
             own.emulator.frames,
             training,
         )
@@ -231,7 +234,7 @@ def standardised(
     units: tuple[Scaling, ...],
     scalings: Mapping[str, Scaling],
 ) -> Fields:
-    """Fields `[N, T, C, X]` and conditions as a network sees them.
+    """Fields `[N, T, C, *X]` and conditions as a network sees them.
 
     Args:
         found: of which the conditions are.
@@ -239,12 +242,16 @@ def standardised(
         units: of `channel_units`.
         scalings: of `condition_scalings`.
     """
-    return Fields(jnp.asarray(scaled(units, u)), jnp.asarray(told(found, scalings)))
+    seen = scaled(units, u, axes=u.ndim - 3)
+    return Fields(jnp.asarray(seen), jnp.asarray(told(found, scalings)))
 
 
-def scaled(units: tuple[Scaling, ...], u: np.ndarray) -> np.ndarray:
-    """Fields `[..., C, X]` as a network sees them."""
-    shift, factor = (np.array(column, np.float32)[:, None] for column in zip(*units, strict=True))
+def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
+    """Fields `[..., C, *X]` as a network sees them; space has `axes`."""
+    shift, factor = (
+        np.array(column, np.float32).reshape(-1, *(1,) * axes)
+        for column in zip(*units, strict=True)
+    )
     return (u - shift) * factor
 
 
@@ -256,32 +263,39 @@ def told(found: FieldSet, scalings: Mapping[str, Scaling]) -> np.ndarray:
 
 
 def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
-    """Mean and one over the standard deviation of every channel of `[N, T, C, X]`.
+    """Mean and one over the standard deviation of every channel of `[N, T, C, *X]`.
 
     Raises:
         DataError: a channel that is the same everywhere.
     """
-    mean, spread = deviation((u[part] for part in trajectories(u.shape)), (0, 1, 3))
+    over = (0, 1, *range(3, u.ndim))
+    mean, spread = deviation((u[part] for part in trajectories(u.shape)), over)
     if (spread == 0).any():
         name = found.channels[int(spread.argmin())] if found.channels else "u"
         raise DataError(found.path, name, "a constant", "a channel that changes")
     return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
 
 
-def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> float:
-    """Standard deviation of a step's change of standardised `[N, T, C, X]`, three digits.
+def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> Scale:
+    """Standard deviation of a step's change of standardised `[N, T, C, *X]`, three digits: a number
+    for a single channel, else one for each.
 
     Raises:
-        DataError: too few frames for a step, or none that differs from the one before.
+        DataError: too few frames for a step, or a channel that is the same in every frame.
     """
     if u.shape[1] <= every:
         raise DataError(found.path, "frames", u.shape[1], f"at least {every + 1}, a step")
-    parts = (scaled(units, u[part]) for part in trajectories(u.shape))
+    parts = (scaled(units, u[part], axes=u.ndim - 3) for part in trajectories(u.shape))
     changes = (part[:, every:] - part[:, :-every] for part in parts)
-    scale = float(f"{deviation(changes, (0, 1, 2, 3))[1]:.3g}")
-    if not scale > 0:
-        raise DataError(found.path, "u", "no change from step to step", "fields that change")
-    return scale
+    if u.shape[2] == 1:
+        spread = [deviation(changes, tuple(range(u.ndim)))[1]]
+    else:
+        spread = deviation(changes, (0, 1, *range(3, u.ndim)))[1]
+    scales = tuple(float(f"{one:.3g}") for one in spread)
+    if not min(scales) > 0:
+        name = found.channels[scales.index(min(scales))] if found.channels else "u"
+        raise DataError(found.path, name, "no change from step to step", "fields that change")
+    return scales[0] if len(scales) == 1 else scales
 
 
 def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
@@ -292,7 +306,7 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
     """
     if names is None:
         known = {"dt": found.dt, "dx": found.extent, **found.parameters}
-        names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v) > 0)
+        names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v, 0).any())
     scalings = {}
     for name in names:
         values = condition_values(found, name)
@@ -304,9 +318,9 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
 def start_of(
     own: TrainedEmulator, found: FieldSet, every: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """First frames `[N, (H,) C, X]` of trajectories and what an emulator is told about them."""
+    """First frames `[N, (H,) C, *X]` of trajectories and what an emulator is told about them."""
     frames = found.read(slice(None), slice(0, (own.history - 1) * every + 1, every))
-    told = {name: condition_values(found, name)[:, 0] for name in own.conditions}
+    told = {name: condition_values(found, name) for name in own.conditions}
     return frames[:, 0] if own.history == 1 else frames, told
 
 
@@ -339,7 +353,7 @@ def _network(given: str | Network) -> Network:
 def _training(
     training: TrainingConfig | None, updates: int | None, every: int, found: FieldSet
 ) -> TrainingConfig:
-    """The training's settings, for so many updates, moving windows only where space is a circle."""
+    """The training's settings, for so many updates, moving windows along circles only."""
     training = training or TrainingConfig()
     if updates is not None and updates >= 1:
         per = max(n for n in range(1, 101) if updates % n == 0)
@@ -347,8 +361,14 @@ def _training(
         training = replace(training, updates=updates, warmup=warmup, per_iteration=per)
     elif updates is not None:
         raise ConfigError("updates", updates, "at least 1")
-    shift = training.shift and found.boundaries == ("periodic",)
-    return replace(training, every=every, shift=shift)
+    wanted = training.shift_axes
+    circles = tuple(
+        axis
+        for axis, kind in enumerate(found.boundaries)
+        if kind == "periodic" and (wanted is None or axis in wanted)
+    )
+    shift = training.shift and bool(circles)
+    return replace(training, every=every, shift=shift, shift_axes=circles or None)
 
 
 def _mean_dt(found: FieldSet, every: int) -> float | None:

@@ -30,14 +30,14 @@ STARTS = 4  # frames per test trajectory from which single steps are judged
 
 
 class Evaluation(NamedTuple):
-    """All seeds of one method; `K = points // 2 + 1`.
+    """All seeds of one method; `K = min(points) // 2 + 1`, shells where space has several axes.
 
     Attributes:
         correlation: `[seeds, T, B]` of the rollouts.
         late: `[seeds, K]` amplitudes over the last quarter of the rollouts.
         one_step: `[seeds, calls]` mean square error of a step after 0, 1, ... refinements.
         first_error: `[seeds, calls, K]` its spectrum.
-        rollout: `[T, N]` of seed 0 and test trajectory 0, first channel.
+        rollout: `[T, *space]` of seed 0 and test trajectory 0, first channel.
         nrmse: `[seeds, T, B]` of the rollouts.
     """
 
@@ -167,13 +167,14 @@ def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax
 
         keys = jax.random.split(key, len(before))
         prediction = jax.lax.map(lambda start: one(*start), (keys, before))
-        return jnp.square(prediction - after).mean(), metrics.error_spectrum(prediction, after)
+        error = metrics.error_spectrum(prediction, after, space_dims=after.ndim - 3)
+        return jnp.square(prediction - after).mean(), error
 
     return single
 
 
 def _rolled(emulator: Emulator, steps: int) -> Callable[[tuple, tuple], tuple]:
-    """Of one seed: correlation `[T, B]`, late amplitudes `[K]`, a rollout `[T, N]`, NRMSE."""
+    """Of one seed: correlation `[T, B]`, late amplitudes `[K]`, a rollout `[T, *space]`, NRMSE."""
 
     def rolled(of_seed: tuple, shared: tuple) -> tuple[jax.Array, ...]:
         (params, key), (start, truth, given) = of_seed, shared

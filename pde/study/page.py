@@ -64,10 +64,16 @@ def make_report(
         f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} {clock}. Errors are in "
         f"standard deviations of the training data. The emulator is told {told}."
     )
-    if train.boundaries != ("periodic",):
+    if "" in (train.boundaries or ("",)):
         report.note(
-            "The file does not say that its axis is periodic: windows were not moved around it. "
-            "The network joins its ends all the same; if they are walls, do not trust it there."
+            "The file does not say what lies beyond the ends of every axis: windows were not moved "
+            "around those, but the network joins their ends; if they are walls, say so."
+        )
+    if {*train.boundaries} - {"", "periodic"}:
+        kinds = ", ".join(kind or "unknown" for kind in train.boundaries)
+        report.note(
+            f"Boundaries: {kinds}. The network goes on with zeros behind walls and with the last "
+            "value where space is open."
         )
 
 

@@ -13,6 +13,8 @@ from jaxrl_rollouts.reports.report import Report
 
 from .train import StudyConfig, StudyData
 
+FRAMES = 5  # of a rollout over two axes of space that are drawn
+
 
 def draw_rollouts(
     report: Report,
@@ -22,19 +24,23 @@ def draw_rollouts(
     *,
     clock: str = "time",
 ) -> None:
-    """Truth, predictions and errors of one test trajectory in space and time.
+    """Truth, predictions and errors of one test trajectory: in space and time on one axis, frame by
+    frame on more.
 
     Args:
         report: where it goes.
         study, data: how the emulators were rolled, and over what.
-        rollouts: `[T, N]` by name: `Evaluation.rollout`.
+        rollouts: `[T, *space]` by name: `Evaluation.rollout`.
         clock: what `data.dt` counts, for the axis.
     """
+    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
+    if truth.ndim > 2:
+        draw_frames(report, truth, rollouts, data.dt, clock)
+        return
     caption = (
         "One test trajectory (space upwards, time to the right) and each method's rollout from "
         "its first frame, first seed; right: prediction minus truth."
     )
-    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
     rows, limit = {"truth": truth, **rollouts}, float(np.abs(truth).max())
     extent = (data.dt, study.steps * data.dt, 0.0, float(study.points))
     style: dict[str, Any] = {"extent": extent, "vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
@@ -52,6 +58,45 @@ def draw_rollouts(
         for ax in axes[-2:]:
             ax.set_xlabel(clock)
         axes[0].figure.colorbar(axes[0].images[0], ax=axes, shrink=0.6, pad=0.01)
+
+
+def draw_frames(
+    report: Report,
+    truth: np.ndarray,
+    rollouts: Mapping[str, np.ndarray],
+    dt: float,
+    clock: str,
+) -> None:
+    """Frames of the truth, of predictions and of their errors, `[T, *space]` each.
+
+    Args:
+        report: where it goes.
+        truth: of the first channel; of three axes the middle of the last is shown.
+        rollouts: by name.
+        dt, clock: time of a step, and what it counts.
+    """
+    caption = (
+        "Frames of one test trajectory, first channel, and each method's rollout from its first "
+        "frame, first seed; below it prediction minus truth, on the same scale."
+    )
+    at = sorted({int(t) for t in np.geomspace(1, len(truth), FRAMES).round()})
+    rows = {"truth": truth}
+    for name, field in rollouts.items():
+        rows |= {name: field, f"{name}, error": field - truth}
+    rows = {name: v[..., v.shape[3] // 2] if v.ndim == 4 else v for name, v in rows.items()}
+    limit = float(np.abs(truth).max())
+    style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r", "origin": "lower"}
+    titles = [f"{clock} {dt * t:.3g}" for t in at] + [""] * (len(at) * (len(rows) - 1))
+    size = {"columns": len(at), "width": 1.5, "height": 1.5, "sharex": True, "sharey": True}
+    with picture(report, "rollouts", caption, titles=titles, legend=False, **size) as axes:
+        for row, (name, field) in enumerate(rows.items()):
+            for column, t in enumerate(at):
+                ax = axes[row * len(at) + column]
+                ax.imshow(field[t - 1].T, **style)
+                ax.grid(visible=False)
+                ax.set_xticks([])
+                ax.set_yticks([])
+            axes[row * len(at)].set_ylabel(name, fontsize=8)
 
 
 def draw_spectra(

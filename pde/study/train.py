@@ -109,12 +109,12 @@ class StudyData(NamedTuple):
     parameter: np.ndarray
 
     def opening(self, history: int, at: int = 0) -> jax.Array:
-        """Fields `[B, history * C, N]` to step from, the first frame being number `at`."""
+        """Fields `[B, history * C, *space]` to step from, the first frame being number `at`."""
         fields = self.test.fields[:, at : at + history]
-        return fields.reshape(len(fields), -1, fields.shape[-1])
+        return fields.reshape(len(fields), -1, *fields.shape[3:])
 
     def truth(self, steps: int, history: int = 1) -> jax.Array:
-        """What follows `opening(history)`: `[steps, B, C, N]`."""
+        """What follows `opening(history)`: `[steps, B, C, *space]`."""
         return jnp.swapaxes(self.test.fields[:, history : history + steps], 0, 1)
 
     def first(self, share: float) -> StudyData:

@@ -45,7 +45,8 @@ def fitted() -> Fitted:
 def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
     u, way = waves()
     assert list(fitted.emulator.conditions) == ["way"] and fitted.emulator.dt == 0.5
-    assert 0.1 < fitted.emulator.objective.residual_scale < 1.0  # of standardised fields
+    scales = fitted.emulator.objective.residual_scale
+    assert isinstance(scales, tuple) and all(0.1 < scale < 1.0 for scale in scales)  # standardised
     rolled = fitted.roll(u[:, 0], 7, conditions={"way": way}, seed=1)
     assert rolled.shape == (7, 24, 2, N)
     error = np.abs(rolled - np.swapaxes(u[:, 1:], 0, 1)).mean((0, 1, 3))
@@ -66,11 +67,7 @@ def test_it_starts_from_a_file_and_is_saved(fitted: Fitted, tmp_path: Path) -> N
 
 def test_what_cannot_be_trained_is_refused_by_name() -> None:
     u, _ = waves(2, 3)
-    with pytest.raises(DataError, match="axes: found 2"):
-        fit("mse", from_arrays(u, axes=2), updates=1)
-    with pytest.raises(DataError, match="boundaries: found open"):
-        fit("mse", from_arrays(u, boundaries="open"), updates=1)
-    with pytest.raises(DataError, match="u: found no change from step to step"):
+    with pytest.raises(DataError, match="u_0: found no change from step to step"):
         fit("mse", u[:, :1].repeat(3, 1), updates=1)
     with pytest.raises(DataError, match="frames: found 3, expected at least 5, a training window"):
         fit("mse", u, every=2, history=2, updates=1)
@@ -90,7 +87,7 @@ def test_a_network_knows_its_grid() -> None:
         return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, told)
 
     assert apply(1, N).shape == (1, N)
-    with pytest.raises(ConfigError, match=r"2 axes of space \[16, 16\]', expected 1 axis of 16"):
+    with pytest.raises(ConfigError, match=r"on 16 x 16 points', expected 1 channels .* on 16 p"):
         apply(1, N, N)
     with pytest.raises(ConfigError, match="on 8 points', expected 1 channels .* on 16 points"):
         apply(1, N // 2)
@@ -98,8 +95,6 @@ def test_a_network_knows_its_grid() -> None:
         apply(2, N)
     with pytest.raises(ConfigError, match="conditions: found '\\[0\\]', expected \\[1\\]"):
         net.apply(params, jnp.zeros((1, N)), jnp.zeros((1, N)), 0.0, jnp.zeros((0,)))
-    with pytest.raises(ConfigError, match="points: found .*one-dimensional"):
-        make_resnet(NET, 1, (N, N))  # type: ignore[arg-type]
     assert UnetConfig().hidden
 
 

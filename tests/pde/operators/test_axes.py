@@ -1,0 +1,226 @@
+"""Operators over two and three axes: definitions, forms, walls, grids, whole networks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import FieldNetwork, per_channel, residual
+from jaxrl_rollouts.pde.operators import (
+    FnoConfig,
+    ResnetConfig,
+    UnetConfig,
+    make_fno,
+    make_resnet,
+    make_unet,
+)
+from jaxrl_rollouts.pde.operators.fno import SpectralConv
+from jaxrl_rollouts.pde.operators.layers import (
+    PeriodicConv,
+    PeriodicUpsample,
+    grid_of,
+    paddings,
+)
+
+PADS = {"periodic": "wrap", "zero": "constant", "edge": "edge"}
+GRID = (8, 12)
+RESNET = ResnetConfig(width=6, blocks=1, dilations=(1, 2), embedding=8)
+UNET = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)
+FNO = FnoConfig(width=6, layers=2, modes=3, embedding=8)
+NETS = {"resnet": (make_resnet, RESNET), "unet": (make_unet, UNET), "fno": (make_fno, FNO)}
+
+
+def stirred(net: FieldNetwork) -> Any:
+    """Parameters without a zero among them, so that every part takes part."""
+    flat, back = ravel_pytree(net.init(jax.random.key(0)))
+    return back(flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape))
+
+
+def said(net: FieldNetwork, params: Any, u: Any, noised: Any = None) -> np.ndarray:
+    noised = jnp.zeros_like(u) if noised is None else noised
+    return np.asarray(net.apply(params, u, noised, 0.0, jnp.zeros(0)))
+
+
+@pytest.mark.parametrize("form", ["matmul", "conv"])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("padding", [("periodic", "zero"), ("edge", "periodic"), ("zero", "edge")])
+def test_convolution_against_its_definition(
+    form: Any, stride: int, dilation: int, padding: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=(*GRID, 2)), rng.normal(size=(3, 3, 2, 4))
+    layer = PeriodicConv(4, stride=stride, dilation=dilation, padding=padding, form=form)
+    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.arange(4.0)}}
+    wide = x
+    for axis, kind in enumerate(padding):
+        beyond = [(dilation * (i == axis), dilation * (i == axis)) for i in range(3)]
+        wide = np.pad(wide, beyond, mode=PADS[kind])  # type: ignore[call-overload]
+    expected = np.zeros((GRID[0] // stride, GRID[1] // stride, 4)) + np.arange(4.0)
+    for r, c in itertools.product(*map(range, expected.shape[:2])):
+        for i, j in itertools.product(range(3), range(3)):
+            at = wide[r * stride + i * dilation, c * stride + j * dilation]
+            expected[r, c] += at @ kernel[i, j]
+    out = layer.apply(params, jnp.asarray(x))
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+    batched = layer.apply(params, jnp.asarray(np.stack([x, 2 * x])))
+    np.testing.assert_allclose(batched[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_both_forms_agree_in_space_and_in_their_gradients() -> None:
+    x = jax.random.normal(jax.random.key(0), (4, 6, 8, 2))
+    kernel = jax.random.normal(jax.random.key(1), (3, 3, 3, 2, 3))
+    params = {"params": {"kernel": kernel, "bias": jnp.arange(3.0)}}
+
+    def total(params: Any, x: jax.Array, form: Any) -> jax.Array:
+        layer = PeriodicConv(3, stride=2, padding=("zero", "periodic", "edge"), form=form)
+        out: Any = layer.apply(params, x)
+        return jnp.square(out).sum()
+
+    pairs = (jax.value_and_grad(total, (0, 1))(params, x, form) for form in ("matmul", "conv"))
+    for a, b in zip(*map(jax.tree.leaves, pairs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("padding", [("periodic", "periodic"), ("zero", "periodic")])
+def test_upsampling_against_its_definition(padding: Any) -> None:
+    """out[2 r + i - 1, 2 c + j - 1] collects x[r, c] kernel[i, j]; not over walls."""
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=(4, 6, 2)), rng.normal(size=(4, 4, 2, 2))
+    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.ones(2)}}
+    expected = np.ones((8, 12, 2))
+    for r, c, i, j in itertools.product(range(4), range(6), range(4), range(4)):
+        row, column = 2 * r + i - 1, 2 * c + j - 1
+        if padding[0] == "periodic" or 0 <= row < 8:
+            expected[row % 8, column % 12] += x[r, c] @ kernel[i, j]
+    out = PeriodicUpsample(padding).apply(params, jnp.asarray(x))
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("grid", [(8, 16), (4, 8, 8)])
+def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
+    """Zero at the start, of the fields' shape, and a moved field gives a moved answer."""
+    make, config = NETS[name]
+    if name == "fno" and len(grid) == 3:
+        config = FnoConfig(width=6, layers=2, modes=2, embedding=8)
+    net = make(config, 2, grid)
+    u, noised = jax.random.normal(jax.random.key(2), (2, 2, *grid))
+    np.testing.assert_array_equal(said(net, net.init(jax.random.key(0)), u, noised), 0.0)
+    params = stirred(net)
+    out = said(net, params, u, noised)
+    assert out.shape == (2, *grid)
+    by, axes = (2,) * len(grid), tuple(range(1, 1 + len(grid)))
+    there = said(net, params, *(jnp.roll(x, by, axes) for x in (u, noised)))
+    np.testing.assert_allclose(
+        there, np.roll(out, by, axes), rtol=1e-3, atol=1e-4 * np.abs(out).max()
+    )
+
+
+def test_nothing_passes_through_a_wall() -> None:
+    """A change in the first row reaches the last around a circle, and not where there are walls."""
+    config = ResnetConfig(width=6, blocks=1, dilations=(1,), embedding=8)
+    u = jax.random.normal(jax.random.key(2), (1, 32, 8))
+    moved = u.at[0, 0].add(1.0)
+
+    def last_row(boundaries: tuple[str, ...]) -> float:
+        # Without normalisation over space, which every point takes part in.
+        layer = PeriodicConv(3, padding=paddings(boundaries, 2))
+        params = layer.init(jax.random.key(0), jnp.zeros((32, 8, 1)))
+        at = (np.asarray(layer.apply(params, jnp.moveaxis(x, 0, -1)))[-1] for x in (u, moved))
+        return float(np.abs(np.subtract(*at)).max())
+
+    assert last_row(("periodic", "periodic")) > 0.01
+    assert last_row(("wall", "periodic")) == 0.0 == last_row(("open", "periodic"))
+    walls, circle = (make_resnet(config, 1, (32, 8), boundaries=b) for b in (("wall", ""), ()))
+    params = stirred(circle)
+    assert not np.allclose(said(walls, params, u), said(circle, params, u))
+
+
+def test_an_fno_continues_what_is_open_and_cuts_it_away() -> None:
+    net = make_fno(FNO, 1, (8, 16), boundaries=("wall", "periodic"))
+    u = jax.random.normal(jax.random.key(2), (1, 8, 16))
+    params = stirred(net)
+    out = said(net, params, u)
+    assert out.shape == (1, 8, 16)
+    along = said(net, params, jnp.roll(u, 3, 2))
+    np.testing.assert_allclose(along, np.roll(out, 3, 2), rtol=1e-3, atol=1e-4)
+    across = said(net, params, jnp.roll(u, 3, 1))
+    assert not np.allclose(across, np.roll(out, 3, 1), atol=1e-2)
+
+
+def band_limited(points: int) -> jax.Array:
+    """One field of wavenumbers up to 2 along both axes, on a grid."""
+    x, y = np.meshgrid(*(2 * np.pi * np.arange(points) / points,) * 2, indexing="ij")
+    return jnp.asarray(np.sin(2 * x - y) + 0.5 * np.cos(x + 2 * y) + 0.3 * np.sin(2 * y))
+
+
+def test_an_fno_is_the_same_on_two_grids() -> None:
+    layer = SpectralConv(1, modes=4)
+    params = layer.init(jax.random.key(0), jnp.zeros((32, 32, 1)))
+    coarse, fine = (layer.apply(params, band_limited(n)[..., None]) for n in (32, 64))
+    np.testing.assert_allclose(coarse, fine[::2, ::2], atol=1e-5)
+    small = layer.apply(params, band_limited(6)[..., None])  # fewer modes than it has weights
+    assert small.shape == (6, 6, 1)
+
+
+def test_a_spectral_layer_can_be_the_heat_equation() -> None:
+    """Multiplied by exp(-k^2 t) along every wave: exactly what diffusion does."""
+    modes, points, t = 4, 16, 0.1
+    u = band_limited(points)
+    k = np.concatenate([np.arange(modes), np.arange(-modes, 0)])
+    decay = np.exp(-t * (k[:, None] ** 2 + np.arange(modes)[None] ** 2))[..., None, None]
+    params = {"params": {"real": jnp.asarray(decay), "imaginary": jnp.zeros(decay.shape)}}
+    out = SpectralConv(1, modes).apply(params, u[..., None])
+    wave = np.fft.fftfreq(points, 1 / points), np.fft.rfftfreq(points, 1 / points)
+    square = np.add.outer(*(np.square(k) for k in wave))
+    exact = np.fft.irfft2(np.fft.rfft2(u) * np.exp(-t * square), s=(points, points))
+    np.testing.assert_allclose(out[..., 0], exact, atol=1e-5)
+
+
+def test_pdearenas_upsampling_is_an_option() -> None:
+    """There zeros lie beyond the ends: a shifted field no longer gives a shifted answer."""
+    u = jax.random.normal(jax.random.key(2), (1, 16))
+    ours, theirs = (
+        make_unet(UnetConfig(8, (1, 2), 1, zero_upsampling=zero), 1, 16) for zero in (False, True)
+    )
+    params = stirred(ours)
+    for net, shifts in ((ours, True), (theirs, False)):
+        out, there = said(net, params, u), said(net, params, jnp.roll(u, 4, -1))
+        assert np.allclose(there, np.roll(out, 4, -1), atol=1e-4) == shifts
+
+
+def test_a_residual_scale_of_every_channel() -> None:
+    """A channel of 1e3 and one of 1e-3 change by as much in their own units."""
+    field = jnp.zeros((2, 4, 4))
+    after = jnp.stack([jnp.full((4, 4), 1e3), jnp.full((4, 4), 1e-3)])
+    np.testing.assert_allclose(residual(field, after, (1e3, 1e-3)), 1.0)
+    assert per_channel(0.3, field) == 0.3
+    assert np.shape(per_channel((1.0, 2.0), field)) == (2, 1, 1)
+
+
+def test_boundaries_say_what_lies_beyond() -> None:
+    assert paddings(("periodic", "wall", "open"), 3) == ("periodic", "zero", "edge")
+    assert paddings((), 2) == paddings(("", ""), 2) == ("periodic", "periodic")
+    assert paddings(("open/wall",), 1) == ("edge",)
+    with pytest.raises(ConfigError, match="boundaries: found .*, expected one for each of 2"):
+        paddings(("wall",), 2)
+
+
+@pytest.mark.parametrize("points", [(), (4, 4, 4, 4), (4, 0), 0])
+def test_grids_that_are_none(points: Any) -> None:
+    with pytest.raises(ConfigError, match="points"):
+        grid_of(points)
+
+
+def test_more_modes_than_an_axis_has() -> None:
+    with pytest.raises(ConfigError, match="modes: found 7, expected at most 4 on 8 x 16 points"):
+        make_fno(FnoConfig(modes=7), 1, (8, 16))
+    with pytest.raises(ValueError, match="found 6, expected a multiple of 4"):
+        make_unet(UnetConfig(multipliers=(1, 1, 1)), 1, (8, 6))

@@ -1,0 +1,146 @@
+"""From fields over two axes, with walls or around, to a rolled emulator and a report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
+from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig
+from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.study.fit import Fitted, fit
+from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.reports.report import load_report
+
+GRID = (8, 12)
+FNO = FnoConfig(width=12, layers=2, modes=3, embedding=8)
+QUICK = TrainingConfig(rate=3e-3, warmup=20, average=0.99, batch=16)
+
+
+def drifting(count: int = 16, frames: int = 6) -> np.ndarray:
+    """Two channels of 300 and of 0.01 units that drift by a point a frame: `[N, T, 2, X, Y]`."""
+    rng = np.random.default_rng(0)
+    x, y = np.meshgrid(*map(np.arange, GRID), indexing="ij")
+    out = np.zeros((count, frames, 2, *GRID))
+    for n in range(count):
+        (a, b), phase = rng.integers(1, 3, 2), rng.uniform(0, 6)
+        for t in range(frames):
+            turn = a * (x - t) / GRID[0] + b * (y - t) / GRID[1]
+            wave = np.sin(2 * np.pi * turn + phase)
+            out[n, t] = np.stack([300 + 50 * wave, 0.01 * wave])
+    return out
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    return fit("mse", from_arrays(drifting(), dt=0.5), network=FNO, updates=300, training=QUICK)
+
+
+def test_an_emulator_learns_and_keeps_its_grid(fitted: Fitted, tmp_path: Path) -> None:
+    u, own = drifting(), fitted.emulator
+    assert own.points == GRID == own.grid and own.boundaries == ("periodic", "periodic")
+    assert len(own.objective.residual_scale) == 2
+    rolled = fitted.roll(u[:, 0], 5)
+    assert rolled.shape == (5, 16, 2, *GRID)
+    error = np.abs(rolled - np.swapaxes(u[:, 1:], 0, 1)).mean((0, 1, 3, 4))
+    assert error[0] < 0.2 * 50 and error[1] < 0.2 * 0.01
+    again = load_emulator(fitted.save(tmp_path / "emulator")).roll(u[:, 0], 5)
+    np.testing.assert_array_equal(again, rolled)
+    with pytest.raises(DataError, match=r"shape: found .*expected .2, 8, 12. or"):
+        own.roll(np.zeros((2, 12, 8)), 1)
+
+
+def test_a_saved_grid_that_is_none_is_named(fitted: Fitted, tmp_path: Path) -> None:
+    file = fitted.save(tmp_path / "emulator") / "emulator.json"
+    facts = json.loads(file.read_text())
+    assert facts["points"] == list(GRID)
+    for wrong in ([], [8, 0], [8, 12.5], "8"):
+        file.write_text(json.dumps(facts | {"points": wrong}))
+        with pytest.raises(CheckpointError, match="points|digest|damaged|checksum"):
+            load_emulator(tmp_path / "emulator")
+
+
+def test_walls_stay_walls(tmp_path: Path) -> None:
+    """Windows are moved along circles only, and the network knows where it must not go around."""
+    u = drifting()[:, :, :1]
+    net = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
+    fields = from_arrays(u, boundaries=("wall", "periodic"))
+    walled = fit("mse", fields, network=net, updates=2, training=QUICK)
+    free = fit("mse", from_arrays(u), network=net, updates=2, training=QUICK)
+    assert load_emulator(walled.save(tmp_path / "walls")).boundaries == ("wall", "periodic")
+    given = jax.tree.map(np.asarray, free.emulator.params)
+    ones = jax.tree.map(lambda x: x + 0.1, given)
+    start, key = u[0, 0] - 300, jax.random.key(0)
+    rolled = [
+        one.emulator.__class__(**{**one.emulator.__dict__, "params": ones}).roll(start, 1, key)
+        for one in (walled, free)
+    ]
+    assert not np.allclose(*rolled)
+
+
+def test_a_spacing_is_told_for_every_axis() -> None:
+    """And only if trajectories differ in it: axes may."""
+    u = drifting(6)
+    net = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
+    same = fit("mse", from_arrays(u, dx=(0.1, 0.3)), network=net, updates=2)
+    assert not same.emulator.conditions
+    dx = np.stack([np.linspace(0.1, 0.2, 6), np.linspace(0.3, 0.6, 6)], 1)
+    own = fit("mse", from_arrays(u, dx=dx), network=net, updates=2)
+    assert list(own.emulator.conditions) == ["dx"]
+    rolled = own.roll(from_arrays(u, dx=dx), 2)
+    np.testing.assert_array_equal(own.roll(u[:, 0], 2, conditions={"dx": dx}), rolled)
+    with pytest.raises(ConfigError, match="conditions.dx: .*expected one finite number or 6 x 2"):
+        own.roll(u[:, 0], 2, conditions={"dx": dx[:, :1].repeat(3, 1)})
+
+
+def test_windows_are_moved_along_some_axes() -> None:
+    u = np.arange(96.0).reshape(1, 1, 1, *GRID).repeat(2, 1)
+    data = Fields(jax.numpy.asarray(u), jax.numpy.zeros((1, 0)))
+    rows = {tuple(row) for row in u[0, 0, 0]}
+    moved, _ = sample_windows(data, jax.random.key(0), 8, 1, axes=(0,))
+    assert {tuple(row) for row in np.asarray(moved[:, 0, 0]).reshape(-1, 12)} == rows
+    assert not np.array_equal(moved[0], moved[1])
+    columns = {tuple(column) for column in u[0, 0, 0].T}
+    moved, _ = sample_windows(data, jax.random.key(0), 8, 1, axes=(1,))
+    found = np.asarray(moved[:, 0, 0]).transpose(0, 2, 1).reshape(-1, 8)
+    assert {tuple(column) for column in found} == columns
+    everywhere, _ = sample_windows(data, jax.random.key(0), 8, 1)
+    both, _ = sample_windows(data, jax.random.key(0), 8, 1, axes=(0, 1))
+    np.testing.assert_array_equal(both, everywhere)
+
+
+def test_from_a_file_to_a_report_and_a_rollout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    u = drifting()
+    file, out = tmp_path / "drift.npz", tmp_path / "runs"
+    np.savez(file, u=u, dt=0.5, dx=0.1, boundaries=np.asarray(["periodic", "wall"]))
+    command = ["pde", "train", str(file), "--out", str(out), "--no-progress", "--network", "fno"]
+    sizes = "--fno.width 4 --fno.layers 1 --fno.modes 2 --updates 10 --batch 4"
+    cli.dispatch(command + sizes.split())
+    (folder,) = out.iterdir()
+    report = load_report(folder)
+    assert {row[""] for row in report.tables["on trajectories it has not seen"]} == {
+        "refiner",
+        "persistence",
+    }
+    assert [row["wavenumber"] for row in report.tables["by wavenumber"]] == [1, 2, 4]
+    assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
+    assert any("periodic, wall" in note for note in report.notes)
+    rolled = tmp_path / "rolled.npz"
+    roll = ["pde", "roll", str(folder), str(file), "--steps", "3", "--rows", "2", "--out"]
+    capsys.readouterr()
+    cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.png")])
+    assert "stays above 0.8" in capsys.readouterr().out
+    found = read_fields(rolled)
+    assert found.shape == (2, 4, 2, *GRID) and found.boundaries == ("periodic", "wall")
+    np.testing.assert_allclose(found.extent[0], [0.8, 1.2])
+    with pytest.raises(ConfigError, match="ends in .npz"):
+        cli.dispatch([*roll, str(tmp_path / "rolled.h5")])
