@@ -167,7 +167,7 @@ _LISTED = (
         "online_sac",
         "what the datasets' policies learned: SAC in the simulators beside published curves",
         "Weng et al. 2022 (Tianshou), arXiv 2107.14171, MuJoCo benchmark",
-        minutes={"smoke": None, "cpu": None, "published": None},
+        minutes={"smoke": None, "cpu": 32, "published": None},
         needs=dict.fromkeys(("smoke", "cpu", "published"), (MUJOCO,)),
         prepare=f"{_NEEDS}:of_environments",
     ),
@@ -201,6 +201,14 @@ _LISTED = (
             "paper": ("halfcheetah-medium-v2", MUJOCO),
         },
         prepare=f"{_NEEDS}:of_cases",
+    ),
+    Listing(
+        "promises",
+        "promised against earned value over training: base, MOPO, RAVL and NEUBAY, one picture",
+        "Sims et al. 2024 (RAVL), arXiv 2402.12527; Ni et al. 2025 (NEUBAY), arXiv 2512.04341",
+        minutes={"smoke": None, "cpu": None},
+        needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("halfcheetah-mixed", MUJOCO)},
+        prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
         "ravl_mujoco",

@@ -273,26 +273,27 @@ def draw(report: Report, grid: Grid) -> None:
             right.set_xlabel("true, from the same states")
 
 
-def _markov(neubay_config: NeubayStudyConfig, **changes: Any) -> NeubayStudyConfig:
-    """Without a memory, on single transitions; Hopper's temperature is fixed, as published."""
+def without_memory(
+    neubay_config: NeubayStudyConfig, *, polyak: float = 0.02, worlds: int | None = None
+) -> NeubayStudyConfig:
+    """On single transitions; the temperature is fixed, as published for Hopper."""
     agent = neubay.markov(neubay_config.agent)
-    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2, polyak=0.02)
-    return replace(
-        neubay_config, agent=replace(agent, agent=learner, weighting="transition"), **changes
-    )
+    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2, polyak=polyak)
+    agent = replace(agent, agent=learner, weighting="transition")
+    return replace(neubay_config, agent=agent, worlds=worlds or neubay_config.worlds)
 
 
 # fmt: off
 _SMOKE = Config(
     "hopper-random", levels=(0.9, 1.0), rows=6, horizon=20, study=model_based.SMOKE_MUJOCO,
-    neubay=_markov(small_neubay(
+    neubay=without_memory(small_neubay(
         members=4, hidden=(16,), epochs=1, width=8, steps=20, per_iteration=2, rollouts=8,
         tape=32, capacity=10_000,
     )),
 )
 _CPU = Config(
     study=replace(model_based.CPU_MUJOCO, seeds=3, evaluations=10, episodes=5),
-    neubay=_markov(small_neubay(
+    neubay=without_memory(small_neubay(
         members=12, hidden=(128,) * 4, epochs=15, width=64, steps=50_000, per_iteration=100,
         rollouts=50, tape=512, capacity=400_000,
     ), worlds=3),
