@@ -26,6 +26,7 @@ _NAMES = {
     "Resnet": ".operators:ResnetConfig",
     "Unet": ".operators:UnetConfig",
     "Fno": ".operators:FnoConfig",
+    "flows": ".flows",
     "metrics": ".metrics",
 }
 __all__ = [*_NAMES]

@@ -15,7 +15,7 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.record.loggers import Progress
 
-from .equations import equation, join_solver, sines, split_solver
+from .equations import equation, join_solver, split_solver
 from .field import advance_field, roll_field
 from .generate_settings import GenerateConfig as GenerateConfig
 
@@ -24,7 +24,7 @@ class Solved(NamedTuple):
     """One chunk, float64.
 
     Attributes:
-        fields: `[b, frames, 1, points]`.
+        fields: `[b, frames, C, *points]`.
         extent, dt, parameter: `[b]`.
     """
 
@@ -45,7 +45,7 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
             jax.random.uniform(k, (), jnp.float64, *limits)
             for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
         ]
-        return sines(start_key, config.points), *drawn
+        return which.initial(start_key, config.points), *drawn
 
     rest: Any = None
 
@@ -103,7 +103,7 @@ def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solv
 
 
 def _check(solved: Solved, begin: int) -> None:
-    bad = np.flatnonzero(~np.isfinite(solved.fields).all((1, 2, 3)))
+    bad = np.flatnonzero(~np.isfinite(solved.fields).all(tuple(range(1, solved.fields.ndim))))
     if len(bad):
         i = int(bad[0])
         raise DivergenceError(

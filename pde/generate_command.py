@@ -38,14 +38,20 @@ def generate(
     from .generate import generate as solve
 
     check_options(config)
+    config, which = config.suited(), equation(config.equation)
+    if which.axes > 1 and layout != "well":
+        expected = f"well: {layout} is of one axis, {which.name} has {which.axes}"
+        raise ConfigError("--layout", layout, expected)
     endings = (".npy",) if layout == "apebench" else (".h5", ".hdf5")
     if out.suffix not in endings:
         raise ConfigError("--out", str(out), f"a file name that ends in {' or '.join(endings)}")
-    chunks, name = solve(config, progress=progress), equation(config.equation).parameter
+    chunks, name = solve(config, progress=progress), which.parameter
     if layout == "pdearena":
         low, high = config.parameter
         write_pdearena(out, chunks, split=split, viscosity=low < high)
     else:
-        write = write_well if layout == "well" else write_apebench
-        write(out, chunks, split=split, parameter=name)
+        if layout == "well":
+            write_well(out, chunks, split=split, parameter=name, channels=which.channels)
+        else:
+            write_apebench(out, chunks, split=split, parameter=name)
     inspect(str(out))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import tyro
@@ -35,9 +35,11 @@ class GenerateConfig:
     """What to solve; defaults are the training set of PDE-Refiner's Kuramoto-Sivashinsky study.
 
     Attributes:
-        equation: ks, burgers, kdv or advection.
+        equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
+            ks_2d or burgers_2d, for which other settings that are left as they are here are those
+            that suit it.
         trajectories: how many.
-        points: of the grid.
+        points: of the grid, along every axis.
         extent: shortest and longest domain; each trajectory draws its own uniformly.
         dt: shortest and longest time between frames, drawn likewise.
         parameter: lowest and highest value of the equation's parameter (viscosity, diffusivity,
@@ -73,3 +75,15 @@ class GenerateConfig:
             low, high = getattr(self, name)
             if not low <= high or (name != "parameter" and low <= 0):
                 raise ConfigError(name, (low, high), "a lowest and a highest value above 0")
+
+    def suited(self) -> GenerateConfig:
+        """With what suits the equation, where a setting is still that of KS."""
+        from .equations import equation
+
+        wanted = equation(self.equation).suited
+        left = {
+            field.name
+            for field in fields(self)
+            if getattr(self, field.name) == field.default and field.name in wanted
+        }
+        return replace(self, **{name: wanted[name] for name in left})

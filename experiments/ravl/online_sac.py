@@ -188,7 +188,9 @@ def run(config: Config, context: RunContext) -> Report:
         f"{online.warmup:,} random steps first, then {online.rows} steps in {online.environments} "
         f"copies between {online.updates} gradient steps; the entropy's weight is learned."
     )
-    report.note("Compared at equal steps, where both sides' values are as old; hence no clock.")
+    report.note(
+        "Compared at equal steps, where both sides are as old: verdicts do not wait for the clock."
+    )
     report.note(
         "Published: Tianshou's SAC, ten seeds, ten episodes a look; networks of 256 x 256, rates "
         "of 0.001, 10,000 random steps first (counted here), a gradient step for every step in "

@@ -20,21 +20,23 @@ def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> Fi
         progress: show progress.
 
     Returns:
-        `[trajectories, frames, 1, points]`, with the equation's parameter by its name.
+        `[trajectories, frames, C, *points]`, with the equation's parameter by its name.
 
     Raises:
         ConfigError: a setting is out of range.
         DivergenceError: a solution became infinite.
         MissingExtraError: the extra `pde` is not installed.
     """
-    config = config or GenerateConfig()
+    config = (config or GenerateConfig()).suited()
     chunks = generate(config, progress=progress)
     solved = Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
-    name = equation(config.equation).parameter
+    which = equation(config.equation)
     return from_arrays(
         solved.fields,
         solved.dt,
-        solved.extent / config.points,
-        {name: solved.parameter},
+        solved.extent[:, None] / config.points,
+        {which.parameter: solved.parameter},
+        names=which.channels,
+        axes=which.axes,
         source=config.equation,
     )

@@ -58,10 +58,22 @@ def test_frames_are_one_frame_apart() -> None:
 
 @pytest.mark.parametrize("name", sorted(EQUATIONS))
 def test_every_equation_can_be_generated(name: str) -> None:
-    solved = together(replace(SMALL, equation=name, trajectories=2, extent=(6.0, 8.0), burn_in=0))
-    assert solved.fields.shape == (2, 6, 1, 32)
-    change = np.abs(np.diff(solved.fields, axis=1)).max((1, 2, 3))
-    assert (change > 1e-4).all() and np.abs(solved.fields).max() < 10.0
+    short = replace(SMALL, equation=name, trajectories=2, extent=(6.0, 8.0), burn_in=0)
+    which = EQUATIONS[name]
+    if which.axes > 1:
+        short = replace(short, dt=(0.02, 0.02), parameter=(0.05, 0.1))
+    solved = together(short)
+    assert solved.fields.shape == (2, 6, len(which.channels), *(32,) * which.axes)
+    change = np.abs(np.diff(solved.fields, axis=1)).max(tuple(range(1, solved.fields.ndim)))
+    assert (change > 1e-4).all() and np.abs(solved.fields).max() < 20.0
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(EQUATIONS) if EQUATIONS[n].axes > 1])
+def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
+    suited = GenerateConfig(equation=name, frames=7).suited()
+    assert suited.points == 64 and suited.frames == 7 and suited.extent != GenerateConfig().extent
+    assert suited.suited() == suited
+    assert GenerateConfig().suited() == GenerateConfig()
 
 
 def test_burn_in_drops_the_first_frames() -> None:

@@ -1,0 +1,98 @@
+"""Flows in the plane: random fields to begin with, and velocity and vorticity of each other.
+
+The solver here moves its state `w` with `v = (d_1 psi, -d_0 psi)`, `lap psi = w`, whose curl
+`d_0 v_1 - d_1 v_0` is `-w`: what it calls vorticity is minus that of the flow that it moves with
+(a mirror image; statistics are the same). `to_velocity` and `to_vorticity` keep to that sign, so
+that `to_velocity` of a state is what it moves with. Axis 0 is the first axis of space.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+
+
+def vortices(
+    key: jax.Array, points: int, *, peak: float = 4.0, std: tuple[float, float] = (1.0, 4.0)
+) -> jax.Array:
+    """A random vorticity `[1, N, N]` without a mean.
+
+    Gaussian, its amplitude `|k| exp(-(|k| / peak)^2)`, nothing from a third of the grid's
+    wavenumbers on (what de-aliasing would only let decay); its standard deviation is drawn
+    uniformly from `std`.
+    """
+    field_key, std_key = jax.random.split(key)
+    length = jnp.asarray(np.sqrt(np.square(_waves(points)).sum(0)))
+    amplitude = length * jnp.exp(-jnp.square(length / peak)) * (length < points / 3)
+    white = jnp.fft.rfft2(jax.random.normal(field_key, (points, points)))
+    field = jnp.fft.irfft2(white * amplitude, (points, points))
+    size = jax.random.uniform(std_key, minval=std[0], maxval=std[1])
+    return (field * (size / field.std()))[None]
+
+
+def ripples(key: jax.Array, points: int, *, channels: int, terms: int = 6) -> jax.Array:
+    """Sums of waves `A sin(k . x + phi)` along the plane, `[channels, N, N]`; A in [-.5, .5] and
+    both wavenumbers from -2 to 2 waves across the domain."""
+    amplitude_key, mode_key, phase_key = jax.random.split(key, 3)
+    shape = (channels, terms, 1, 1)
+    amplitude = jax.random.uniform(amplitude_key, shape, minval=-0.5, maxval=0.5)
+    mode = jax.random.randint(mode_key, (2, *shape), -2, 3)
+    phase = jax.random.uniform(phase_key, shape, maxval=2 * jnp.pi)
+    x = jnp.arange(points) / points
+    turns = mode[0] * x[:, None] + mode[1] * x
+    return (amplitude * jnp.sin(2 * jnp.pi * turns + phase)).sum(1)
+
+
+def to_velocity(vorticity: jax.Array, extent: float) -> jax.Array:
+    """What a state of the solver moves with: `[..., 1, N, N] -> [..., 2, N, N]`, without a mean.
+
+    Args:
+        vorticity: with this module's sign.
+        extent: length of the (square) domain.
+
+    Raises:
+        DataError: a field of another shape.
+    """
+    _check(vorticity, 1)
+    points = vorticity.shape[-1]
+    k = _wavenumbers(points, extent)
+    square = jnp.square(k).sum(0)
+    psi = -jnp.fft.rfft2(vorticity[..., 0, :, :]) / jnp.where(square > 0, square, jnp.inf)
+    parts = 1j * k[1] * psi, -1j * k[0] * psi
+    return jnp.stack([jnp.fft.irfft2(part, (points, points)) for part in parts], -3)
+
+
+def to_vorticity(velocity: jax.Array, extent: float) -> jax.Array:
+    """The state that moves so: `[..., 2, N, N] -> [..., 1, N, N]`, `d_1 v_0 - d_0 v_1`.
+
+    Raises:
+        DataError: a field of another shape.
+    """
+    _check(velocity, 2)
+    points = velocity.shape[-1]
+    k, v = _wavenumbers(points, extent), jnp.fft.rfft2(velocity)
+    curl = 1j * (k[1] * v[..., 0, :, :] - k[0] * v[..., 1, :, :])
+    return jnp.fft.irfft2(curl, (points, points))[..., None, :, :]
+
+
+def _waves(points: int) -> np.ndarray:
+    """Waves across the domain along both axes, `[2, N, N // 2 + 1]` of `rfft2`."""
+    first, last = np.fft.fftfreq(points, 1 / points), np.fft.rfftfreq(points, 1 / points)
+    return np.stack(np.meshgrid(first, last, indexing="ij"))
+
+
+def _wavenumbers(points: int, extent: float) -> jax.Array:
+    """The same in `2 pi / extent`, without the highest of an even grid: its derivative is not
+    known from the grid."""
+    both = _waves(points)
+    both = np.where(np.abs(both) == points / 2, 0.0, both)
+    return jnp.asarray(both) * (2 * jnp.pi / extent)
+
+
+def _check(field: jax.Array, channels: int) -> None:
+    if field.ndim < 3 or field.shape[-3] != channels or field.shape[-1] != field.shape[-2]:
+        expected = f"[..., {channels}, N, N]"
+        raise DataError("field", "shape", list(field.shape), expected)

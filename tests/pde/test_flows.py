@@ -1,0 +1,169 @@
+"""Flows in the plane: exact solutions, balances, order in the step, signs, files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import pde
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, WAVES
+from jaxrl_rollouts.pde.files import read_fields
+from jaxrl_rollouts.pde.flows import ripples, to_velocity, to_vorticity, vortices
+
+TURN = 2 * np.pi
+N = 32
+
+
+@pytest.fixture(autouse=True)
+def double() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def march(solver: Any, u: jax.Array, steps: int) -> np.ndarray:
+    body = jax.jit(lambda u: jax.lax.fori_loop(0, steps, lambda _, u: solver(u), u))
+    return np.asarray(body(u))
+
+
+def plane(points: int = N, extent: float = TURN) -> tuple[jax.Array, jax.Array]:
+    x = jnp.arange(points) * extent / points
+    return x[:, None], x[None]
+
+
+def turning(seed: int = 0, points: int = N) -> jax.Array:
+    return vortices(jax.random.key(seed), points, peak=3.0, std=(1.0, 1.0))
+
+
+@pytest.mark.parametrize("dt", [0.5, 0.05])
+def test_taylor_green_keeps_its_shape_and_decays(dt: float) -> None:
+    """w = 2 k cos(k x) cos(k y) exp(-2 viscosity k^2 t), whatever the step."""
+    (x, y), k, nu, time = plane(), 3, 0.02, 2.0
+    start = (2 * k * jnp.cos(k * x) * jnp.cos(k * y))[None]
+    solver = EQUATIONS["navier_stokes_2d"].solver(N, TURN, dt, nu)
+    after = march(solver, start, round(time / dt))
+    np.testing.assert_allclose(after, start * np.exp(-2 * nu * k**2 * time), atol=1e-8)
+
+
+@pytest.mark.parametrize("extent", [TURN, 3.0])
+def test_a_state_moves_with_its_velocity(extent: float) -> None:
+    """One tiny step is w - dt (v . grad) w, with v of `to_velocity`."""
+    w, dt = turning(), 1e-6
+    solver = EQUATIONS["navier_stokes_2d"].solver(N, extent, dt, 0.0)
+    change = (np.asarray(solver(w)) - w) / dt
+    v, k = to_velocity(w, extent), np.fft.fftfreq(N, extent / N / TURN)
+    gradient = [
+        np.fft.ifft2(1j * axis * np.fft.fft2(np.asarray(w[0]))).real
+        for axis in (k[:, None], k[None])
+    ]
+    expected = -(v[0] * gradient[0] + v[1] * gradient[1])
+    # The solver drops what its products alias; the lowest waves are the same.
+    low = np.fft.rfft2(np.stack([change[0], expected]))[:, :5, :5]
+    np.testing.assert_allclose(low[0], low[1], atol=1e-3 * np.abs(low[1]).max())
+
+
+def test_velocity_and_vorticity_are_each_others_inverse() -> None:
+    w = jnp.stack([turning(0), turning(1)])
+    v = to_velocity(w, 3.0)
+    assert v.shape == (2, 2, N, N)
+    np.testing.assert_allclose(to_vorticity(v, 3.0), w, atol=1e-9)
+    k = np.fft.fftfreq(N, 3.0 / N / TURN)
+    modes = np.fft.fft2(np.asarray(v))
+    divergence = k[:, None] * modes[:, 0] + k[None] * modes[:, 1]
+    assert np.abs(divergence).max() < 1e-9 * np.abs(modes).max() * np.abs(k).max()
+    np.testing.assert_allclose(v.mean((-1, -2)), 0.0, atol=1e-12)
+    with pytest.raises(DataError, match=r"shape: found .*expected \[..., 1, N, N\]"):
+        to_velocity(v, 3.0)
+
+
+@pytest.mark.parametrize("extent", [TURN, 4.0])
+def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
+    """w = -q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L, for a force of amplitude one."""
+    (_, y), nu = plane(extent=extent), 0.5
+    q = WAVES * TURN / extent
+    laminar = jnp.broadcast_to(-q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
+    # exponax has mode times amplitude in the place of q times amplitude; see `_kolmogorov`.
+    solver = EQUATIONS["kolmogorov_2d"].solver(N, extent, 0.05, nu)
+    np.testing.assert_allclose(march(solver, laminar, 40), laminar, atol=1e-9)
+
+
+def test_enstrophy_goes_where_viscosity_takes_it() -> None:
+    """dZ/dt = -2 viscosity P with enstrophy Z = <w^2> / 2 and palinstrophy P = <|grad w|^2> / 2."""
+    nu, dt = 0.01, 1e-3
+    solver = EQUATIONS["navier_stokes_2d"].solver(64, TURN, dt, nu)
+    before = march(solver, turning(points=64), 100)
+    middle, after = march(solver, jnp.asarray(before), 1), march(solver, jnp.asarray(before), 2)
+    change = (np.square(after).mean() - np.square(before).mean()) / 2 / (2 * dt)
+    k = np.fft.fftfreq(64, 1 / 64)
+    slopes = [
+        np.fft.ifft2(1j * axis * np.fft.fft2(middle[0])).real for axis in (k[:, None], k[None])
+    ]
+    palinstrophy = np.mean(np.square(slopes[0]) + np.square(slopes[1])) / 2
+    assert change == pytest.approx(-2 * nu * palinstrophy, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["navier_stokes_2d", "kolmogorov_2d", "ks_2d", "burgers_2d"])
+def test_fourth_order_in_the_step(name: str) -> None:
+    which = EQUATIONS[name]
+    extent = which.suited["extent"][0]
+    value = {"ks_2d": 1.0}.get(name, 0.05)
+    time = {"ks_2d": 4.0, "burgers_2d": 0.4}.get(name, 0.5)
+    start = which.initial(jax.random.key(1), N)
+    counts = (1280, 80, 160) if name == "ks_2d" else (640, 20, 40)  # stiff: later in its limit
+    exact, coarse, fine = (
+        march(which.solver(N, extent, time / steps, value), start, steps) for steps in counts
+    )
+    errors = [np.abs(found - exact).max() for found in (coarse, fine)]
+    assert 3.6 < np.log2(errors[0] / errors[1]) < 4.6
+
+
+def test_initial_fields_are_resolved_and_of_their_size() -> None:
+    w = np.asarray(vortices(jax.random.key(3), 48, std=(2.0, 2.0)))
+    assert w.shape == (1, 48, 48)
+    assert w.std() == pytest.approx(2.0) and abs(w.mean()) < 1e-12
+    modes = np.abs(np.fft.rfft2(w[0]))
+    assert modes[16:33].max() < 1e-9 * modes.max() and modes[:, 16:].max() < 1e-9 * modes.max()
+    waves = np.asarray(ripples(jax.random.key(3), 24, channels=2))
+    assert waves.shape == (2, 24, 24)
+    assert np.abs(np.fft.rfft2(waves))[:, 3:-2].max() < 1e-9
+
+
+def test_from_the_command_line_to_a_file_of_the_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flow.hdf5"
+    command = [
+        "pde",
+        "generate",
+        "--equation",
+        "kolmogorov_2d",
+        "--out",
+        str(file),
+        "--no-progress",
+    ]
+    few = "--layout well --trajectories 2 --frames 3 --burn-in 2 --points 32 --substeps 4"
+    with jax.enable_x64(False):
+        cli.dispatch(command + few.split())
+    assert "2 trajectories of 3 frames" in capsys.readouterr().out
+    found = read_fields(file)
+    assert found.shape == (2, 3, 1, 32, 32) and found.channels == ("vorticity",)
+    assert found.boundaries == ("periodic", "periodic")
+    np.testing.assert_allclose(found.extent, TURN)
+    np.testing.assert_allclose(found.parameters["viscosity"], 0.025)
+    with pytest.raises(ConfigError, match="--layout: .*well: pdearena is of one axis"):
+        cli.dispatch([*command[:-2], str(tmp_path / "flow.h5")])
+
+
+def test_solved_into_memory() -> None:
+    config = pde.Equation("burgers_2d", trajectories=2, frames=3, points=16, chunk=2)
+    with jax.enable_x64(False):
+        fields = pde.solve(config)
+    assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("v_0", "v_1")
+    np.testing.assert_allclose(fields.extent, TURN)
