@@ -214,14 +214,16 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
                 cells=[base],
                 means="critics' value over the true one (at least 1), mean of the last looks",
             )
-        if ravl is not None:
-            claim(
-                f"RAVL promises no more than it earns on {short}",
-                late(ravl, "estimated_value") - late(ravl, "discounted_return"),
-                at_most=0,
-                cells=[ravl],
-                means="critics' value minus the true discounted return, mean of the last looks",
-            )
+        for method in ("ravl", "mopo", "mobile"):
+            careful = cells.get(arms[method])
+            if careful is not None:
+                claim(
+                    f"{method.upper()} promises no more than it earns on {short}",
+                    late(careful, "estimated_value") - late(careful, "discounted_return"),
+                    at_most=0,
+                    cells=[careful],
+                    means="critics' value minus the true discounted return, mean of the last looks",
+                )
         if ravl is None:
             continue
         if "mixed" in name or "replay" in name:
