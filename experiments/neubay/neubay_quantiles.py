@@ -33,7 +33,12 @@ from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.colours import COLOURS, colour
 from jaxrl_rollouts.offline.study.model_based import StudyConfig, slug
-from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, Posterior, small_neubay
+from jaxrl_rollouts.offline.study.neubay import (
+    NeubayStudyConfig,
+    Posterior,
+    small_markov,
+    smoke_markov,
+)
 from jaxrl_rollouts.offline.study.outcome import Outcome
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -273,30 +278,17 @@ def draw(report: Report, grid: Grid) -> None:
             right.set_xlabel("true, from the same states")
 
 
-def without_memory(
-    neubay_config: NeubayStudyConfig, *, polyak: float = 0.02, worlds: int | None = None
-) -> NeubayStudyConfig:
-    """On single transitions; the temperature is fixed, as published for Hopper."""
-    agent = neubay.markov(neubay_config.agent)
-    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2, polyak=polyak)
-    agent = replace(agent, agent=learner, weighting="transition")
-    return replace(neubay_config, agent=agent, worlds=worlds or neubay_config.worlds)
-
-
 # fmt: off
 _SMOKE = Config(
     "hopper-random", levels=(0.9, 1.0), rows=6, horizon=20, study=model_based.SMOKE_MUJOCO,
-    neubay=without_memory(small_neubay(
-        members=4, hidden=(16,), epochs=1, width=8, steps=20, per_iteration=2, rollouts=8,
-        tape=32, capacity=10_000,
-    )),
+    neubay=smoke_markov(),
 )
 _CPU = Config(
     study=replace(model_based.CPU_MUJOCO, seeds=3, evaluations=10, episodes=5),
-    neubay=without_memory(small_neubay(
-        members=12, hidden=(128,) * 4, epochs=15, width=64, steps=50_000, per_iteration=100,
-        rollouts=50, tape=512, capacity=400_000,
-    ), worlds=3),
+    neubay=small_markov(
+        worlds=3, members=12, hidden=(128,) * 4, epochs=15, width=64, steps=50_000,
+        per_iteration=100, rollouts=50, tape=512, capacity=400_000,
+    ),
 )
 # fmt: on
 

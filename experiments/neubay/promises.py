@@ -18,14 +18,13 @@ from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.model_based import StudyConfig
-from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_neubay
+from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_markov, smoke_markov
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
 from ..ravl.ravl_mujoco import Config as RavlConfig
-from ..ravl.ravl_mujoco import check_methods, late, train_methods
-from .neubay_quantiles import without_memory
+from ..ravl.ravl_mujoco import check_methods, late, overpromised, result_rows, train_methods
 
 SOURCE = LISTINGS["promises"].source
 OURS = "neubay"
@@ -62,12 +61,11 @@ class Config:
                 raise ConfigError(f"study: {name}", theirs, f"NEUBAY's {own}: equal clocks")
 
 
-def train_all(config: Config, context: RunContext | None) -> tuple[Grid, neubay.Posterior]:
+def train_all(config: Config, context: RunContext) -> tuple[Grid, neubay.Posterior]:
     """Every method, all seeds side by side, in worlds of their own."""
     study, settings = config.study, config.neubay.agent
     dataset = load_dataset(config.dataset, study.seed)
     others = RavlConfig((config.dataset,), config.methods, study=study)
-    assert context is not None
     grid, _ = train_methods({config.dataset: dataset}, others, context)
     posterior = neubay.fit_posterior(dataset, study, config.neubay, context)
     outcome = neubay.train_neubay(OURS, posterior, study, settings, context)
@@ -85,10 +83,7 @@ def run(config: Config, context: RunContext) -> Report:
     report = Report.of(context, config.study.seeds)
     grid, posterior = train_all(config, context)
     cells = grid.at(dataset=config.dataset)
-    rows = page.result_rows(posterior, cells)
-    for row in rows[1:]:
-        row["mean of the last looks"] = late(cells[row["method"]])
-    report.table("results", rows)
+    report.table("results", result_rows(posterior, cells))
     add_clock(report, clock_rows(cells))
     if OURS in cells.trained:
         ours = {OURS: cells[OURS]}
@@ -111,7 +106,7 @@ def add_claims(report: Report, cells: Grid) -> None:
     """Base promises what it does not earn; the three others, each in its way, do not."""
     claim = claims(report, SOURCE)
     for name, cell in cells.items():
-        gap = late(cell, "estimated_value") - late(cell, "discounted_return")
+        gap = overpromised(cell)
         if name == "base":
             claim(
                 "base promises more than it earns",
@@ -141,17 +136,14 @@ def add_claims(report: Report, cells: Grid) -> None:
 # fmt: off
 _SMOKE = Config(
     "hopper-random", ("base",), study=model_based.SMOKE_MUJOCO,
-    neubay=without_memory(small_neubay(
-        members=4, hidden=(16,), epochs=1, width=8, steps=20, per_iteration=2, rollouts=8,
-        tape=32, capacity=10_000,
-    ), polyak=model_based.SMOKE_MUJOCO.agent.polyak),
+    neubay=smoke_markov(polyak=model_based.SMOKE_MUJOCO.agent.polyak),
 )
 _CPU = Config(
     study=replace(model_based.CPU_MUJOCO, epochs=100),
-    neubay=without_memory(small_neubay(
-        members=12, hidden=(128,) * 4, epochs=15, width=64, steps=100_000, per_iteration=100,
-        rollouts=20, tape=512, capacity=400_000,
-    ), worlds=4),
+    neubay=small_markov(
+        worlds=4, members=12, hidden=(128,) * 4, epochs=15, width=64, steps=100_000,
+        per_iteration=100, rollouts=20, tape=512, capacity=400_000,
+    ),
 )
 # fmt: on
 

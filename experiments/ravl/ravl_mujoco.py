@@ -151,6 +151,11 @@ def late(cell: Cell, metric: str = "return") -> np.ndarray:
     return cell.curve(metric)[1][:, -LOOKS:].mean(1)
 
 
+def overpromised(cell: Cell) -> np.ndarray:
+    """Critics' value minus the true discounted return, mean over the last looks, `[seeds]`."""
+    return late(cell, "estimated_value") - late(cell, "discounted_return")
+
+
 def best_of(cells: Mapping[str, Cell], method: str) -> str | None:
     """Of a method's arms the one with the highest return; None where it was not trained."""
     arms = [arm for arm in cells if method_of(arm) == method]
@@ -219,7 +224,7 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
             if careful is not None:
                 claim(
                     f"{method.upper()} promises no more than it earns on {short}",
-                    late(careful, "estimated_value") - late(careful, "discounted_return"),
+                    overpromised(careful),
                     at_most=0,
                     cells=[careful],
                     means="critics' value minus the true discounted return, mean of the last looks",

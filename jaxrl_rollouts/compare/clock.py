@@ -34,7 +34,8 @@ def clock_rows(cells: Mapping[Any, Cell], **same: Any) -> list[dict[str, Any]]:
     """
     rows = []
     for name, cell in cells.items():
-        if cell.time_constants is None or "critic_loss" not in cell or _target(cell) is None:
+        read = (_target(cell), "critic_loss")
+        if cell.time_constants is None or not all(metric in cell for metric in read):
             continue
         row: dict[str, Any] = {**same, "arm": name}
         row |= {"gradient steps": int(cell.time_constants / (cell.rate or 1) + 0.5)}
@@ -61,7 +62,7 @@ def add_clock(report: Report, rows: list[dict[str, Any]], name: str = "clock") -
 def slope(cell: Cell) -> np.ndarray:
     """Least-squares slope of the mean target over the last fifth, per time constant and as a share
     of its mean size there, `[seeds]`; NaN with fewer than two records."""
-    steps, target = _last(cell, _target(cell) or TARGETS[0])
+    steps, target = _last(cell, _target(cell))
     if len(steps) < 2:
         return np.full(len(target), np.nan)
     clock = (steps - steps.mean()) * (cell.rate or np.nan)
@@ -74,8 +75,8 @@ def residual(cell: Cell) -> np.ndarray:
     return np.sqrt(_last(cell, "critic_loss")[1].mean(1))
 
 
-def _target(cell: Cell) -> str | None:
-    return next((name for name in TARGETS if name in cell), None)
+def _target(cell: Cell) -> str:
+    return next((name for name in TARGETS if name in cell), TARGETS[0])
 
 
 def _last(cell: Cell, metric: str) -> tuple[np.ndarray, np.ndarray]:

@@ -258,3 +258,35 @@ def small_neubay(
             early_exit=25,
         ),
     )
+
+
+def small_markov(*, polyak: float = 0.02, worlds: int = 1, **sizes: Any) -> NeubayStudyConfig:
+    """`small_neubay` without a memory, on single transitions; the temperature is fixed, as
+    published for Hopper.
+
+    Args:
+        polyak: of the target networks.
+        worlds: ensembles to fit.
+        **sizes: of `small_neubay`.
+    """
+    small = small_neubay(**sizes)
+    agent = markov(small.agent)
+    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2, polyak=polyak)
+    agent = replace(agent, agent=learner, weighting="transition")
+    return replace(small, agent=agent, worlds=worlds)
+
+
+def smoke_markov(*, polyak: float = 0.02) -> NeubayStudyConfig:
+    """`small_markov` that only runs: twenty gradient steps."""
+    return small_markov(
+        polyak=polyak,
+        members=4,
+        hidden=(16,),
+        epochs=1,
+        width=8,
+        steps=20,
+        per_iteration=2,
+        rollouts=8,
+        tape=32,
+        capacity=10_000,
+    )

@@ -119,8 +119,7 @@ class Fno(nn.Module):
         embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
         x = Dense(c.width)(x)
         inside = tuple(slice(n) for n in x.shape[:-1])
-        open_ends = [kind != "periodic" for kind in self.padding]
-        x = jnp.pad(x, [(0, more) for more in continued(x.shape[:-1], open_ends)] + [(0, 0)])
+        x = jnp.pad(x, [(0, more) for more in continued(x.shape[:-1], self.padding)] + [(0, 0)])
         modes = c.kept(len(self.padding))
         for layer in range(c.layers):
             given = Dense(c.width)(embedding)
@@ -131,9 +130,9 @@ class Fno(nn.Module):
         return Dense(self.channels, kernel_init=zeros)(x)
 
 
-def continued(grid: Sequence[int], open_ends: Sequence[bool]) -> list[int]:
-    """By how many points each axis is continued."""
-    return [-(-n // 8) * is_open for n, is_open in zip(grid, open_ends, strict=True)]
+def continued(grid: Sequence[int], padding: Sequence[Padding]) -> list[int]:
+    """By how many points each axis is continued: an eighth of what is no circle."""
+    return [-(-n // 8) * (kind != "periodic") for n, kind in zip(grid, padding, strict=True)]
 
 
 def make_fno(
@@ -154,12 +153,7 @@ def make_fno(
     check(config)
     grid = grid_of(points)
     padding = paddings(boundaries, len(grid))
-    wide = [
-        n + more
-        for n, more in zip(
-            grid, continued(grid, [kind != "periodic" for kind in padding]), strict=True
-        )
-    ]
+    wide = [n + more for n, more in zip(grid, continued(grid, padding), strict=True)]
     most = min([wide[-1] // 2 + 1, *(n // 2 for n in wide[:-1])])
     if config.modes is not None and config.modes > most:
         on = " x ".join(map(str, grid))
