@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.plugins import Command, Listing
 
-from .generate_command import generate
+from .generate_command import generate_for
 from .inspection import inspect
 from .roll_command import roll
 
@@ -36,7 +36,7 @@ def _train() -> None:
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `pde ...`; raises `UserError` for bad input."""
     commands: dict[str, Callable[..., None]] = {
-        "generate": generate,
+        "generate": generate_for(arguments),
         "inspect": inspect,
         "train": _train,
         "roll": roll,

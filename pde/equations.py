@@ -8,14 +8,13 @@ navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (v = `flows.to
 kolmogorov_2d     the same with a forcing of four waves along y, and - 0.1 w: steady on average
 ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity lap^2 u = 0, without its mean
 burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels, v_0 and v_1)
+gray_scott_2d     a_t = 2e-5 lap a + feed (1 - a) - a b^2,
+                  b_t = 1e-5 lap b - (feed + 0.06) b + a b^2      (two channels, a and b)
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +24,7 @@ from jaxrl_rollouts.configs import did_you_mean
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
 from .etdrk import etdrk4, wavenumbers
-from .flows import ripples, vortices
+from .starts import STARTS, Domain
 
 Solver = Callable[[jax.Array], jax.Array]
 
@@ -40,8 +39,7 @@ class Equation(NamedTuple):
             is a pytree of its coefficients: `split_solver` makes it once for many steps.
         axes: of space, `points` long each.
         channels: a name for each of `C`.
-        start: `(key, points) -> u`, a random initial field.
-        suited: settings of a `GenerateConfig` that suit it, where those of KS do not.
+        starts: of `starts.STARTS`, what fields can begin with; the first unless another is named.
     """
 
     name: str
@@ -49,34 +47,22 @@ class Equation(NamedTuple):
     solver: Callable[[int, Any, Any, Any], Solver]
     axes: int = 1
     channels: tuple[str, ...] = ("u",)
-    start: Callable[[jax.Array, int], jax.Array] | None = None
-    suited: Mapping[str, Any] = MappingProxyType({})
+    starts: tuple[str, ...] = ("sines",)
 
-    def initial(self, key: jax.Array, points: int) -> jax.Array:
-        """A random initial field `[C, *points]`; a sum of sines unless the equation has another."""
-        return (self.start or sines)(key, points)
-
-
-def sines(key: jax.Array, points: int, *, terms: int = 10, modes: int = 2) -> jax.Array:
-    """A random initial field for any domain, on which `x / L` runs from 0 to 1: `[1, points]`.
-
-    The sum of `terms` sines `A sin(2 pi l x / L + phi)` with A in [-.5, .5] and l up to `modes`
-    (Brandstetter et al. 2022).
-    """
-    amplitude_key, mode_key, phase_key = jax.random.split(key, 3)
-    amplitude = jax.random.uniform(amplitude_key, (terms, 1), minval=-0.5, maxval=0.5)
-    mode = jax.random.randint(mode_key, (terms, 1), 1, modes + 1)
-    phase = jax.random.uniform(phase_key, (terms, 1), maxval=2 * jnp.pi)
-    x = jnp.arange(points) / points
-    return (amplitude * jnp.sin(2 * jnp.pi * mode * x + phase)).sum(0, keepdims=True)
+    def initial(
+        self, key: jax.Array, points: int, extent: jax.Array | float = 1.0, start: str = ""
+    ) -> jax.Array:
+        """A random initial field `[C, *points]`."""
+        on = Domain(points, extent, len(self.channels))
+        return STARTS[start or self.starts[0]](key, on)
 
 
 def _stepper(name: str) -> Any:
     try:
-        import exponax
+        from exponax import stepper
     except ImportError:
         raise MissingExtraError("solving equations", "exponax", "pde") from None
-    return getattr(exponax.stepper, name)
+    return getattr(stepper.reaction if name == "GrayScott" else stepper, name)
 
 
 def _ks(points: int, extent: Any, dt: Any, viscosity: Any) -> Solver:
@@ -122,18 +108,13 @@ def _burgers_2d(points: int, extent: Any, dt: Any, diffusivity: Any) -> Solver:
     return _stepper("Burgers")(2, extent, points, dt, diffusivity=diffusivity, order=4)
 
 
+def _gray_scott(points: int, extent: Any, dt: Any, feed: Any) -> Solver:
+    return _stepper("GrayScott")(2, extent, points, dt, feed_rate=feed, kill_rate=KILL, order=4)
+
+
 DRAG, WAVES = 0.1, 4  # of the Kolmogorov flow
-_TURN = (2 * math.pi, 2 * math.pi)
-
-
-def _suited(extent: tuple, dt: float, value: float, burn_in: int, substeps: int) -> dict[str, Any]:
-    """64 x 64 points, 128 trajectories of 60 frames: minutes on two cores."""
-    size = {"points": 64, "trajectories": 128, "frames": 60, "chunk": 16, "extent": extent}
-    once = {"dt": (dt, dt), "parameter": (value, value), "burn_in": burn_in, "substeps": substeps}
-    return size | once
-
-
-_FLOW = {"axes": 2, "channels": ("vorticity",), "start": vortices}
+KILL = 0.06  # of Gray-Scott
+_VORTICITY = 2, ("vorticity",), ("vortices", "shear_layer", "piecewise")
 
 # fmt: off
 EQUATIONS = {
@@ -143,22 +124,11 @@ EQUATIONS = {
         Equation("burgers", "diffusivity", _burgers),
         Equation("kdv", "dispersion", _kdv),
         Equation("advection", "velocity", _advection),
-        Equation(
-            "navier_stokes_2d", "viscosity", _navier_stokes, **_FLOW,
-            suited=_suited(_TURN, 0.1, 0.01, 0, 4),
-        ),
-        Equation(
-            "kolmogorov_2d", "viscosity", _kolmogorov, **_FLOW,
-            suited=_suited(_TURN, 0.2, 0.025, 100, 8),
-        ),
-        Equation(
-            "ks_2d", "viscosity", _ks_2d, 2, ("u",), partial(ripples, channels=1),
-            suited=_suited((30.0, 30.0), 0.5, 1.0, 200, 5),
-        ),
-        Equation(
-            "burgers_2d", "diffusivity", _burgers_2d, 2, ("v_0", "v_1"),
-            partial(ripples, channels=2), suited=_suited(_TURN, 0.05, 0.05, 0, 2),
-        ),
+        Equation("navier_stokes_2d", "viscosity", _navier_stokes, *_VORTICITY),
+        Equation("kolmogorov_2d", "viscosity", _kolmogorov, *_VORTICITY),
+        Equation("ks_2d", "viscosity", _ks_2d, 2, ("u",), ("ripples",)),
+        Equation("burgers_2d", "diffusivity", _burgers_2d, 2, ("v_0", "v_1"), ("ripples",)),
+        Equation("gray_scott_2d", "feed", _gray_scott, 2, ("a", "b"), ("squares",)),
     )
 }
 # fmt: on

@@ -43,15 +43,19 @@ def roll_field(
     steps: int,
     *,
     own_params: bool = False,
+    record: Callable[[jax.Array], jax.Array] = lambda fields: fields,
 ) -> jax.Array:
-    """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, start left out."""
+    """Roll fields forward: `start` `[B, C, *space]` to `[steps, B, C, *space]`, start left out.
+
+    `record` of the fields `[B, C, *space]` of every step, where it is given.
+    """
     trajectory = rollout(
         field_model(stepper, own_params=own_params),
         params,
         start,
         key,
         horizon=steps,
-        record=lambda step: step.next_observations,
+        record=lambda step: record(step.next_observations),
     )
     return trajectory.steps
 

@@ -1,4 +1,4 @@
-"""Flows in the plane: random fields to begin with, and velocity and vorticity of each other.
+"""Velocity and vorticity of flows in the plane, each from the other.
 
 The solver here moves its state `w` with `v = (d_1 psi, -d_0 psi)`, `lap psi = w`, whose curl
 `d_0 v_1 - d_1 v_0` is `-w`: what it calls vorticity is minus that of the flow that it moves with
@@ -13,37 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-
-
-def vortices(
-    key: jax.Array, points: int, *, peak: float = 4.0, std: tuple[float, float] = (1.0, 4.0)
-) -> jax.Array:
-    """A random vorticity `[1, N, N]` without a mean.
-
-    Gaussian, its amplitude `|k| exp(-(|k| / peak)^2)`, nothing from a third of the grid's
-    wavenumbers on (what de-aliasing would only let decay); its standard deviation is drawn
-    uniformly from `std`.
-    """
-    field_key, std_key = jax.random.split(key)
-    length = jnp.asarray(np.sqrt(np.square(_waves(points)).sum(0)))
-    amplitude = length * jnp.exp(-jnp.square(length / peak)) * (length < points / 3)
-    white = jnp.fft.rfft2(jax.random.normal(field_key, (points, points)))
-    field = jnp.fft.irfft2(white * amplitude, (points, points))
-    size = jax.random.uniform(std_key, minval=std[0], maxval=std[1])
-    return (field * (size / field.std()))[None]
-
-
-def ripples(key: jax.Array, points: int, *, channels: int, terms: int = 6) -> jax.Array:
-    """Sums of waves `A sin(k . x + phi)` along the plane, `[channels, N, N]`; A in [-.5, .5] and
-    both wavenumbers from -2 to 2 waves across the domain."""
-    amplitude_key, mode_key, phase_key = jax.random.split(key, 3)
-    shape = (channels, terms, 1, 1)
-    amplitude = jax.random.uniform(amplitude_key, shape, minval=-0.5, maxval=0.5)
-    mode = jax.random.randint(mode_key, (2, *shape), -2, 3)
-    phase = jax.random.uniform(phase_key, shape, maxval=2 * jnp.pi)
-    x = jnp.arange(points) / points
-    turns = mode[0] * x[:, None] + mode[1] * x
-    return (amplitude * jnp.sin(2 * jnp.pi * turns + phase)).sum(1)
 
 
 def to_velocity(vorticity: jax.Array, extent: float) -> jax.Array:

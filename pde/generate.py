@@ -18,6 +18,8 @@ from jaxrl_rollouts.record.loggers import Progress
 from .equations import equation, join_solver, split_solver
 from .field import advance_field, roll_field
 from .generate_settings import GenerateConfig as GenerateConfig
+from .metrics import spectrum
+from .spectral import resampled
 
 
 class Solved(NamedTuple):
@@ -36,7 +38,7 @@ class Solved(NamedTuple):
 
 def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
     """Trajectories of `keys` `[b]`; traced under float64."""
-    which = equation(config.equation)
+    which, fine = equation(config.equation), config.points * config.finer
 
     def draw(key: jax.Array) -> tuple:
         extent_key, dt_key, value_key, start_key = jax.random.split(key, 4)
@@ -45,13 +47,13 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
             jax.random.uniform(k, (), jnp.float64, *limits)
             for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
         ]
-        return which.initial(start_key, config.points), *drawn
+        return which.initial(start_key, fine, drawn[0], config.start), *drawn
 
     rest: Any = None
 
     def coefficients(extent: jax.Array, dt: jax.Array, value: jax.Array) -> Any:
         nonlocal rest
-        solver = which.solver(config.points, extent, dt / config.substeps, value)
+        solver = which.solver(fine, extent, dt / config.substeps, value)
         arrays, rest = split_solver(solver)
         return arrays
 
@@ -59,15 +61,20 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
         solver = join_solver(arrays, rest)
         return jax.lax.fori_loop(0, config.substeps, lambda _, u: solver(u), u)
 
+    def kept(u: jax.Array) -> jax.Array:
+        return u if config.finer == 1 else resampled(u, config.points, which.axes)
+
     start, *params = jax.vmap(draw)(keys)
     solvers = jax.vmap(coefficients)(*params)  # once, and not in every step
     unused = jax.random.key(0)  # the equations know no chance
     settled = start
     if config.burn_in:
         settled = advance_field(frame, solvers, start, unused, config.burn_in, own_params=True)
-    first = settled[None]
+    first = kept(settled)[None]
     if config.frames > 1:
-        later = roll_field(frame, solvers, settled, unused, config.frames - 1, own_params=True)
+        later = roll_field(
+            frame, solvers, settled, unused, config.frames - 1, own_params=True, record=kept
+        )
         first = jnp.concatenate([first, later])
     return Solved(jnp.swapaxes(first, 0, 1), *params)  # type: ignore[arg-type]
 
@@ -129,14 +136,17 @@ class Quality(NamedTuple):
 
 
 def quality(fields: Any) -> Quality:
-    """Look at `[n, T, 1, points]`; `T` at least 2."""
+    """Look at `[n, T, C, *space]`; `T` at least 2. A tail is the mean of the channels'."""
     fields = np.asarray(fields, np.float64)
-    increment = np.diff(fields, axis=1).std((1, 2, 3))
-    amplitude = np.abs(np.fft.rfft(fields)).mean((0, 1, 2))
-    resolved = amplitude[: max(int(fields.shape[-1] / 3), 2)]  # what 2/3 de-aliasing leaves
+    increment = np.diff(fields, axis=1).std(tuple(range(1, fields.ndim)))
+    with jax.enable_x64(True):
+        found = spectrum(jnp.asarray(fields), space_dims=fields.ndim - 3)
+        amplitude = np.asarray(found.mean((0, 1)))
+    resolved = amplitude[:, : max(int(min(fields.shape[3:]) / 3), 2)]  # what de-aliasing leaves
+    highest = np.maximum(amplitude.max(1), np.finfo(float).tiny)
     return Quality(
         float(fields.std()),
         increment,
         float((increment < np.median(increment) / 20).mean()),
-        float(resolved[-3:].mean() / amplitude.max()),
+        float((resolved[:, -3:].mean(1) / highest).mean()),
     )

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from inspect import signature as inspect_signature
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
 from jaxrl_rollouts.cli.options import check_options
+from jaxrl_rollouts.cli.parsing import value_of
 from jaxrl_rollouts.errors import ConfigError
 
-from .generate_settings import GenerateConfig
+from .generate_settings import SUITED, GenerateConfig
 from .inspection import inspect
 
 _DEFAULT = GenerateConfig()
 
 
+def generate_for(arguments: Sequence[str]) -> Callable[..., None]:
+    """`generate` whose defaults are what suits the equation that the arguments name."""
+    named = value_of(arguments, "--equation")
+    if named not in SUITED:
+        return generate
+
+    @functools.wraps(generate)
+    def suited(*args: Any, **kwargs: Any) -> None:
+        generate(*args, **kwargs)
+
+    signature = inspect_signature(generate)
+    config = signature.parameters["config"].replace(default=GenerateConfig(named))
+    suited.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=list((signature.parameters | {"config": config}).values())
+    )
+    return suited
+
+
 def generate(
     out: Path,
     split: Literal["train", "valid", "test"] = "train",
-    layout: Literal["pdearena", "well", "apebench"] = "pdearena",
+    layout: Literal["pdearena", "well", "apebench"] | None = None,
     config: tyro.conf.OmitArgPrefixes[GenerateConfig] = _DEFAULT,
     progress: bool = True,
 ) -> None:
@@ -28,7 +50,8 @@ def generate(
     Args:
         out: the file to write, .h5 or .hdf5 (.npy for apebench); it appears once it is complete.
         split: which set it is.
-        layout: of the file. pdearena keeps float64; well and apebench are float32.
+        layout: of the file. pdearena keeps float64; well and apebench are float32. Left out,
+            pdearena for one axis, well for the plane.
         config: what to solve.
         progress: show progress.
     """
@@ -38,7 +61,8 @@ def generate(
     from .generate import generate as solve
 
     check_options(config)
-    config, which = config.suited(), equation(config.equation)
+    which = equation(config.equation)
+    layout = layout or ("pdearena" if which.axes == 1 else "well")
     if which.axes > 1 and layout != "well":
         expected = f"well: {layout} is of one axis, {which.name} has {which.axes}"
         raise ConfigError("--layout", layout, expected)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Annotated
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import tyro
 
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 
 
@@ -30,20 +31,57 @@ Range = Annotated[
 ]
 
 
+# What suits an equation. PDE-Refiner's training set for those of one axis; in the plane what two
+# cores solve in minutes.
+LINE: dict[str, Any] = {
+    "trajectories": 2048,
+    "points": 256,
+    "extent": (57.6, 70.4),
+    "dt": (0.18, 0.22),
+    "parameter": (1.0, 1.0),
+    "frames": 140,
+    "burn_in": 360,
+    "substeps": 4,
+    "chunk": 64,
+}
+
+
+def _plane(extent: float, dt: float, value: float, burn_in: int, substeps: int) -> dict[str, Any]:
+    size = {"trajectories": 128, "points": 64, "frames": 60, "chunk": 16}
+    drawn = {"extent": (extent, extent), "dt": (dt, dt), "parameter": (value, value)}
+    return LINE | size | drawn | {"burn_in": burn_in, "substeps": substeps}
+
+
+SUITED: dict[str, dict[str, Any]] = {
+    "navier_stokes_2d": _plane(2 * math.pi, 0.1, 0.01, 0, 4),
+    "kolmogorov_2d": _plane(2 * math.pi, 0.2, 0.025, 100, 8),
+    "ks_2d": _plane(30.0, 0.5, 1.0, 200, 5),
+    "burgers_2d": _plane(2 * math.pi, 0.05, 0.05, 0, 2),
+    "gray_scott_2d": _plane(1.0, 20.0, 0.035, 5, 10),
+}
+
+
+_LEFT: Any = None  # a range that nobody chose
+
+
 @dataclass(frozen=True)
 class GenerateConfig:
-    """What to solve; defaults are the training set of PDE-Refiner's Kuramoto-Sivashinsky study.
+    """What to solve. What is left out is what suits the equation; of one axis, the training set of
+    PDE-Refiner's Kuramoto-Sivashinsky study.
 
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
-            ks_2d or burgers_2d, for which other settings that are left as they are here are those
-            that suit it.
+            ks_2d, burgers_2d or gray_scott_2d.
+        start: what fields begin with: vortices, shear_layer or piecewise for flows; others have one
+            way. Left out, the first.
         trajectories: how many.
         points: of the grid, along every axis.
+        finer: the solver's grid has so many times the points; what is kept is cut off in Fourier
+            space, not strided, so that nothing is aliased.
         extent: shortest and longest domain; each trajectory draws its own uniformly.
         dt: shortest and longest time between frames, drawn likewise.
         parameter: lowest and highest value of the equation's parameter (viscosity, diffusivity,
-            dispersion or velocity), drawn likewise.
+            dispersion, velocity or feed), drawn likewise.
         frames: kept per trajectory.
         burn_in: frames solved and dropped before them.
         substeps: of the solver per frame.
@@ -52,38 +90,33 @@ class GenerateConfig:
     """
 
     equation: str = "ks"
-    trajectories: int = positive(2048)
-    points: int = 256
-    extent: Range = (57.6, 70.4)
-    dt: Range = (0.18, 0.22)
-    parameter: Range = (1.0, 1.0)
-    frames: int = positive(140)
-    burn_in: int = 360
-    substeps: int = positive(4)
-    chunk: int = positive(64)
+    start: str = ""
+    trajectories: int = positive(None)
+    points: int = positive(None)
+    finer: int = positive(1)
+    extent: Range = _LEFT
+    dt: Range = _LEFT
+    parameter: Range = _LEFT
+    frames: int = positive(None)
+    burn_in: int = number(None, least=0)
+    substeps: int = positive(None)
+    chunk: int = positive(None)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in SUITED.get(self.equation, LINE).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
     def validate(self) -> None:
         from .equations import equation
 
-        equation(self.equation)
-        if self.burn_in < 0:
-            raise ConfigError("burn_in", self.burn_in, "at least 0")
+        starts = equation(self.equation).starts
+        if self.start and self.start not in starts:
+            raise ConfigError("start", self.start, f"one of {', '.join(starts)}")
         if self.points < 8 or self.points % 2:
             raise ConfigError("points", self.points, "an even number of at least 8")
         for name in ("extent", "dt", "parameter"):
             low, high = getattr(self, name)
             if not low <= high or (name != "parameter" and low <= 0):
                 raise ConfigError(name, (low, high), "a lowest and a highest value above 0")
-
-    def suited(self) -> GenerateConfig:
-        """With what suits the equation, where a setting is still that of KS."""
-        from .equations import equation
-
-        wanted = equation(self.equation).suited
-        left = {
-            field.name
-            for field in fields(self)
-            if getattr(self, field.name) == field.default and field.name in wanted
-        }
-        return replace(self, **{name: wanted[name] for name in left})

@@ -55,8 +55,7 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
             step = np.diff(one, axis=1).std() if frames > 1 else 0.0
             print(f"{name:<12} spread {one.std():.4g}, change {step:.4g}")
     if frames > 1:
-        lines = values.reshape(*values.shape[:2], -1, space[-1])
-        seen = quality(lines)
+        seen = quality(values)
         read = f"{len(values)} trajectories" + f", {looked} frames" * (looked < frames)
         print(f"spread       {seen.std:.4g} (of {read})")
         print(f"change       {np.median(seen.increment):.4g} from frame to frame (median)")

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .spectral import lengths
+
 TINY = float(np.finfo(np.float32).tiny)
 
 
@@ -93,10 +95,7 @@ def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> ja
 
 def shells(shape: Sequence[int]) -> np.ndarray:
     """Integer wavenumber of every `rfftn` bin of a grid: rounded length of the wave vector."""
-    axes = [np.fft.fftfreq(n, 1.0 / n) for n in shape[:-1]]
-    axes.append(np.fft.rfftfreq(shape[-1], 1.0 / shape[-1]))
-    squared = sum(np.square(k) for k in np.meshgrid(*axes, indexing="ij"))
-    return np.rint(np.sqrt(squared)).astype(int)
+    return np.rint(lengths(shape)).astype(int)
 
 
 def spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:

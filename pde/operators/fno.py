@@ -19,6 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork
+from ..spectral import apart, ends
 from .layers import (
     CIRCLE,
     Embedding,
@@ -82,28 +83,11 @@ class SpectralConv(nn.Module):
         weight = weight[..., : low.shape[-2], :, :]
         for axis, points in enumerate(space[:-1]):
             keep = min(self.modes, points // 2)
-            low, weight = _ends(low, keep, axis), _ends(weight, keep, axis)
+            low, weight = ends(low, keep, axis), ends(weight, keep, axis)
         mixed = jnp.einsum("...c,...cf->...f", low, weight)
         for axis, points in enumerate(space[:-1]):
-            mixed = _apart(mixed, points, axis)
+            mixed = apart(mixed, points, axis)
         return jnp.fft.irfftn(mixed, s=space, axes=axes)
-
-
-def _ends(x: jax.Array, keep: int, axis: int) -> jax.Array:
-    """The first and the last entries of an axis: wavenumbers 0 .. keep - 1 and -keep .. -1."""
-    if x.shape[axis] == 2 * keep:
-        return x
-    first = jax.lax.slice_in_dim(x, 0, keep, axis=axis)
-    last = jax.lax.slice_in_dim(x, x.shape[axis] - keep, None, axis=axis)
-    return jnp.concatenate([first, last], axis)
-
-
-def _apart(x: jax.Array, points: int, axis: int) -> jax.Array:
-    """Nothing between the halves of an axis, so that it has `points` entries."""
-    first, last = jnp.split(x, 2, axis)
-    shape = list(x.shape)
-    shape[axis] = points - x.shape[axis]
-    return jnp.concatenate([first, jnp.zeros(shape, x.dtype), last], axis)
 
 
 class Fno(nn.Module):

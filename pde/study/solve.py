@@ -27,7 +27,7 @@ def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> Fi
         DivergenceError: a solution became infinite.
         MissingExtraError: the extra `pde` is not installed.
     """
-    config = (config or GenerateConfig()).suited()
+    config = config or GenerateConfig()
     chunks = generate(config, progress=progress)
     solved = Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
     which = equation(config.equation)

@@ -9,21 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_solving import march
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.equations import EQUATIONS, equation, sines
+from jaxrl_rollouts.pde.equations import EQUATIONS, equation
 from jaxrl_rollouts.pde.etdrk import etdrk4, wavenumbers
+from jaxrl_rollouts.pde.starts import Domain, sines
 
 
 @pytest.fixture(autouse=True)
 def double() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
-
-
-def march(solver: Callable, u: jax.Array, steps: int) -> np.ndarray:
-    body = jax.jit(lambda u: jax.lax.fori_loop(0, steps, lambda _, u: solver(u), u))
-    return np.asarray(body(u))
 
 
 def errors(
@@ -74,7 +71,7 @@ def test_kdv_carries_a_soliton() -> None:
 
 
 def test_ks_converges_with_fourth_order() -> None:
-    start = sines(jax.random.key(0), 128)
+    start = sines(jax.random.key(0), Domain(128, 1.0))
     ends = []
     for steps in (50, 100, 200):
         solver = EQUATIONS["ks"].solver(128, 64.0, 5.0 / steps, 1.0)
@@ -97,7 +94,7 @@ def test_ks_grows_and_decays_small_waves_as_its_linear_part_does() -> None:
 
 def test_the_mean_is_conserved() -> None:
     for name, value in (("ks", 1.0), ("burgers", 0.05), ("kdv", 1.0), ("advection", 1.0)):
-        start = sines(jax.random.key(1), 64) + 0.3
+        start = sines(jax.random.key(1), Domain(64, 1.0)) + 0.3
         end = march(EQUATIONS[name].solver(64, 30.0, 0.01, value), start, 50)
         assert end.mean() == pytest.approx(0.3, abs=1e-10), name
 
@@ -106,7 +103,7 @@ def test_our_scheme_is_exponaxs_where_the_linear_part_is_real() -> None:
     points, extent, nu = 128, 10.0, 0.3  # smooth, so that where de-aliasing cuts is all one
     k = wavenumbers(points, extent)
     ours = etdrk4(-nu * k**2 + 0j, 1.0, points, extent, 0.05)
-    u = sines(jax.random.key(2), points)
+    u = sines(jax.random.key(2), Domain(points, 1.0))
     theirs = EQUATIONS["burgers"].solver(points, extent, 0.05, nu)
     np.testing.assert_allclose(march(ours, u, 20), march(theirs, u, 20), atol=1e-9)
 
@@ -115,7 +112,7 @@ def test_extent_step_and_parameter_may_differ_per_trajectory() -> None:
     def one(extent: Any, dt: Any, value: Any, u: jax.Array) -> jax.Array:
         return EQUATIONS["ks"].solver(64, extent, dt, value)(u)
 
-    u = sines(jax.random.key(0), 64)
+    u = sines(jax.random.key(0), Domain(64, 1.0))
     settings = np.array([[20.0, 0.05, 0.6], [24.0, 0.1, 1.4]])
     together = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))(*settings.T, u)
     for row, setting in zip(together, settings, strict=True):
@@ -123,7 +120,7 @@ def test_extent_step_and_parameter_may_differ_per_trajectory() -> None:
 
 
 def test_initial_fields_are_low_modes_of_bounded_size() -> None:
-    u = np.asarray(sines(jax.random.key(3), 64))
+    u = np.asarray(sines(jax.random.key(3), Domain(64, 1.0)))
     amplitude = np.abs(np.fft.rfft(u[0]))
     assert amplitude[1:3].min() > 0 and amplitude[3:].max() < 1e-9 and np.abs(u).max() <= 5.0
 

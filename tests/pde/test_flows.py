@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_solving import TURN, march, plane
+from scipy import integrate
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, WAVES
+from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, KILL, WAVES
 from jaxrl_rollouts.pde.files import read_fields
-from jaxrl_rollouts.pde.flows import ripples, to_velocity, to_vorticity, vortices
+from jaxrl_rollouts.pde.flows import to_velocity, to_vorticity
+from jaxrl_rollouts.pde.generate_settings import SUITED
+from jaxrl_rollouts.pde.starts import Domain, piecewise, ripples, shear_layer, squares, vortices
 
-TURN = 2 * np.pi
 N = 32
 
 
@@ -28,24 +30,14 @@ def double() -> Iterator[None]:
         yield
 
 
-def march(solver: Any, u: jax.Array, steps: int) -> np.ndarray:
-    body = jax.jit(lambda u: jax.lax.fori_loop(0, steps, lambda _, u: solver(u), u))
-    return np.asarray(body(u))
-
-
-def plane(points: int = N, extent: float = TURN) -> tuple[jax.Array, jax.Array]:
-    x = jnp.arange(points) * extent / points
-    return x[:, None], x[None]
-
-
 def turning(seed: int = 0, points: int = N) -> jax.Array:
-    return vortices(jax.random.key(seed), points, peak=3.0, std=(1.0, 1.0))
+    return vortices(jax.random.key(seed), Domain(points, TURN), peak=3.0, std=(1.0, 1.0))
 
 
 @pytest.mark.parametrize("dt", [0.5, 0.05])
 def test_taylor_green_keeps_its_shape_and_decays(dt: float) -> None:
     """w = 2 k cos(k x) cos(k y) exp(-2 viscosity k^2 t), whatever the step."""
-    (x, y), k, nu, time = plane(), 3, 0.02, 2.0
+    (x, y), k, nu, time = plane(N), 3, 0.02, 2.0
     start = (2 * k * jnp.cos(k * x) * jnp.cos(k * y))[None]
     solver = EQUATIONS["navier_stokes_2d"].solver(N, TURN, dt, nu)
     after = march(solver, start, round(time / dt))
@@ -86,7 +78,7 @@ def test_velocity_and_vorticity_are_each_others_inverse() -> None:
 @pytest.mark.parametrize("extent", [TURN, 4.0])
 def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
     """w = -q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L, for a force of amplitude one."""
-    (_, y), nu = plane(extent=extent), 0.5
+    (_, y), nu = plane(N, extent), 0.5
     q = WAVES * TURN / extent
     laminar = jnp.broadcast_to(-q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
     # exponax has mode times amplitude in the place of q times amplitude; see `_kolmogorov`.
@@ -112,7 +104,7 @@ def test_enstrophy_goes_where_viscosity_takes_it() -> None:
 @pytest.mark.parametrize("name", ["navier_stokes_2d", "kolmogorov_2d", "ks_2d", "burgers_2d"])
 def test_fourth_order_in_the_step(name: str) -> None:
     which = EQUATIONS[name]
-    extent = which.suited["extent"][0]
+    extent = SUITED[name]["extent"][0]
     value = {"ks_2d": 1.0}.get(name, 0.05)
     time = {"ks_2d": 4.0, "burgers_2d": 0.4}.get(name, 0.5)
     start = which.initial(jax.random.key(1), N)
@@ -125,14 +117,81 @@ def test_fourth_order_in_the_step(name: str) -> None:
 
 
 def test_initial_fields_are_resolved_and_of_their_size() -> None:
-    w = np.asarray(vortices(jax.random.key(3), 48, std=(2.0, 2.0)))
+    w = np.asarray(vortices(jax.random.key(3), Domain(48, TURN), std=(2.0, 2.0)))
     assert w.shape == (1, 48, 48)
     assert w.std() == pytest.approx(2.0) and abs(w.mean()) < 1e-12
     modes = np.abs(np.fft.rfft2(w[0]))
     assert modes[16:33].max() < 1e-9 * modes.max() and modes[:, 16:].max() < 1e-9 * modes.max()
-    waves = np.asarray(ripples(jax.random.key(3), 24, channels=2))
+    waves = np.asarray(ripples(jax.random.key(3), Domain(24, TURN, 2)))
     assert waves.shape == (2, 24, 24)
     assert np.abs(np.fft.rfft2(waves))[:, 3:-2].max() < 1e-9
+
+
+def test_shear_layers_are_the_curl_of_their_velocities() -> None:
+    """Two jumps of tanh along y, and a sine along x that pushes them."""
+    points, extent = 128, 3.0
+    key = jax.random.key(5)
+    w = shear_layer(key, Domain(points, extent), sharpness=(12.0, 12.0), push=(0.05, 0.05), waves=2)
+    first, second = np.asarray(to_velocity(w, extent))
+    # Of y only, from -1 to 1 and back; without its mean, which is zero by symmetry.
+    np.testing.assert_allclose(first, np.broadcast_to(first[:1], first.shape), atol=1e-9)
+    y = np.arange(points) / points
+    shapes = []
+    for moved in np.linspace(0, 1, 8 * points, endpoint=False):
+        z = (y + moved) % 1
+        shapes.append(np.where(z <= 0.5, np.tanh(12 * (z - 0.25)), np.tanh(12 * (0.75 - z))))
+    nearest = np.abs(np.stack(shapes) - first[0]).max(1).min()
+    assert nearest < 0.02  # the shift is found to an eighth of a point
+    np.testing.assert_allclose(second, np.broadcast_to(second[:, :1], second.shape), atol=1e-9)
+    modes = np.abs(np.fft.rfft(second[:, 0])) * 2 / points
+    assert modes.max() == pytest.approx(0.05) and modes.argmax() in (1, 2)
+    assert np.sort(modes)[-2] < 1e-9
+
+
+def test_a_board_of_vorticity_is_constant_on_its_fields() -> None:
+    w = np.asarray(piecewise(jax.random.key(2), Domain(160, TURN), board=5, std=(3.0, 3.0)))[0]
+    assert w.std() == pytest.approx(3.0) and abs(w.mean()) < 1e-9
+    inner = w.reshape(5, 32, 5, 32)[:, 12:20, :, 12:20]
+    # Cut off in Fourier space, so that some of the edges' ringing is left.
+    assert inner.std((1, 3)).max() < 0.05 * w.std()
+    assert len(np.unique(inner.mean((1, 3)).round(3))) == 25
+
+
+def test_two_species_react_alike_everywhere_as_their_ordinary_equations_do() -> None:
+    """Without differences in space: a' = f (1 - a) - a b^2, b' = a b^2 - (f + k) b."""
+    feed, dt, steps = 0.035, 0.25, 80
+
+    def rate(_: float, state: np.ndarray) -> list[float]:
+        a, b = state
+        return [feed * (1 - a) - a * b**2, a * b**2 - (feed + KILL) * b]
+
+    exact = integrate.solve_ivp(rate, (0, dt * steps), [0.6, 0.3], rtol=1e-11, atol=1e-12).y[:, -1]
+    start = jnp.broadcast_to(jnp.asarray([0.6, 0.3])[:, None, None], (2, 16, 16))
+    found = march(EQUATIONS["gray_scott_2d"].solver(16, 1.0, dt, feed), start, steps)
+    np.testing.assert_allclose(found, np.broadcast_to(exact[:, None, None], (2, 16, 16)), atol=1e-8)
+
+
+def test_species_begin_in_squares() -> None:
+    a, b = np.asarray(squares(jax.random.key(0), Domain(64, 1.0, 2), count=1, side=0.25))
+    assert min(a.min(), b.min()) >= 0.0 and max(a.max(), b.max()) <= 1.0
+    assert np.median(a) > 0.99 and np.median(b) < 0.01
+    assert (b > 0.125).sum() == pytest.approx(16**2, rel=0.15)
+
+
+def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
+    short = {"trajectories": 2, "frames": 2, "points": 32, "chunk": 2, "substeps": 2}
+    with jax.enable_x64(False):
+        sets = {
+            start: pde.solve(pde.Equation("navier_stokes_2d", start=start, **short))
+            for start in ("", "vortices", "shear_layer", "piecewise")
+        }
+        fields = {name: found.read(slice(None), slice(None)) for name, found in sets.items()}
+    np.testing.assert_array_equal(fields[""], fields["vortices"])
+    assert not np.allclose(fields["vortices"][:, 0], fields["piecewise"][:, 0])
+    spread = fields["shear_layer"][:, 0, 0].std(1).mean(-1)  # along x: only the push
+    assert (spread < 0.3 * fields["shear_layer"][:, 0, 0].std((1, 2))).all()
+    with pytest.raises(ConfigError, match="start: found 'vortices', expected one of squares"):
+        pde.solve(pde.Equation("gray_scott_2d", start="vortices"))
 
 
 def test_from_the_command_line_to_a_file_of_the_well(
@@ -148,7 +207,7 @@ def test_from_the_command_line_to_a_file_of_the_well(
         str(file),
         "--no-progress",
     ]
-    few = "--layout well --trajectories 2 --frames 3 --burn-in 2 --points 32 --substeps 4"
+    few = "--trajectories 2 --frames 3 --burn-in 2 --points 32 --substeps 4"
     with jax.enable_x64(False):
         cli.dispatch(command + few.split())
     assert "2 trajectories of 3 frames" in capsys.readouterr().out
@@ -158,7 +217,7 @@ def test_from_the_command_line_to_a_file_of_the_well(
     np.testing.assert_allclose(found.extent, TURN)
     np.testing.assert_allclose(found.parameters["viscosity"], 0.025)
     with pytest.raises(ConfigError, match="--layout: .*well: pdearena is of one axis"):
-        cli.dispatch([*command[:-2], str(tmp_path / "flow.h5")])
+        cli.dispatch([*command, "--layout", "pdearena"])
 
 
 def test_solved_into_memory() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tyro
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
 from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fields
@@ -70,10 +71,20 @@ def test_every_equation_can_be_generated(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in sorted(EQUATIONS) if EQUATIONS[n].axes > 1])
 def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
-    suited = GenerateConfig(equation=name, frames=7).suited()
-    assert suited.points == 64 and suited.frames == 7 and suited.extent != GenerateConfig().extent
-    assert suited.suited() == suited
-    assert GenerateConfig().suited() == GenerateConfig()
+    line, plane = GenerateConfig(), GenerateConfig(name, frames=7)
+    assert plane.frames == 7 and plane.points == 64 and plane.extent != line.extent
+    assert GenerateConfig(name, points=line.points).points == line.points
+    check(plane)
+
+
+def test_a_finer_grid_is_cut_off_and_not_strided() -> None:
+    """Trajectories of twice the points, without the wavenumbers that the smaller grid has not."""
+    fine = together(replace(SMALL, points=64))
+    kept = together(replace(SMALL, finer=2))
+    modes = np.fft.rfft(fine.fields)[..., :16]
+    np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., :16] * 2, modes, atol=1e-9)
+    np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., 16], 0.0, atol=1e-9)
+    np.testing.assert_array_equal(kept.extent, fine.extent)
 
 
 def test_burn_in_drops_the_first_frames() -> None:
@@ -204,8 +215,10 @@ def test_a_shift_moves_a_window_as_a_whole() -> None:
 
 
 def test_one_number_is_a_range_of_one_value(capsys: pytest.CaptureFixture[str]) -> None:
-    read = tyro.cli(GenerateConfig, args=["--extent", "22", "--dt", "0.1", "0.2"])
+    read = tyro.cli(
+        GenerateConfig, default=GenerateConfig(), args=["--extent", "22", "--dt", "0.1", "0.2"]
+    )
     assert (read.extent, read.dt, read.parameter) == ((22.0, 22.0), (0.1, 0.2), (1.0, 1.0))
     with pytest.raises(SystemExit):
-        tyro.cli(GenerateConfig, args=["--extent", "1", "2", "3"])
+        tyro.cli(GenerateConfig, default=GenerateConfig(), args=["--extent", "1", "2", "3"])
     assert "extent" in capsys.readouterr().err
