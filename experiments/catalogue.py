@@ -206,7 +206,7 @@ _LISTED = (
         "promises",
         "promised against earned value over training: base, MOPO, RAVL and NEUBAY, one picture",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527; Ni et al. 2025 (NEUBAY), arXiv 2512.04341",
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 70},
         needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("halfcheetah-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),
