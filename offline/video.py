@@ -72,10 +72,9 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
 
 def _write(file: Path, frames: list[np.ndarray]) -> None:
     if file.suffix == ".gif":
-        from PIL import Image
+        from jaxrl_rollouts.reports.pictures import save_gif
 
-        first, *others = [Image.fromarray(frame) for frame in frames]
-        first.save(file, save_all=True, append_images=others, duration=1000 // FPS, loop=0)
+        save_gif(frames, file, per_second=FPS)
         return
     import imageio.v2 as imageio
 

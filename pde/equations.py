@@ -40,6 +40,7 @@ class Equation(NamedTuple):
         axes: of space, `points` long each.
         channels: a name for each of `C`.
         starts: of `starts.STARTS`, what fields can begin with; the first unless another is named.
+        forced: axes along which it is not the same everywhere: fields may not be moved there.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Equation(NamedTuple):
     axes: int = 1
     channels: tuple[str, ...] = ("u",)
     starts: tuple[str, ...] = ("sines",)
+    forced: tuple[int, ...] = ()
 
     def initial(
         self, key: jax.Array, points: int, extent: jax.Array | float = 1.0, start: str = ""
@@ -125,7 +127,7 @@ EQUATIONS = {
         Equation("kdv", "dispersion", _kdv),
         Equation("advection", "velocity", _advection),
         Equation("navier_stokes_2d", "viscosity", _navier_stokes, *_VORTICITY),
-        Equation("kolmogorov_2d", "viscosity", _kolmogorov, *_VORTICITY),
+        Equation("kolmogorov_2d", "viscosity", _kolmogorov, *_VORTICITY, (1,)),
         Equation("ks_2d", "viscosity", _ks_2d, 2, ("u",), ("ripples",)),
         Equation("burgers_2d", "diffusivity", _burgers_2d, 2, ("v_0", "v_1"), ("ripples",)),
         Equation("gray_scott_2d", "feed", _gray_scott, 2, ("a", "b"), ("squares",)),

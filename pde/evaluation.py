@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -47,13 +48,15 @@ class Rolled(NamedTuple):
 
     Attributes:
         correlation: `[T, B]`, centred Pearson.
-        nrmse: `[T, B]`.
+        nrmse, relative_l1, vrmse: `[T, B]`.
         first_error: `[K]` error spectrum after one step.
         last_spectrum: `[K]` of the rollout itself, see `late_spectrum`.
     """
 
     correlation: jax.Array
     nrmse: jax.Array
+    relative_l1: jax.Array
+    vrmse: jax.Array
     first_error: jax.Array
     last_spectrum: jax.Array
 
@@ -63,11 +66,19 @@ def late_spectrum(fields: jax.Array) -> jax.Array:
     return metrics.mean_spectrum(fields[3 * len(fields) // 4 :], space_dims=fields.ndim - 3)
 
 
-def compare(prediction: jax.Array, truth: jax.Array) -> Rolled:
-    """Compare `[T, B, C, *space]` with the truth of the same shape."""
+def compare(
+    prediction: jax.Array, truth: jax.Array, own: Callable[[jax.Array], jax.Array] = lambda u: u
+) -> Rolled:
+    """Compare `[T, B, C, *space]` with the truth of the same shape.
+
+    `own` brings fields to their own units, in which relative errors are asked.
+    """
+    units = own(prediction), own(truth)
     return Rolled(
         metrics.correlation(prediction, truth),
         metrics.nrmse(prediction, truth),
+        metrics.relative_l1(*units),
+        metrics.vrmse(*units),
         metrics.error_spectrum(prediction[0], truth[0], space_dims=truth.ndim - 3),
         late_spectrum(prediction),
     )

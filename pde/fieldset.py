@@ -28,6 +28,7 @@ class FieldSet(NamedTuple):
         channels: a name for each of `C`.
         boundaries: per axis: periodic, wall, open or several with a slash; "" where the file does
             not say.
+        equation: its name in `equations`, where the file says it.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class FieldSet(NamedTuple):
     parameters: Mapping[str, np.ndarray]
     channels: tuple[str, ...] = ()
     boundaries: tuple[str, ...] = ()
+    equation: str = ""
 
 
 class Fields(NamedTuple):

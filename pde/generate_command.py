@@ -75,7 +75,8 @@ def generate(
         write_pdearena(out, chunks, split=split, viscosity=low < high)
     else:
         if layout == "well":
-            write_well(out, chunks, split=split, parameter=name, channels=which.channels)
+            named = {"parameter": name, "channels": which.channels, "equation": which.name}
+            write_well(out, chunks, split=split, **named)
         else:
             write_apebench(out, chunks, split=split, parameter=name)
     inspect(str(out))

@@ -93,6 +93,38 @@ def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> ja
     return jnp.sqrt(squared).mean(-1)
 
 
+def relative_l1(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
+    """`mean |p - t| / mean |t|` over space, mean over channels: `[*batch]` (Poseidon, DRIFT-Net).
+
+    Of fields in their own units: it depends on where zero is.
+    """
+    space = tuple(range(batch_dims + 1, truth.ndim))
+    size = jnp.abs(truth).mean(space)
+    return (jnp.abs(prediction - truth).mean(space) / (size + 1e-10)).mean(-1)
+
+
+def energy(velocity: jax.Array, axes: int) -> jax.Array:
+    """Kinetic energy `<|v|^2> / 2` of velocities `[..., D, *N]`: `[...]`."""
+    return jnp.square(velocity).mean(tuple(range(-axes, 0))).sum(-1) / 2
+
+
+def structure_function(field: jax.Array, axes: int) -> jax.Array:
+    """`S2(r) = <|u(x + r) - u(x)|^2>`, summed over channels, mean over the axes, `[..., N // 2]`.
+
+    Args:
+        field: `[..., C, *N]`, periodic, on as many points along each axis.
+        axes: of space.
+    """
+    half = field.shape[-1] // 2
+    over = tuple(range(-axes, 0))
+
+    def apart(r: jax.Array) -> jax.Array:
+        moved = [jnp.square(jnp.roll(field, -r, axis) - field).mean(over).sum(-1) for axis in over]
+        return jnp.stack(moved).mean(0)
+
+    return jnp.moveaxis(jax.lax.map(apart, jnp.arange(1, half + 1)), 0, -1)
+
+
 def shells(shape: Sequence[int]) -> np.ndarray:
     """Integer wavenumber of every `rfftn` bin of a grid: rounded length of the wave vector."""
     return np.rint(lengths(shape)).astype(int)

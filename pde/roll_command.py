@@ -29,7 +29,8 @@ def roll(
         steps: how many.
         out: where to: .h5 or .hdf5 (PDEArena's layout, The Well's for several channels), .npy
             (APEBench's) or .npz. The start is its first frame.
-        picture: also draw the first trajectory into this PNG file.
+        picture: also draw the first trajectory into this .png file; fields in the plane move in
+            a .gif, beside the file's frames as far as those go.
         rows: trajectories to roll, the first ones.
         emulator: which of the trained seeds.
         key: of the noise of a stochastic emulator.

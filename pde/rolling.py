@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.reports.pictures import save_gif
 
 from .fieldset import FieldSet, take_trajectories
 from .files import read_fields, write_apebench, write_pdearena, write_well
@@ -15,6 +16,7 @@ from .inspection import draw
 from .metrics import correlation, correlation_horizons
 from .saved import TrainedEmulator, load_emulator
 from .study.fit import start_of
+from .study.pictures import moving_frames
 
 
 def roll_file(
@@ -54,8 +56,32 @@ def roll_file(
         print(f"not finite from step {when} on: the emulator has left what it knows")
     tell_truth(fields, found, own, every)
     if picture is not None:
-        draw(read_fields(out), fields, picture)
+        if picture.suffix == ".gif":
+            animate(fields, found, own, every, picture)
+        else:
+            draw(read_fields(out), fields, picture)
         print(f"picture: {picture}")
+
+
+def animate(
+    fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int, out: Path
+) -> None:
+    """The first rollout, and the file's frames and the error as far as the file goes.
+
+    Raises:
+        ConfigError: fields of one axis, which a picture shows better.
+    """
+    if len(own.grid) == 1:
+        raise ConfigError("--picture", out.name, "a .png: fields of one axis need no animation")
+    rolled = fields[0, 1:, 0]
+    truth = found.read(slice(0, 1), slice((own.history - 1) * every + every, None, every))[0, :, 0]
+    length = min(len(truth), len(rolled))
+    panels = {"rollout": rolled}
+    if length:
+        rolled = rolled[:length]
+        panels = {"truth": truth[:length], "rollout": rolled, "error": rolled - truth[:length]}
+    clock = "time" if own.dt else "frame"
+    save_gif(moving_frames(panels, own.dt or 1.0, clock), out)
 
 
 def tell_truth(fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int) -> None:

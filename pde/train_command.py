@@ -6,7 +6,7 @@ It is an experiment like the others, so that its runs resume and its reports are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from jaxrl_rollouts.reports.report import Report
 
 from .commands import TRAIN
 from .emulator import persistence
+from .equations import equation
 from .fieldset import FieldSet, check_trainable, take_trajectories
 from .files import read_fields
 from .objectives import OneStep, OneStepConfig
 from .operators import FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
+from .study.beside import Baseline, Beside, linear, low_pass, solver, solver_conditions
 from .study.fit import Fitted, fit, hold_fields, stages, standardised
-from .study.look import Evaluation, evaluate
+from .study.flow import find_flow
 from .study.page import make_report
 from .study.train import StudyConfig, StudyData
 from .training import TrainingConfig
@@ -53,6 +55,13 @@ class TrainConfig:
         stream: leave the fields on the disk and read windows while training: auto, where they do
             not fit into memory; always; never.
         steps: of the test rollouts; left out, as long as the test trajectories are.
+        baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
+            one-step emulator cut off where its error in training exceeds the field (beside the
+            refiner one is trained for it); solver, where the equation is known.
+        equation: of the file, where it does not say it: windows are then moved only along axes
+            along which it is the same everywhere.
+        shift_axes: axes, from 0, along which windows are moved instead: those along which the
+            equation is the same everywhere; of no effect along others than periodic ones.
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
@@ -74,6 +83,9 @@ class TrainConfig:
     conditions: tuple[str, ...] | None = None
     stream: Stream = "auto"
     steps: int | None = positive(None)
+    baselines: tuple[Baseline, ...] = ("linear", "low_pass", "solver")
+    equation: str = ""
+    shift_axes: tuple[int, ...] | None = None
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
@@ -82,6 +94,8 @@ class TrainConfig:
 
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
+    if config.equation:
+        equation(config.equation)
     train_set, test_set = split(config)
     count, frames, channels, *grid = train_set.shape
     return [
@@ -99,15 +113,44 @@ def unread(config: TrainConfig) -> list[str]:
 
 
 def run(config: TrainConfig, context: RunContext) -> Report:
-    """Train, save the emulator, roll it over the test trajectories, report."""
+    """Train, save the emulator, roll it and what stands beside it over the test trajectories."""
     train_set, test_set = split(config)
-    objective = (
-        config.refiner
-        if config.objective == "refiner"
-        else OneStepConfig(objective=config.objective)
-    )
-    fitted = fit(
-        objective,
+    fitted = fitted_to(config, config.objective, train_set, context)
+    own = fitted.emulator
+    fitted.save(context.folder.path / "emulator")
+    study, data = tested(config, fitted, test_set, context)
+    beside = Beside(own, train_set, test_set, study, data, config.every, context)
+    arms = {config.objective: beside.judge(config.objective, stages(own), fitted.params)}
+    notes = []
+    if "low_pass" in config.baselines and beside.periodic:
+        one_step, name = own, config.objective
+        if name == "refiner":
+            one_step, name = fitted_to(config, "mse", train_set, context).emulator, "mse"
+            arms[name] = beside.judge(name, stages(one_step), one_step.params)
+        arms[f"{name}, low-pass"], cuts = low_pass(beside, name, one_step)
+        notes.append(cut_note(name, cuts, arms[name].late.shape[-1]))
+    if "linear" in config.baselines and beside.periodic:
+        arms["linear"] = linear(beside, config.stream)
+    if {"linear", "low_pass"} & {*config.baselines} and not beside.periodic:
+        notes.append("Linear and low-pass baselines are left out: they need circles, not walls.")
+    if "solver" in config.baselines and test_set.equation:
+        arms["solver"] = solver(beside)
+    arms["persistence"] = beside.judge("persistence", [persistence(config.history)], ())
+    report = Report.of(context, config.seeds)
+    make_report(report, fitted, train_set, study, data, arms)
+    for note in notes:
+        report.note(note)
+    return report
+
+
+def fitted_to(
+    config: TrainConfig, objective: str, train_set: FieldSet, context: RunContext
+) -> Fitted:
+    """An emulator of an objective, trained as the settings say."""
+    refines = objective == "refiner"
+    chosen: Any = config.refiner if refines else OneStepConfig(objective=objective)  # type: ignore[arg-type]
+    return fit(
+        chosen,
         train_set,
         network=getattr(config, config.network),
         conditions=config.conditions,
@@ -116,23 +159,27 @@ def run(config: TrainConfig, context: RunContext) -> Report:
         updates=config.updates,
         seeds=config.seeds,
         key=config.seed,
-        training=TrainingConfig(batch=config.batch, rate=config.rate, final_rate=config.rate / 100),
-        stage=config.objective,
+        training=TrainingConfig(
+            batch=config.batch,
+            rate=config.rate,
+            final_rate=config.rate / 100,
+            shift_axes=config.shift_axes,
+        ),
+        stage=objective,
         context=context,
         stream=config.stream,
     )
-    fitted.save(context.folder.path / "emulator")
-    study, data = tested(config, fitted, test_set, context)
-    arms: dict[str, Evaluation] = {
-        name: evaluate(name, emulators, params, study, data, context)
-        for name, emulators, params in (
-            (config.objective, stages(fitted.emulator), fitted.params),
-            ("persistence", [persistence(config.history)], ()),
-        )
-    }
-    report = Report.of(context, config.seeds)
-    make_report(report, fitted, train_set, study, data, arms)
-    return report
+
+
+def cut_note(name: str, cuts: np.ndarray, count: int) -> str:
+    """Where the low-pass cuts."""
+    found = sorted({int(cut) for cut in cuts})
+    if found == [count]:
+        return f"The low-pass cuts nothing: no wavenumber of {name}'s step is all error."
+    return (
+        f"The low-pass drops wavenumbers from {' or '.join(map(str, found))} on, where {name}'s "
+        "error after a step of training exceeds the field."
+    )
 
 
 def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
@@ -146,22 +193,35 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
         raise ConfigError(
             "file", "nothing", "a file of trajectories: jaxrl-rollouts pde train FILE"
         )
-    found = read_fields(config.file)
+    found = _read(config, config.file)
     check_trainable(found)
     if config.test:
-        other = read_fields(config.test)
+        other = _read(config, config.test)
         if other.shape[2:] != found.shape[2:]:
             expected = f"those of {found.path.name}, {list(found.shape[2:])}"
             raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
+        _check_solver(config, other)
         return found, other
     count = max(1, round(config.test_share * found.shape[0]))
     if found.shape[0] <= count:
         raise DataError(
             found.path, "trajectories", found.shape[0], f"more than the {count} to test on"
         )
+    _check_solver(config, found)
     rows = slice(0, -count), slice(-count, None)
     train_set, test_set = (take_trajectories(found, part) for part in rows)
     return train_set, test_set
+
+
+def _check_solver(config: TrainConfig, found: FieldSet) -> None:
+    """What the solver needs is asked for before anything is trained."""
+    if found.equation and "solver" in config.baselines:
+        solver_conditions(found, config.every)
+
+
+def _read(config: TrainConfig, file: str) -> FieldSet:
+    found = read_fields(file)
+    return found._replace(equation=config.equation) if config.equation else found
 
 
 def tested(
@@ -188,7 +248,8 @@ def tested(
         points=own.grid[0],
         steps=steps,
     )
-    return study, StudyData(fields, fields, own.dt or 1.0, np.zeros(len(u)))
+    none = np.zeros(len(u))
+    return study, StudyData(fields, fields, own.dt or 1.0, none, own.units, find_flow(test))
 
 
 EXPERIMENT = TRAIN.experiment(

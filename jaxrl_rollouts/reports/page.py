@@ -68,7 +68,8 @@ def report_html(report: Report, folder: Path) -> str:
         for child in token.children or ():
             if child.type == "image" and (name := child.attrs.get("src")) in files:
                 picture = base64.b64encode((folder / str(name)).read_bytes()).decode()
-                child.attrs["src"] = f"data:image/png;base64,{picture}"
+                kind = str(name).rpartition(".")[2]
+                child.attrs["src"] = f"data:image/{kind};base64,{picture}"
     body = markdown.renderer.render(tokens, markdown.options, {})
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'

@@ -202,6 +202,20 @@ def save_png(made: Figure, path: Path) -> Path:
         if buffer.tell() <= MAX_BYTES or dpi <= 20:
             break
         dpi = int(dpi * 0.8)
+    return _write(buffer, path)
+
+
+def save_gif(frames: Sequence[np.ndarray], path: Path, *, per_second: float = 10.0) -> Path:
+    """Write frames `[rows, columns, 3]` uint8 as an animation that repeats, atomically."""
+    first, *others = [Image.fromarray(frame).quantize(64) for frame in frames]
+    buffer, duration = io.BytesIO(), round(1000 / per_second)
+    first.save(
+        buffer, "gif", save_all=True, append_images=others, duration=duration, loop=0, optimize=True
+    )
+    return _write(buffer, path)
+
+
+def _write(buffer: io.BytesIO, path: Path) -> Path:
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(buffer.getvalue())
     os.replace(temporary, path)

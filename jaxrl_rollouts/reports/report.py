@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _TEXTS = ("experiment", "preset", "command")
 # Names that can lead nowhere else.
-PICTURE, EXPERIMENT = r"[A-Za-z0-9_-]{1,200}\.png", r"[A-Za-z0-9_][A-Za-z0-9_.-]{,199}"
+PICTURE, EXPERIMENT = r"[A-Za-z0-9_-]{1,200}\.(png|gif)", r"[A-Za-z0-9_][A-Za-z0-9_.-]{,199}"
 _NAMES = {str: "text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_TEXTS, (str,)),
@@ -46,11 +46,17 @@ _KEYS = (*_TEXTS, "config", "versions", "seeds", "wall_seconds", "compile_second
 
 @dataclass
 class Picture:
-    """A drawing; `file` is relative to the report, `figure` is None once loaded from disk."""
+    """A drawing or an animation.
+
+    Attributes:
+        file: relative to the report.
+        caption: below it.
+        figure: what is drawn, or frames `[rows, columns, 3]` uint8; None once loaded from disk.
+    """
 
     file: str
     caption: str
-    figure: Figure | None = None
+    figure: Figure | Sequence[np.ndarray] | None = None
 
 
 @dataclass
@@ -105,11 +111,17 @@ class Report:
         self.claims.append(claim)
         return claim
 
-    def picture(self, name: str, figure: Figure, caption: str) -> None:
+    def picture(
+        self, name: str, figure: Figure | Sequence[np.ndarray], caption: str, ending: str = "png"
+    ) -> None:
         """Add a figure; it is drawn to `<name>.png` when the report is saved."""
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise ValueError(f"picture: found {name!r}, expected letters, digits, - and _")
-        self.pictures[name] = Picture(f"{name}.png", caption, figure)
+        self.pictures[name] = Picture(f"{name}.{ending}", caption, figure)
+
+    def animation(self, name: str, frames: Sequence[np.ndarray], caption: str) -> None:
+        """Add frames `[rows, columns, 3]` uint8, written to `<name>.gif` with the report."""
+        self.picture(name, frames, caption, ending="gif")
 
     def note(self, text: str) -> None:
         """Add a sentence that a reader of the numbers should know."""
@@ -117,13 +129,14 @@ class Report:
 
     def save(self, folder: str | Path) -> Path:
         """Write the pictures and then `report.json` (atomically); returns its path."""
-        from .pictures import save_png
+        from .pictures import save_gif, save_png
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for picture in self.pictures.values():
             if picture.figure is not None:
-                save_png(picture.figure, folder / picture.file)
+                save: Any = save_gif if picture.file.endswith("gif") else save_png
+                save(picture.figure, folder / picture.file)
         write_json_atomically(folder / "report.json", self.to_json(), seal=True)
         return folder / "report.json"
 
@@ -218,7 +231,7 @@ def _check_kinds(path: Path, data: Mapping[str, Any]) -> None:
                 kind = type(found).__name__
                 raise DataError(path, f"pictures.{name}.{key}", kind, "text")
         if not re.fullmatch(PICTURE, picture["file"]):
-            expected = "the plain name of a .png file"
+            expected = "the plain name of a .png or .gif file"
             raise DataError(path, f"pictures.{name}.file", repr(picture["file"]), expected)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError, printable
 from jaxrl_rollouts.hdf5 import BROKEN, open_hdf5, plain_attributes
 
+from ..equations import EQUATIONS
 from ..fieldset import FieldSet
 from .stored import (
     Stored,
@@ -62,6 +63,7 @@ def read_well(path: str | Path) -> FieldSet:
         fields = _fields(path, file, count, axes)
         parameters = _parameters(path, file, count)
         boundaries = _boundaries(path, file, axes.names)
+        known = plain_attributes(file).get("equation")
     dt = parameters.pop(FRAME_TIME, axes.dt)
     extents = [
         parameters.pop(f"{EXTENT}{name}", extent)
@@ -74,7 +76,10 @@ def read_well(path: str | Path) -> FieldSet:
     for key, values in {"dimensions/time": dt, "dimensions": extent}.items():
         if (values <= 0).any():
             raise DataError(path, key, f"a step or extent of {values.min()}", "values above 0")
-    return FieldSet(path, LAYOUT, shape, read, dt, extent, parameters, channels, boundaries)
+    equation = known if known in EQUATIONS else ""
+    return FieldSet(
+        path, LAYOUT, shape, read, dt, extent, parameters, channels, boundaries, equation
+    )
 
 
 class Axes(NamedTuple):

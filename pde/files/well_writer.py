@@ -25,6 +25,7 @@ def write_well(
     name: str = "",
     parameter: str = "viscosity",
     channels: Sequence[str] = ("u",),
+    equation: str = "",
     dtype: str = "float32",
 ) -> Path:
     """Write solved chunks as they come; the file appears once the last is in.
@@ -42,6 +43,7 @@ def write_well(
         name: of the set; that of the file unless given.
         parameter: the name of the equation's parameter.
         channels: a name for each of `C`.
+        equation: that was solved, kept as an attribute.
         dtype: of the fields; the schema asks for float32.
 
     Raises:
@@ -75,6 +77,8 @@ def write_well(
             simulation_parameters=_names([parameter] * bool(constant)),
             split=split,
         )
+        if equation:
+            file.attrs["equation"] = equation
         if constant:
             file.attrs[parameter] = value[0]
         _axes(file, names, shape, dt, extent)

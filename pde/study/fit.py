@@ -30,6 +30,7 @@ from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, Scale
+from ..equations import EQUATIONS
 from ..fieldset import Fields, FieldSet, Scaling, check_trainable, condition_values
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
@@ -141,8 +142,9 @@ def fit(
         updates: gradient steps; instead of the training's.
         seeds: how many emulators.
         key: consumed, or the number to make one of.
-        training: batch, learning rate and so on. Windows are moved around the circle where
-            the fields are known to be periodic.
+        training: batch, learning rate and so on. Windows are moved around the circle along axes
+            that are known to be periodic, unless the equation is known to be forced there; its
+            `shift_axes` decide otherwise.
         stage, context: as for `loop.train`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
             do not fit into memory; `always`; `never`.
@@ -362,10 +364,11 @@ def _training(
     elif updates is not None:
         raise ConfigError("updates", updates, "at least 1")
     wanted = training.shift_axes
+    forced = EQUATIONS[found.equation].forced if found.equation else ()
     circles = tuple(
         axis
         for axis, kind in enumerate(found.boundaries)
-        if kind == "periodic" and (wanted is None or axis in wanted)
+        if kind == "periodic" and (axis not in forced if wanted is None else axis in wanted)
     )
     shift = training.shift and bool(circles)
     return replace(training, every=every, shift=shift, shift_axes=circles or None)

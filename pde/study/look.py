@@ -22,8 +22,10 @@ from jaxrl_rollouts.trees import PyTree
 from .. import metrics
 from ..emulator import Emulator
 from ..equations import equation
-from ..evaluation import compare, late_spectrum, roll_emulator
+from ..evaluation import Rolled, compare, late_spectrum, roll_emulator
+from ..fieldset import Fields
 from ..training import TrainingConfig
+from .flow import FlowErrors, flow_errors
 from .train import StudyConfig, StudyData, per_seed_keys, train_emulator
 
 STARTS = 4  # frames per test trajectory from which single steps are judged
@@ -38,7 +40,9 @@ class Evaluation(NamedTuple):
         one_step: `[seeds, calls]` mean square error of a step after 0, 1, ... refinements.
         first_error: `[seeds, calls, K]` its spectrum.
         rollout: `[T, *space]` of seed 0 and test trajectory 0, first channel.
-        nrmse: `[seeds, T, B]` of the rollouts.
+        nrmse, relative_l1, vrmse: `[seeds, T, B]` of the rollouts, the last two in own units.
+        vorticity, energy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the plane.
+        structure: `[seeds, B]` likewise.
     """
 
     correlation: np.ndarray
@@ -47,6 +51,11 @@ class Evaluation(NamedTuple):
     first_error: np.ndarray
     rollout: np.ndarray
     nrmse: np.ndarray
+    relative_l1: np.ndarray
+    vrmse: np.ndarray
+    vorticity: np.ndarray
+    energy: np.ndarray
+    structure: np.ndarray
 
 
 class Samples(NamedTuple):
@@ -137,23 +146,41 @@ def evaluate(
 
     def measure() -> dict:
         keys = per_seed_keys(study, 1)
-        history, given = study.history, data.test.conditions
-        truth = data.truth(study.steps, history)
-        at = np.linspace(0, study.steps - 1, STARTS).astype(int)
-        before = jnp.stack([data.opening(history, int(i)) for i in at])
-        steps = (before, truth[at], given)
+        steps = _steps(study, data, study.steps)
         single = []
         for emulator in emulators:
             poll(context, f"while measuring {stage}")
             single.append(map_seeds(_single(emulator), (params, keys), steps))
         poll(context, f"while measuring {stage}")
         squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
-        shared = (before[0], truth, given)
-        rolled = map_seeds(_rolled(emulators[-1], study.steps), (params, keys), shared)
-        correlation, late, fields, nrmse = map(np.asarray, rolled)
-        return Evaluation(correlation, late, squares, errors, fields[0], nrmse)._asdict()
+        truth = data.truth(study.steps, study.history)
+        shared = (steps[0][0], truth, data.test.conditions)
+        rolled = map_seeds(_rolled(emulators[-1], study.steps, data), (params, keys), shared)
+        result, fields, flow = jax.tree.map(np.asarray, rolled)
+        return Evaluation(
+            result.correlation, result.last_spectrum, squares, errors, fields[0],
+            result.nrmse, result.relative_l1, result.vrmse, *flow,
+        )._asdict()  # fmt: skip
 
     return Evaluation(**remember(context, stage, "evaluated", measure))
+
+
+def one_step_errors(
+    emulator: Emulator, params: PyTree, study: StudyConfig, fields: Fields
+) -> tuple[np.ndarray, np.ndarray]:
+    """Spectra of single steps' errors `[seeds, K]`, and of what they should have come to `[K]`."""
+    data = StudyData(fields, fields, 1.0, np.zeros(0))
+    steps = _steps(study, data, fields.fields.shape[1] - study.history)
+    _, errors = map_seeds(_single(emulator), (params, per_seed_keys(study, 3)), steps)
+    amplitude = metrics.mean_spectrum(steps[1], space_dims=fields.fields.ndim - 3)
+    return np.asarray(errors), np.asarray(amplitude)
+
+
+def _steps(study: StudyConfig, data: StudyData, count: int) -> tuple[jax.Array, ...]:
+    """Fields before and after `STARTS` single steps, spread over `count`, and conditions."""
+    at = np.linspace(0, count - 1, STARTS).astype(int)
+    before = jnp.stack([data.opening(study.history, int(i)) for i in at])
+    return before, data.truth(count, study.history)[at], data.test.conditions
 
 
 def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax.Array]]:
@@ -173,14 +200,16 @@ def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax
     return single
 
 
-def _rolled(emulator: Emulator, steps: int) -> Callable[[tuple, tuple], tuple]:
-    """Of one seed: correlation `[T, B]`, late amplitudes `[K]`, a rollout `[T, *space]`, NRMSE."""
+def _rolled(emulator: Emulator, steps: int, data: StudyData) -> Callable[[tuple, tuple], tuple]:
+    """Of one seed: what its rollouts are worth, one of them `[T, *space]`, and as a flow."""
 
-    def rolled(of_seed: tuple, shared: tuple) -> tuple[jax.Array, ...]:
+    def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, FlowErrors]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, steps)
-        result = compare(fields, truth)
-        return result.correlation, result.last_spectrum, fields[:, 0, 0], result.nrmse
+        none = FlowErrors(*(jnp.zeros(0),) * 3)
+        pair = data.own(fields), data.own(truth)
+        flow = flow_errors(data.flow, *pair) if data.flow else none
+        return compare(fields, truth, data.own), fields[:, 0, 0], flow
 
     return rolled
 

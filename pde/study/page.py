@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def make_report(
         fitted: the emulator.
         train: what it was trained on.
         study, data: how it was tested, and on what.
-        arms: evaluations by name: the emulator's first, then persistence's.
+        arms: evaluations by name, the emulator's first.
     """
     own, dt = fitted.emulator, data.dt
     clock = "time" if own.dt else "frames"
@@ -51,6 +52,7 @@ def make_report(
         }
         rows.append({"": name} | {column: summarize(values) for column, values in row.items()})
     report.table("on trajectories it has not seen", rows)
+    report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
     late = true_spectrum(study, data)
     report.table("by wavenumber", _spectra_rows(next(iter(arms.values())), late))
     name, arm = next(iter(arms.items()))
@@ -75,6 +77,29 @@ def make_report(
             f"Boundaries: {kinds}. The network goes on with zeros behind walls and with the last "
             "value where space is open."
         )
+
+
+WINDOWS = ((6, 12), (13, 30))  # steps over which The Well averages rollouts
+
+
+def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
+    """A row of measures that other libraries and papers report."""
+    steps = arm.vrmse.shape[1]
+    row: dict[str, Any] = {
+        "relative L1 of a step, %": 100 * np.median(arm.relative_l1[:, 0], -1),
+        "relative L1 at the end, %": 100 * np.median(arm.relative_l1[:, -1], -1),
+        "VRMSE of a step": arm.vrmse[:, 0].mean(-1),
+    }
+    for first, last in WINDOWS:
+        if steps > last:
+            row[f"VRMSE, steps {first} to {last}"] = arm.vrmse[:, first:last].mean((1, 2))
+    if arm.energy.size:
+        row |= {
+            "T(0.8) on vorticity": high_correlation_times(arm.vorticity, dt)[0],
+            "kinetic energy at the end, % off": 100 * np.abs(arm.energy[:, -1]).mean(-1),
+            "structure function, % off": 100 * np.median(arm.structure, -1),
+        }
+    return {"": name} | {column: summarize(values) for column, values in row.items()}
 
 
 def _spectra_rows(arm: Evaluation, late: np.ndarray) -> list[dict]:

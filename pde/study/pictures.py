@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
+from PIL import Image, ImageDraw
 
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.reports.pictures import colour
@@ -75,6 +78,10 @@ def draw_frames(
         rollouts: by name.
         dt, clock: time of a step, and what it counts.
     """
+    name, first = next(iter(rollouts.items()))
+    caption = f"Truth, {name} and its error, frame by frame; the colours of the frames above."
+    panels = {"truth": truth, name: first, "error": first - truth}
+    report.animation("moving", moving_frames(panels, dt, clock), caption)
     caption = (
         "Frames of one test trajectory, first channel, and each method's rollout from its first "
         "frame, first seed; below it prediction minus truth, on the same scale."
@@ -83,7 +90,7 @@ def draw_frames(
     rows = {"truth": truth}
     for name, field in rollouts.items():
         rows |= {name: field, f"{name}, error": field - truth}
-    rows = {name: v[..., v.shape[3] // 2] if v.ndim == 4 else v for name, v in rows.items()}
+    rows = {name: _in_plane(values) for name, values in rows.items()}
     limit = float(np.abs(truth).max())
     style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r", "origin": "lower"}
     titles = [f"{clock} {dt * t:.3g}" for t in at] + [""] * (len(at) * (len(rows) - 1))
@@ -97,6 +104,43 @@ def draw_frames(
                 ax.set_xticks([])
                 ax.set_yticks([])
             axes[row * len(at)].set_ylabel(name, fontsize=8)
+
+
+def _in_plane(values: np.ndarray) -> np.ndarray:
+    """`[T, X, Y]` of `[T, X, Y]` or, halfway along the last axis, of `[T, X, Y, Z]`."""
+    return values[..., values.shape[3] // 2] if values.ndim == 4 else values
+
+
+def moving_frames(
+    panels: Mapping[str, np.ndarray], dt: float, clock: str, *, most: int = 40, size: int = 160
+) -> list[np.ndarray]:
+    """Fields `[T, *space]` side by side as frames of an animation, `[rows, columns, 3]` uint8.
+
+    Args:
+        panels: by name; the first one decides the colours.
+        dt, clock: time of a step, and what it counts.
+        most: frames; of longer rollouts some are left out.
+        size: of a panel, in pixels at least.
+    """
+    fields = {name: _in_plane(values) for name, values in panels.items()}
+    first = next(iter(fields.values()))
+    norm = Normalize(-float(np.abs(first).max()), float(np.abs(first).max()))
+    times, width = max(-(-size // n) for n in first.shape[1:]), 18
+    frames = []
+    for t in np.unique(np.linspace(0, len(first) - 1, most).round().astype(int)):
+        drawn = []
+        for name, values in fields.items():
+            turned = values[t].T[::-1]  # the first axis to the right, the second upwards
+            coloured = colormaps["RdBu_r"](norm(turned), bytes=True)[..., :3]
+            large = coloured.repeat(times, 0).repeat(times, 1)
+            head = Image.new("RGB", (large.shape[1], width), "white")
+            text = f"{name}, {clock} {dt * (t + 1):.3g}" if not drawn else name
+            ImageDraw.Draw(head).text((4, 3), text, fill="black")
+            drawn.append(
+                np.pad(np.concatenate([head, large]), ((0, 4), (4, 4), (0, 0)), constant_values=255)
+            )
+        frames.append(np.concatenate(drawn, 1))
+    return frames
 
 
 def draw_spectra(

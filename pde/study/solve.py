@@ -31,7 +31,7 @@ def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> Fi
     chunks = generate(config, progress=progress)
     solved = Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
     which = equation(config.equation)
-    return from_arrays(
+    fields = from_arrays(
         solved.fields,
         solved.dt,
         solved.extent[:, None] / config.points,
@@ -40,3 +40,4 @@ def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> Fi
         axes=which.axes,
         source=config.equation,
     )
+    return fields._replace(equation=config.equation)

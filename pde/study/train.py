@@ -28,13 +28,14 @@ from jaxrl_rollouts.record.sealed import is_sealed, seal_file
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
-from ..fieldset import Fields, to_fields
+from ..fieldset import Fields, Scaling, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
 from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..training import TrainingConfig, make_training
+from .flow import Flow
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,27 @@ class StudyData(NamedTuple):
         train, test: fields.
         dt: mean time of an emulator's step.
         parameter: `[B]` of the test trajectories.
+        units: of every channel, where fields are standardised.
+        flow: where a flow in the plane is among the channels.
     """
 
     train: Fields
     test: Fields
     dt: float
     parameter: np.ndarray
+    units: tuple[Scaling, ...] = ()
+    flow: Flow | None = None
+
+    def own(self, fields: jax.Array) -> jax.Array:
+        """Fields `[..., C, *space]` in the data's units."""
+        if not self.units:
+            return fields
+        axes = self.test.fields.ndim - 3
+        shift, factor = (
+            jnp.asarray(column, fields.dtype).reshape(-1, *(1,) * axes)
+            for column in zip(*self.units, strict=True)
+        )
+        return fields / factor + shift
 
     def opening(self, history: int, at: int = 0) -> jax.Array:
         """Fields `[B, history * C, *space]` to step from, the first frame being number `at`."""

@@ -114,7 +114,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     (folder,) = out.iterdir()
     report = load_report(folder)
     rows = report.tables["on trajectories it has not seen"]
-    assert [row[""] for row in rows] == ["mse", "persistence"]
+    assert [row[""] for row in rows] == ["mse", "mse, low-pass", "linear", "persistence"]
     assert rows[0]["one-step MSE"].seeds == 2
     assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
     rolled, picture = tmp_path / "rolled.h5", tmp_path / "rolled.png"

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
@@ -132,7 +133,12 @@ def test_from_a_file_to_a_report_and_a_rollout(
         "persistence",
     }
     assert [row["wavenumber"] for row in report.tables["by wavenumber"]] == [1, 2, 4]
-    assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
+    assert set(report.pictures) == {"rollouts", "moving", "correlation", "spectra"}
+    with Image.open(folder / report.pictures["moving"].file) as moving:
+        assert (moving.format, moving.n_frames) == ("GIF", 5)
+        width, height = moving.size
+        assert width > 3 * 160 and height > 160  # truth, rollout and error beside each other
+    assert "data:image/gif;base64" in (folder / "report.html").read_text()
     assert any("periodic, wall" in note for note in report.notes)
     rolled = tmp_path / "rolled.npz"
     roll = ["pde", "roll", str(folder), str(file), "--steps", "3", "--rows", "2", "--out"]
@@ -142,5 +148,8 @@ def test_from_a_file_to_a_report_and_a_rollout(
     found = read_fields(rolled)
     assert found.shape == (2, 4, 2, *GRID) and found.boundaries == ("periodic", "wall")
     np.testing.assert_allclose(found.extent[0], [0.8, 1.2])
+    cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.gif")])
+    with Image.open(tmp_path / "rolled.gif") as moving:
+        assert moving.n_frames == 3
     with pytest.raises(ConfigError, match="ends in .npz"):
         cli.dispatch([*roll, str(tmp_path / "rolled.h5")])

@@ -1,0 +1,133 @@
+"""What stands beside a trained emulator in the report of `pde train`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.feeds import Stream
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
+from ..baselines import fit_linear, low_pass_cut, make_linear, make_low_pass, make_solver
+from ..emulator import Emulator
+from ..equations import equation
+from ..fieldset import Fields, FieldSet
+from ..generate_settings import LINE, SUITED
+from ..saved import TrainedEmulator
+from ..spectral import lengths
+from ..streaming import all_fields, trajectories
+from .fit import scaled, stages, standardised
+from .look import Evaluation, evaluate, one_step_errors
+from .train import StudyConfig, StudyData
+
+Baseline = Literal["linear", "low_pass", "solver"]
+TRAINING_ROWS = 64  # training trajectories of which the low-pass takes its cut
+
+
+class Beside(NamedTuple):
+    """What is needed to judge emulators on the same trajectories.
+
+    Attributes:
+        own: the emulator, for its units and boundaries.
+        train, test: trajectories.
+        study, data: how emulators are tested, and on what.
+        every: frames per step.
+        context: of the run.
+    """
+
+    own: TrainedEmulator
+    train: FieldSet
+    test: FieldSet
+    study: StudyConfig
+    data: StudyData
+    every: int
+    context: RunContext
+
+    @property
+    def periodic(self) -> bool:
+        """Whether every axis is a circle, as far as the file says."""
+        return not {*self.own.boundaries} - {"", "periodic"}
+
+    def judge(self, name: str, emulators: Sequence[Emulator], params: PyTree) -> Evaluation:
+        """On the test trajectories; the last emulator is rolled."""
+        return evaluate(name, emulators, params, self.study, self.data, self.context)
+
+
+def linear(beside: Beside, stream: Stream) -> Evaluation:
+    """The best linear map per wavenumber."""
+    own = beside.own
+
+    def measure() -> dict[str, np.ndarray]:
+        u = all_fields(beside.train, stream)
+        axes = len(own.grid)
+        parts = (scaled(own.units, u[part], axes=axes) for part in trajectories(u.shape))
+        return {"map": fit_linear(parts, own.history, beside.every)}
+
+    found = remember(beside.context, "linear", "fitted", measure)["map"]
+    emulator = make_linear(len(own.grid), own.history)
+    params = jnp.broadcast_to(jnp.asarray(found), (beside.study.seeds, *found.shape))
+    return beside.judge("linear", [emulator], params)
+
+
+def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evaluation, np.ndarray]:
+    """An emulator cut off where its training error is larger than the field; the cuts `[seeds]`."""
+    own, train = trained, beside.train
+    axes, emulator = len(own.grid), stages(trained)[-1]
+
+    def measure() -> dict[str, np.ndarray]:
+        rows = min(TRAINING_ROWS, train.shape[0])
+        u = np.asarray(train.read(slice(0, rows), slice(0, None, beside.every)), np.float32)
+        fields = standardised(train, u, own.units, own.conditions)
+        fields = Fields(fields.fields, fields.conditions[:rows])
+        error, amplitude = one_step_errors(emulator, own.params, beside.study, fields)
+        cuts = [low_pass_cut(one, amplitude) for one in error]
+        return {"cuts": np.array(cuts), "error": error, "amplitude": amplitude}
+
+    found = remember(beside.context, f"{name}_low_pass", "cut", measure)
+    gain = lengths(own.grid) < found["cuts"].reshape(-1, *(1,) * axes) - 0.5
+    arms = [make_low_pass(one, axes) for one in stages(trained)]
+    params = (own.params, jnp.asarray(gain, jnp.float32))
+    return beside.judge(f"{name}_low_pass", arms, params), found["cuts"]
+
+
+def solver_conditions(found: FieldSet, every: int) -> np.ndarray:
+    """Extent, time per step and parameter of every trajectory, `[N, 3]`.
+
+    Raises:
+        DataError: other fields than the equation's, or a file that does not say one of the three.
+    """
+    which = equation(found.equation)
+    channels, *grid = found.shape[2:]
+    if len(grid) != which.axes or channels != len(which.channels) or len({*grid}) > 1:
+        fields = f"{channels} channel(s) on {' x '.join(map(str, grid))} points"
+        expected = f"{len(which.channels)} over {which.axes} equal axes, for {which.name}"
+        raise DataError(found.path, "fields", fields, expected)
+    value = found.parameters.get(which.parameter)
+    if value is None:
+        known = ", ".join(found.parameters) or "no parameters"
+        raise DataError(found.path, "parameters", known, f"{which.parameter}, for {which.name}")
+    told = np.stack([found.extent[:, 0], every * found.dt, value], 1)
+    if not np.isfinite(told).all():
+        raise DataError(found.path, "extent, dt", "not in the file", "both, for a solver")
+    return told
+
+
+def solver(beside: Beside) -> Evaluation:
+    """The equation's own solver on the emulator's grid, in float32.
+
+    Raises:
+        DataError: as `solver_conditions`.
+    """
+    told = solver_conditions(beside.test, beside.every)
+    test, own = beside.test, beside.own
+    which = equation(test.equation)
+    substeps = SUITED.get(which.name, LINE)["substeps"] * beside.every
+    emulator = make_solver(which, own.grid[0], own.units, substeps)
+    fields = beside.data.test._replace(conditions=jnp.asarray(told, jnp.float32))
+    return beside._replace(data=beside.data._replace(test=fields)).judge("solver", [emulator], ())
