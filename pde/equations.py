@@ -7,7 +7,7 @@ advection         u_t + velocity u_x = 0                          (exact)
 navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (v = `flows.to_velocity(w)`)
 kolmogorov_2d     the same with a forcing of four waves along y, and - 0.1 w: steady on average
 ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity lap^2 u = 0, without its mean
-burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels, v_0 and v_1)
+burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels)
 gray_scott_2d     a_t = 2e-5 lap a + feed (1 - a) - a b^2,
                   b_t = 1e-5 lap b - (feed + 0.06) b + a b^2      (two channels, a and b)
 """
@@ -116,6 +116,7 @@ def _gray_scott(points: int, extent: Any, dt: Any, feed: Any) -> Solver:
 
 DRAG, WAVES = 0.1, 4  # of the Kolmogorov flow
 KILL = 0.06  # of Gray-Scott
+_VELOCITY = 2, ("velocity_x", "velocity_y"), ("ripples",)
 _VORTICITY = 2, ("vorticity",), ("vortices", "shear_layer", "piecewise")
 
 # fmt: off
@@ -129,7 +130,7 @@ EQUATIONS = {
         Equation("navier_stokes_2d", "viscosity", _navier_stokes, *_VORTICITY),
         Equation("kolmogorov_2d", "viscosity", _kolmogorov, *_VORTICITY, (1,)),
         Equation("ks_2d", "viscosity", _ks_2d, 2, ("u",), ("ripples",)),
-        Equation("burgers_2d", "diffusivity", _burgers_2d, 2, ("v_0", "v_1"), ("ripples",)),
+        Equation("burgers_2d", "diffusivity", _burgers_2d, *_VELOCITY),
         Equation("gray_scott_2d", "feed", _gray_scott, 2, ("a", "b"), ("squares",)),
     )
 }

@@ -23,8 +23,8 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     """Print what a file of trajectories holds and whether it can be trained on.
 
     Args:
-        file: a file in the layout of PDEArena, The Well, PDEBench or APEBench, or a plain array
-            (.npy, or .npz with u, dt, dx, ...).
+        file: a file in the layout of PDEArena, The Well, PDEBench, PDEgym or APEBench, or a plain
+            array (.npy, or .npz with u, dt, dx, ...).
         out: also draw a trajectory and the increments into this PNG file.
         rows: trajectories to look at; fewer of large ones.
     """

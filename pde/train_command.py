@@ -37,8 +37,8 @@ class TrainConfig:
     """What `pde train` does.
 
     Attributes:
-        file: trajectories in the layout of PDEArena, The Well, PDEBench or APEBench, or a plain
-            array (.npy, .npz with u, dt, dx, ...).
+        file: trajectories in the layout of PDEArena, The Well, PDEBench, PDEgym or APEBench, or
+            a plain array (.npy, .npz with u, dt, dx, ...).
         test: another file, to test on; left out, the last trajectories of `file`.
         test_share: their share.
         objective: refiner, mse, pushforward, unrolled, sobolev, correction or prediction.

@@ -4,6 +4,7 @@ from .apebench import read_apebench, write_apebench
 from .arrays import from_arrays, read_arrays
 from .pdearena import read_pdearena, write_pdearena
 from .pdebench import read_pdebench
+from .pdegym import read_pdegym
 from .sniff import read_fields
 from .well import read_well
 from .well_writer import write_well
@@ -15,6 +16,7 @@ __all__ = [
     "read_fields",
     "read_pdearena",
     "read_pdebench",
+    "read_pdegym",
     "read_well",
     "write_apebench",
     "write_pdearena",

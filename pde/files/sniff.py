@@ -16,13 +16,14 @@ from .apebench import MAGIC, is_described, read_apebench
 from .arrays import read_arrays
 from .pdearena import SPLITS, find_group, read_pdearena
 from .pdebench import pdebench_kind, read_pdebench
+from .pdegym import pdegym_key, read_pdegym
 from .stored import listed
 from .well import is_well, read_well
 
 KNOWN = (
     f"PDEArena (a group {', '.join(SPLITS)} with an array pde_...), The Well (groups dimensions "
-    "and t0_fields), PDEBench (tensor, density, velocity or groups 0000, ...) or APEBench "
-    "(an .npy array and a .json file beside it), or an .npy or .npz file of plain arrays"
+    "and t0_fields), PDEBench (tensor, density, velocity and t, or groups 0000, ...), PDEgym (one "
+    "array velocity or solution) or APEBench (an .npy array and a .json file beside it), or an .npy or .npz file of plain arrays"
 )
 
 
@@ -48,6 +49,7 @@ def read_fields(path: str | Path) -> FieldSet:
         raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
     with open_hdf5(path) as file:
         arena, well, bench = find_group(file), is_well(file), pdebench_kind(file)
+        gym = pdegym_key(file)
         found = listed(file)
         for split in SPLITS:
             if split in file and hasattr(file[split], "keys"):
@@ -56,6 +58,8 @@ def read_fields(path: str | Path) -> FieldSet:
         return read_pdearena(path)
     if well:
         return read_well(path)
+    if gym:
+        return read_pdegym(path)
     if bench:
         return read_pdebench(path)
     raise DataError(path, "layout", found, KNOWN)

@@ -19,13 +19,15 @@ COLUMNS = 32  # numbers that are kept of a trajectory, about
 
 
 class Stored(NamedTuple):
-    """An array of fields in a file, `[samples?, times?, *varying axes of space, *components]`.
+    """An array of fields in a file, `[samples?, times?, *varying axes of space, *components]`, or
+    with the components before the axes of space.
 
     Attributes:
         key: its name in the file.
         channels: names of what its components become.
         samples, times: whether it has these axes.
         varying: for each axis of space, whether it has it.
+        before: whether components come before the axes of space.
     """
 
     key: str
@@ -33,6 +35,7 @@ class Stored(NamedTuple):
     varying: tuple[bool, ...]
     samples: bool = True
     times: bool = True
+    before: bool = False
 
 
 def listed(names: Iterable[str]) -> str:
@@ -174,7 +177,10 @@ def take_field(
     values = take(stored, rows if field.samples else None, frames if field.times else None)
     lead = (len(rows) if field.samples else 1, len(frames) if field.times else 1)
     grid = tuple(n if there else 1 for n, there in zip(shape[3:], field.varying, strict=True))
-    values = np.moveaxis(values.reshape(*lead, *grid, len(field.channels)), -1, 2)
+    if field.before:
+        values = values.reshape(*lead, len(field.channels), *grid)
+    else:
+        values = np.moveaxis(values.reshape(*lead, *grid, len(field.channels)), -1, 2)
     whole = (len(rows), len(frames), len(field.channels), *shape[3:])
     return np.broadcast_to(values, whole)
 

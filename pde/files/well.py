@@ -35,8 +35,8 @@ from .stored import (
 
 LAYOUT = "The Well"
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
-# Scalars in which our writer keeps exactly what the axes hold rounded.
-FRAME_TIME, EXTENT = "frame_time", "extent_"
+# A group in which our writer keeps exactly what the axes hold rounded.
+EXACT, FRAME_TIME, EXTENT = "exact", "frame_time", "extent"
 
 
 def is_well(file: h5py.File) -> bool:
@@ -50,8 +50,8 @@ def read_well(path: str | Path) -> FieldSet:
     Scalar, vector and tensor fields become channels in this order, components named `velocity_x`
     and `stress_xy`; those that do not vary over trajectories, time or an axis are repeated.
     Scalars that do not vary over time, and the simulation's parameters, become `parameters`;
-    those that do are left out. Time between frames is that of the time axis unless a scalar
-    `frame_time` says it, and the extents are of the coordinates unless `extent_x`, ... say them.
+    those that do are left out. Time between frames and extents are those of the axes, unless the
+    file is of our writer, which keeps both exactly.
 
     Raises:
         DataError: a group, attribute or array that is missing, misshapen or not finite.
@@ -64,15 +64,14 @@ def read_well(path: str | Path) -> FieldSet:
         parameters = _parameters(path, file, count)
         boundaries = _boundaries(path, file, axes.names)
         known = plain_attributes(file).get("equation")
-    dt = parameters.pop(FRAME_TIME, axes.dt)
-    extents = [
-        parameters.pop(f"{EXTENT}{name}", extent)
-        for name, extent in zip(axes.names, axes.extents, strict=True)
-    ]
+        dt, extent = axes.dt, np.stack(axes.extents, 1)
+        if EXACT in file:
+            dt, extent = (numbers(path, file, f"{EXACT}/{key}") for key in (FRAME_TIME, EXTENT))
+            check_shape(path, f"{EXACT}/{FRAME_TIME}", dt.shape, (count,))
+            check_shape(path, f"{EXACT}/{EXTENT}", extent.shape, (count, len(axes.names)))
     channels = tuple(name for field in fields for name in field.channels)
     shape = (count, axes.frames, len(channels), *axes.sizes)
     read = hdf5_reader(path, fields, shape)
-    extent = np.stack(extents, 1)
     for key, values in {"dimensions/time": dt, "dimensions": extent}.items():
         if (values <= 0).any():
             raise DataError(path, key, f"a step or extent of {values.min()}", "values above 0")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import yaml
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.hdf5 import new_hdf5
+from jaxrl_rollouts.record.folder import write_atomically
 
 from ..generate import Solved
 from .pdearena import SPLITS
-from .well import EXTENT, FRAME_TIME, ORDERS
+from .well import EXACT, EXTENT, FRAME_TIME, ORDERS
+
+AXES = "xyz"
+Fields = Mapping[str, Sequence[int]]
 
 
 def write_well(
@@ -30,11 +35,15 @@ def write_well(
 ) -> Path:
     """Write solved chunks as they come; the file appears once the last is in.
 
-    Fields are scalar fields on periodic axes x, y, z. Where trajectories differ in length or in
-    time between frames, their axes are stored for each (`sample_varying`); in any case the
-    scalars `frame_time` and `extent_x`, ... hold both in float64, so that they are read back
-    exactly. A parameter that is the same throughout is a simulation parameter and a constant
-    scalar; one that varies is a scalar per trajectory.
+    Fields are on periodic axes x, y, z: scalar fields, and vector fields where there is a channel
+    for every axis, `velocity_x`, `velocity_y`. Where trajectories differ in length or in
+    time between frames, their axes are stored for each (`sample_varying`); in any case a group
+    of our own holds both in float64, so that they are read back exactly. A parameter that is the
+    same throughout is a simulation parameter and a constant scalar; one that varies is a scalar
+    per trajectory.
+
+    Of a training set `stats.yaml` is written too, which The Well's own normalisation reads: beside
+    the file, or for `NAME/data/train/FILE.hdf5` in `NAME`.
 
     Args:
         path: the file; The Well's own tools expect `NAME/data/SPLIT/FILE.hdf5`.
@@ -55,11 +64,13 @@ def write_well(
         raise ConfigError("split", split, f"one of {', '.join(SPLITS)}")
     columns: dict[str, list[np.ndarray]] = {"dt": [], "extent": [], "value": []}
     shape: tuple[int, ...] = ()
+    moments = Moments(len(channels))
     with new_hdf5(path) as file:
-        group = file.create_group(ORDERS[0])
         for chunk in chunks:
             shape = shape or chunk.fields.shape[1:]
-            _append(path, group, chunk, shape, channels, dtype)
+            fields = grouped(channels, len(shape) - 2)
+            _append(path, file, chunk, shape, fields, dtype)
+            moments.add(chunk.fields)
             rows, axes = len(chunk.fields), len(shape) - 2
             extent = np.broadcast_to(np.reshape(chunk.extent, (rows, -1)), (rows, axes))
             for key, values in zip(columns, (chunk.dt, extent, chunk.parameter), strict=True):
@@ -82,12 +93,67 @@ def write_well(
         if constant:
             file.attrs[parameter] = value[0]
         _axes(file, names, shape, dt, extent)
-        scalars = {parameter: value, FRAME_TIME: dt}
-        scalars |= {f"{EXTENT}{axis}": extent[:, i] for i, axis in enumerate(names)}
-        _scalars(file, scalars)
-        for order in ORDERS[1:]:
-            file.create_group(order).attrs["field_names"] = _names([])
+        _scalars(file, {parameter: value})
+        exact = file.create_group(EXACT)
+        exact[FRAME_TIME], exact[EXTENT] = dt, extent
+        fields = grouped(channels, len(names))
+        for order, group in enumerate(ORDERS):
+            kept = [name for name, parts in fields.items() if _order(parts, len(names)) == order]
+            file.require_group(group).attrs["field_names"] = _names(kept)
+    if split == "train":
+        known = path.absolute().parts[-3:-1] == ("data", "train")
+        folder = path.absolute().parents[2] if known else path.parent
+        write_atomically(folder / "stats.yaml", yaml.safe_dump(moments.table(fields)))
     return path
+
+
+def grouped(channels: Sequence[str], axes: int) -> dict[str, list[int]]:
+    """Which channels each field has: one, or one for every axis."""
+    fields: dict[str, list[int]] = {}
+    names = list(channels)
+    for i, channel in enumerate(names):
+        stem, _, end = channel.rpartition("_")
+        parts = [f"{stem}_{axis}" for axis in AXES[:axes]]
+        if axes > 1 and stem and set(parts) <= set(names):
+            fields[stem] = [names.index(part) for part in parts]
+        else:
+            fields[channel] = [i]
+    return fields
+
+
+def _order(parts: Sequence[int], axes: int) -> int:
+    """Of the tensor that so many components are."""
+    return int(axes > 1 and len(parts) == axes)
+
+
+class Moments:
+    """Sums over fields, and over their changes from frame to frame, for every channel."""
+
+    def __init__(self, channels: int) -> None:
+        self.sums = {end: np.zeros((3, channels)) for end in ("", "_delta")}
+
+    def add(self, fields: np.ndarray) -> None:
+        """Count `[b, T, C, *space]`."""
+        for end, values in (("", fields), ("_delta", np.diff(fields, axis=1))):
+            over = (0, 1, *range(3, values.ndim))
+            count = np.full(values.shape[2], values.size / values.shape[2])
+            both = values.sum(over, np.float64), np.square(values, dtype=np.float64).sum(over)
+            self.sums[end] += np.stack([count, *both])
+
+    def table(self, fields: Fields) -> dict[str, dict[str, Any]]:
+        """Mean, std and rms of fields and changes by name; of vectors a list each."""
+        found = {}
+        for end, (count, first, second) in self.sums.items():
+            mean, square = first / np.maximum(count, 1), second / np.maximum(count, 1)
+            values = {"mean": mean, "std": np.sqrt(np.maximum(square - mean**2, 0))}
+            for name, column in (values | {"rms": np.sqrt(square)}).items():
+                found[name + end] = {
+                    field: [float(column[i]) for i in parts]
+                    if len(parts) > 1
+                    else float(column[parts[0]])
+                    for field, parts in fields.items()
+                }
+        return found
 
 
 def _names(values: Sequence[str]) -> np.ndarray:
@@ -96,34 +162,38 @@ def _names(values: Sequence[str]) -> np.ndarray:
 
 def _append(
     path: Path,
-    group: h5py.Group,
+    file: h5py.File,
     chunk: Solved,
     shape: tuple[int, ...],
-    channels: Sequence[str],
+    fields: Fields,
     dtype: str,
 ) -> None:
-    """Add the rows of a chunk to one array per channel, made at the first."""
+    """Add the rows of a chunk to one array per field, made at the first."""
     frames, count, *space = shape
-    if chunk.fields.shape[1:] != shape or count != len(channels) or not 1 <= len(space) <= 3:
-        expected = f"(*, *, {len(channels)}, *space) like the first chunk"
+    channels = len({i for parts in fields.values() for i in parts})
+    if chunk.fields.shape[1:] != shape or count != channels or not 1 <= len(space) <= 3:
+        expected = f"(*, *, {channels}, *space) like the first chunk"
         raise DataError(path, "chunks", f"shape {chunk.fields.shape}", expected)
-    for i, channel in enumerate(channels):
-        if channel not in group:
+    for name, parts in fields.items():
+        order = _order(parts, len(space))
+        group = file.require_group(ORDERS[order])
+        values = np.moveaxis(chunk.fields[:, :, list(parts)], 2, -1)
+        values = values if order else values[..., 0]
+        if name not in group:
             made = group.create_dataset(
-                channel,
-                (0, frames, *space),
+                name,
+                (0, *values.shape[1:]),
                 dtype,
-                maxshape=(None, frames, *space),
-                chunks=(1, frames if len(space) == 1 else 1, *space),
+                maxshape=(None, *values.shape[1:]),
+                chunks=(1, frames if len(space) == 1 else 1, *values.shape[2:]),
                 fletcher32=True,
             )
             made.attrs["dim_varying"] = np.ones(len(space), bool)
             made.attrs.update(sample_varying=True, time_varying=True)
-        stored: Any = group[channel]
+        stored: Any = group[name]
         begin = len(stored)
-        stored.resize(begin + len(chunk.fields), axis=0)
-        stored[begin:] = chunk.fields[:, :, i]
-    group.attrs["field_names"] = _names(channels)
+        stored.resize(begin + len(values), axis=0)
+        stored[begin:] = values
 
 
 def _axes(

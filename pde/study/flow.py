@@ -13,7 +13,7 @@ from ..fieldset import FieldSet
 from ..flows import to_velocity, to_vorticity
 
 VORTICITY = ("vorticity", "w")
-VELOCITIES = (("velocity_x", "velocity_y"), ("v_0", "v_1"), ("vx", "vy"), ("u", "v"))
+VELOCITIES = (("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))
 
 
 class Flow(NamedTuple):

@@ -224,5 +224,5 @@ def test_solved_into_memory() -> None:
     config = pde.Equation("burgers_2d", trajectories=2, frames=3, points=16, chunk=2)
     with jax.enable_x64(False):
         fields = pde.solve(config)
-    assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("v_0", "v_1")
+    assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("velocity_x", "velocity_y")
     np.testing.assert_allclose(fields.extent, TURN)

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,15 +210,55 @@ def test_rows_that_are_not_there(path: Path) -> None:
         read_well(path).read([0, 3], ALL)
 
 
-@pytest.mark.parametrize(("scalar", "value"), [("frame_time", 0.0), ("extent_x", -1.0)])
-def test_exact_steps_are_checked(tmp_path: Path, scalar: str, value: float) -> None:
+@pytest.mark.parametrize(("name", "value"), [("frame_time", 0.0), ("extent", -1.0)])
+def test_exact_steps_are_checked(tmp_path: Path, name: str, value: float) -> None:
     path = write_well(tmp_path / "a.h5", [solved((2, 3, 1, 8))])
     with h5py.File(path, "r+") as file:
-        file[f"scalars/{scalar}"][1] = value
+        file[f"exact/{name}"][1] = value
     with pytest.raises(
         DataError, match=rf"a\.h5: dimensions.*found .* {value}, expected .*above 0"
     ):
         read_well(path)
+    with h5py.File(path, "r+") as file:
+        del file[f"exact/{name}"]
+        file[f"exact/{name}"] = np.ones(5)
+    with pytest.raises(DataError, match=rf"exact/{name}: found shape \(5,\)"):
+        read_well(path)
+
+
+def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
+    """And only constants of the equation are among the scalars, which models are told."""
+    chunk = solved((2, 3, 4, 5, 6), vary=False)
+    names = ("p", "velocity_y", "velocity_x", "a_x")
+    path = write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64")
+    with h5py.File(path) as file:
+        assert list(file["t0_fields"].attrs["field_names"]) == ["p", "a_x"]
+        assert list(file["t1_fields"].attrs["field_names"]) == ["velocity"]
+        assert list(file["scalars"].attrs["field_names"]) == ["viscosity"]
+        vectors = np.moveaxis(chunk.fields[:, :, [2, 1]], 2, -1)
+        np.testing.assert_array_equal(file["t1_fields/velocity"], vectors)
+    found = read_fields(path)
+    assert found.channels == ("p", "a_x", "velocity_x", "velocity_y")
+    np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, [0, 3, 2, 1]])
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_statistics_lie_where_the_well_looks_for_them(tmp_path: Path, inside: bool) -> None:
+    folder = tmp_path / "flow" / "data" / "train" if inside else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    chunks = [solved((n, 3, 3, 4, 6), n) for n in (2, 3)]
+    names = ("p", "velocity_x", "velocity_y")
+    write_well(folder / "a.hdf5", chunks, channels=names)
+    write_well(folder / "b.hdf5", chunks[:1], channels=names, split="test")  # counts for nothing
+    stats = yaml.safe_load((tmp_path / ("flow" if inside else "") / "stats.yaml").read_text())
+    u = np.concatenate([chunk.fields for chunk in chunks])
+    for end, values in (("", u), ("_delta", np.diff(u, axis=1))):
+        over = (0, 1, 3, 4)
+        expected = {"mean": values.mean(over), "std": values.std(over)}
+        expected["rms"] = np.sqrt(np.square(values).mean(over))
+        for name, column in expected.items():
+            found = stats[name + end]
+            np.testing.assert_allclose([found["p"], *found["velocity"]], column, rtol=1e-9)
 
 
 def test_a_bad_value_is_found_when_it_is_read(path: Path) -> None:
