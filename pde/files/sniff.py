@@ -23,7 +23,8 @@ from .well import is_well, read_well
 KNOWN = (
     f"PDEArena (a group {', '.join(SPLITS)} with an array pde_...), The Well (groups dimensions "
     "and t0_fields), PDEBench (tensor, density, velocity and t, or groups 0000, ...), PDEgym (one "
-    "array velocity or solution) or APEBench (an .npy array and a .json file beside it), or an .npy or .npz file of plain arrays"
+    "array velocity or solution) or APEBench (an .npy array and a .json file beside it), or an "
+    ".npy or .npz file of plain arrays"
 )
 
 
