@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +63,9 @@ class PickedWindows(NamedTuple):
     conditions: jax.Array
 
 
+TOLD = 10.0  # conditions are told on a scale from 0 to about this
+
+
 class Scaling(NamedTuple):
     """A condition as a network is told it: `(value - shift) * factor`, about [0, 10]."""
 
@@ -70,6 +74,19 @@ class Scaling(NamedTuple):
 
     def __call__(self, value: np.ndarray) -> np.ndarray:
         return (value - self.shift) * self.factor
+
+    def tell(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The condition as a network is told it, with a warning where it was never told such."""
+        told = self(value)
+        if told.size and (told.min() < -0.01 * TOLD or told.max() > 1.01 * TOLD):
+            found = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (value.min(), value.max())))
+            low, high = self.shift, self.shift + TOLD / self.factor
+            warnings.warn(
+                f"conditions.{name}: found {found}, expected {low:.4g} to {high:.4g}, which "
+                "networks are told as 0 to 10: what they make of others is not known",
+                stacklevel=3,
+            )
+        return told
 
 
 # As PDE-Refiner has them; other parameters are told as they are.
@@ -108,8 +125,8 @@ def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
     """
     columns = [np.zeros((found.shape[0], 0))]
     for name in conditions:
-        scaled = CONDITIONS.get(name, Scaling())
-        columns.append(scaled(condition_values(found, name)))
+        scaling = CONDITIONS.get(name, Scaling())
+        columns.append(scaling.tell(name, condition_values(found, name)))
     return np.concatenate(columns, 1)
 
 

@@ -185,7 +185,7 @@ class TrainedEmulator:
                 expected = f"one finite number or {rows}" + f" x {width}" * (width > 1)
                 raise ConfigError(f"conditions.{name}", values.tolist(), expected)
             single = values.reshape(-1, 1) if values.ndim < 2 else values
-            columns.append(np.broadcast_to(scaling(single), (rows, width)))
+            columns.append(np.broadcast_to(scaling.tell(name, single), (rows, width)))
         return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
 
 

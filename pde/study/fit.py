@@ -31,7 +31,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, Scale
 from ..equations import EQUATIONS
-from ..fieldset import Fields, FieldSet, Scaling, check_trainable, condition_values
+from ..fieldset import TOLD, Fields, FieldSet, Scaling, check_trainable, condition_values
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
 from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
@@ -42,7 +42,6 @@ from ..training import TrainingConfig, make_training
 
 Objective = RefinerConfig | OneStepConfig
 Network = ResnetConfig | UnetConfig | FnoConfig
-TOLD = 10.0  # conditions are told on a scale from 0 to this
 
 
 class Fitted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
+from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner, refinements
 from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
 
@@ -288,3 +290,63 @@ def test_refinements_are_the_refiner_stopped_earlier() -> None:
     u = field(0)
     after = [emulator.step({}, key, u, NONE) for emulator in (stages[-1], whole)]
     np.testing.assert_array_equal(*after)
+
+
+def precisions(jaxpr: Any) -> set[Any]:
+    """Of all matrix products in a program, wherever they are nested."""
+    found = set()
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("dot_general", "conv_general_dilated"):
+            found.add(str(equation.params["precision"]))
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    found |= precisions(inner)
+    return found
+
+
+def test_matrix_products_are_of_full_precision_unless_somebody_asks_for_less() -> None:
+    """In steps and in training, also backwards; on a CPU it makes no difference."""
+    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4), C, N)
+    window, steps = jnp.stack([field(0), field(1)]), []
+    for precision in ("highest", "default"):
+        emulator = make_refiner(net, RefinerConfig(precision=precision))
+        params = jax.tree.map(lambda x: x + 0.1, emulator.init(jax.random.key(0)))
+        key = jax.random.key(1)
+
+        def loss(params: Any, emulator: Emulator = emulator, key: jax.Array = key) -> jax.Array:
+            return emulator.loss(params, key, window, NONE)[0]
+
+        programs = [
+            jax.make_jaxpr(emulator.step)(params, key, field(0), NONE),
+            jax.make_jaxpr(jax.grad(loss))(params),
+        ]
+        for program in programs:
+            found = precisions(program.jaxpr)
+            assert found and all(("HIGHEST" in p) == (precision == "highest") for p in found)
+        steps.append(emulator.step(params, key, field(0), NONE))
+    np.testing.assert_array_equal(*steps)
+
+
+def test_less_than_full_precision_is_warned_about_where_it_matters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = oracle(field(0), RELEASED)
+    coarse = replace(RELEASED, precision="default")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_refiner(net, coarse)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.warns(UserWarning, match="default precision .*expected precision 'highest'"):
+        make_refiner(net, coarse)
+
+
+def test_an_oracle_is_believed_over_two_axes() -> None:
+    """As over one: the truth but for the finest noise, whatever the axes."""
+    truth = jax.random.normal(jax.random.key(2), (C, 6, 8))
+    config = replace(RELEASED, residual_scale=(0.5, 20.0))
+    u = jax.random.normal(jax.random.key(3), (C, 6, 8))
+    stepped = make_refiner(oracle(truth, config), config).step({}, jax.random.key(4), u, NONE)
+    scale = np.array([0.5, 20.0]).reshape(2, 1, 1)
+    np.testing.assert_allclose((stepped - u) / scale, truth, atol=5e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,18 @@ def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> No
     expected = roll(params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1)
     rolled = told.roll(start(2), 1, conditions={"viscosity": [0.51, 0.58]})
     np.testing.assert_allclose(rolled, expected, rtol=1e-5)
+
+
+def test_conditions_that_nobody_was_told_are_warned_about(told: TrainedEmulator) -> None:
+    """PDE-Refiner's scaling takes viscosities from 0.5 to 0.6 to 0 to 10, and 1 to 50."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told.roll(start(2), 1, conditions={"viscosity": [0.5, 0.6]})
+    named = r"conditions.viscosity: found 0.55 to 1, expected 0.5 to 0.6, which networks are told"
+    with pytest.warns(UserWarning, match=named):
+        told.roll(start(2), 1, conditions={"viscosity": [0.55, 1.0]})
+    with pytest.warns(UserWarning, match="viscosity: found 0.2, expected 0.5 to 0.6"):
+        told.roll(start(2), 1, conditions={"viscosity": 0.2})
 
 
 @pytest.mark.parametrize(
