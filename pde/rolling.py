@@ -15,8 +15,8 @@ from .generate import Solved
 from .inspection import draw
 from .metrics import correlation, correlation_horizons
 from .saved import TrainedEmulator, load_emulator
-from .study.fit import start_of
 from .study.pictures import moving_frames
+from .study.units import start_of
 
 
 def roll_file(

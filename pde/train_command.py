@@ -25,10 +25,11 @@ from .objectives import OneStep, OneStepConfig
 from .operators import FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
 from .study.beside import Baseline, Beside, linear, low_pass, solver, solver_conditions
-from .study.fit import Fitted, fit, hold_fields, stages, standardised
+from .study.fit import Fitted, fit, hold_fields, stages
 from .study.flow import find_flow
 from .study.page import make_report
 from .study.train import StudyConfig, StudyData
+from .study.units import standardised
 from .training import TrainingConfig
 
 

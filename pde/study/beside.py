@@ -22,9 +22,10 @@ from ..generate_settings import LINE, SUITED
 from ..saved import TrainedEmulator
 from ..spectral import lengths
 from ..streaming import all_fields, trajectories
-from .fit import scaled, stages, standardised
+from .fit import stages
 from .look import Evaluation, evaluate, one_step_errors
 from .train import StudyConfig, StudyData
+from .units import scaled, standardised
 
 Baseline = Literal["linear", "low_pass", "solver"]
 TRAINING_ROWS = 64  # training trajectories of which the low-pass takes its cut

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -29,16 +28,25 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Emulator, Scale
+from ..emulator import Emulator
 from ..equations import EQUATIONS
-from ..fieldset import TOLD, Fields, FieldSet, Scaling, check_trainable, condition_values
+from ..fieldset import FieldSet, check_trainable
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
 from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..saved import TrainedEmulator
-from ..streaming import all_fields, deviation, trajectories, windows_feed
+from ..streaming import all_fields, windows_feed
 from ..training import TrainingConfig, make_training
+from .units import (
+    channel_units,
+    condition_scalings,
+    scaled,
+    standardised,
+    start_of,
+    step_scale,
+    told,
+)
 
 Objective = RefinerConfig | OneStepConfig
 Network = ResnetConfig | UnetConfig | FnoConfig
@@ -227,102 +235,6 @@ def stages(own: TrainedEmulator) -> list[Emulator]:
     if isinstance(own.objective, RefinerConfig):
         return refinements(own.net, own.objective)
     return [own.emulator]
-
-
-def standardised(
-    found: FieldSet,
-    u: np.ndarray,
-    units: tuple[Scaling, ...],
-    scalings: Mapping[str, Scaling],
-) -> Fields:
-    """Fields `[N, T, C, *X]` and conditions as a network sees them.
-
-    Args:
-        found: of which the conditions are.
-        u: its fields.
-        units: of `channel_units`.
-        scalings: of `condition_scalings`.
-    """
-    seen = scaled(units, u, axes=u.ndim - 3)
-    return Fields(jnp.asarray(seen), jnp.asarray(told(found, scalings)))
-
-
-def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
-    """Fields `[..., C, *X]` as a network sees them; space has `axes`."""
-    shift, factor = (
-        np.array(column, np.float32).reshape(-1, *(1,) * axes)
-        for column in zip(*units, strict=True)
-    )
-    return (u - shift) * factor
-
-
-def told(found: FieldSet, scalings: Mapping[str, Scaling]) -> np.ndarray:
-    """Conditions of every trajectory as a network is told them, `[N, P]` float32."""
-    columns = [np.zeros((found.shape[0], 0))]
-    columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
-    return np.concatenate(columns, 1).astype(np.float32)
-
-
-def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
-    """Mean and one over the standard deviation of every channel of `[N, T, C, *X]`.
-
-    Raises:
-        DataError: a channel that is the same everywhere.
-    """
-    over = (0, 1, *range(3, u.ndim))
-    mean, spread = deviation((u[part] for part in trajectories(u.shape)), over)
-    if (spread == 0).any():
-        name = found.channels[int(spread.argmin())] if found.channels else "u"
-        raise DataError(found.path, name, "a constant", "a channel that changes")
-    return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
-
-
-def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> Scale:
-    """Standard deviation of a step's change of standardised `[N, T, C, *X]`, three digits: a number
-    for a single channel, else one for each.
-
-    Raises:
-        DataError: too few frames for a step, or a channel that is the same in every frame.
-    """
-    if u.shape[1] <= every:
-        raise DataError(found.path, "frames", u.shape[1], f"at least {every + 1}, a step")
-    parts = (scaled(units, u[part], axes=u.ndim - 3) for part in trajectories(u.shape))
-    changes = (part[:, every:] - part[:, :-every] for part in parts)
-    if u.shape[2] == 1:
-        spread = [deviation(changes, tuple(range(u.ndim)))[1]]
-    else:
-        spread = deviation(changes, (0, 1, *range(3, u.ndim)))[1]
-    scales = tuple(float(f"{one:.3g}") for one in spread)
-    if not min(scales) > 0:
-        name = found.channels[scales.index(min(scales))] if found.channels else "u"
-        raise DataError(found.path, name, "no change from step to step", "fields that change")
-    return scales[0] if len(scales) == 1 else scales
-
-
-def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
-    """How conditions are told, by name: from 0 to 10 over the trajectories.
-
-    Raises:
-        DataError: one that the file does not know, or whose value it does not say.
-    """
-    if names is None:
-        known = {"dt": found.dt, "dx": found.extent, **found.parameters}
-        names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v, 0).any())
-    scalings = {}
-    for name in names:
-        values = condition_values(found, name)
-        span = float(np.ptp(values))
-        scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
-    return scalings
-
-
-def start_of(
-    own: TrainedEmulator, found: FieldSet, every: int
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """First frames `[N, (H,) C, *X]` of trajectories and what an emulator is told about them."""
-    frames = found.read(slice(None), slice(0, (own.history - 1) * every + 1, every))
-    told = {name: condition_values(found, name) for name in own.conditions}
-    return frames[:, 0] if own.history == 1 else frames, told
 
 
 def _fields(given: FieldSet | str | Path | ArrayLike) -> FieldSet:
