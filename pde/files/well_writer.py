@@ -42,8 +42,8 @@ def write_well(
     same throughout is a simulation parameter and a constant scalar; one that varies is a scalar
     per trajectory.
 
-    Of a training set `stats.yaml` is written too, which The Well's own normalisation reads: beside
-    the file, or for `NAME/data/train/FILE.hdf5` in `NAME`.
+    With a training set at its place, `NAME/data/train/FILE.hdf5`, goes `NAME/stats.yaml`, which The
+    Well's own normalisation reads.
 
     Args:
         path: the file; The Well's own tools expect `NAME/data/SPLIT/FILE.hdf5`.
@@ -100,10 +100,9 @@ def write_well(
         for order, group in enumerate(ORDERS):
             kept = [name for name, parts in fields.items() if _order(parts, len(names)) == order]
             file.require_group(group).attrs["field_names"] = _names(kept)
-    if split == "train":
-        known = path.absolute().parts[-3:-1] == ("data", "train")
-        folder = path.absolute().parents[2] if known else path.parent
-        write_atomically(folder / "stats.yaml", yaml.safe_dump(moments.table(fields)))
+    if split == "train" and path.absolute().parts[-3:-1] == ("data", "train"):
+        place = path.absolute().parents[2] / "stats.yaml"
+        write_atomically(place, yaml.safe_dump(moments.table(fields)))
     return path
 
 
