@@ -28,6 +28,7 @@ from .train import StudyConfig, StudyData
 from .units import scaled, standardised
 
 Baseline = Literal["linear", "low_pass", "solver"]
+_WITHOUT = "leave the solver out: --baselines linear low_pass"
 TRAINING_ROWS = 64  # training trajectories of which the low-pass takes its cut
 
 
@@ -112,10 +113,12 @@ def solver_conditions(found: FieldSet, every: int) -> np.ndarray:
     value = found.parameters.get(which.parameter)
     if value is None:
         known = ", ".join(found.parameters) or "no parameters"
-        raise DataError(found.path, "parameters", known, f"{which.parameter}, for {which.name}")
+        expected = f"{which.parameter}, for {which.name}"
+        raise DataError(found.path, "parameters", known, expected, _WITHOUT)
     told = np.stack([found.extent[:, 0], every * found.dt, value], 1)
     if not np.isfinite(told).all():
-        raise DataError(found.path, "extent, dt", "not in the file", "both, for a solver")
+        expected = "both, for a solver"
+        raise DataError(found.path, "extent, dt", "not in the file", expected, _WITHOUT)
     return told
 
 
