@@ -74,7 +74,7 @@ def _write(file: Path, frames: list[np.ndarray]) -> None:
     if file.suffix == ".gif":
         from jaxrl_rollouts.reports.pictures import save_gif
 
-        save_gif(frames, file, per_second=FPS)
+        save_gif(frames, file, per_second=FPS, colours=256)
         return
     import imageio.v2 as imageio
 

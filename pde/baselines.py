@@ -16,7 +16,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Emulator, latest, persistence, pushed
 from .equations import Equation
-from .fieldset import Scaling
+from .fieldset import Scaling, unit_columns
 from .spectral import filtered
 
 RIDGE = 1e-10  # of the mean power of a wavenumber's inputs
@@ -75,7 +75,7 @@ def make_linear(axes: int, history: int = 1) -> Emulator:
 def make_low_pass(emulator: Emulator, axes: int) -> Emulator:
     """The emulator with some wavenumbers of every prediction set to zero.
 
-    Its parameters are those of the emulator and a gain per bin `[*bins]`: `low_pass_gain`.
+    Its parameters are those of the emulator and a gain per bin `[*bins]`, as for `filtered`.
     """
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
@@ -111,10 +111,7 @@ def make_solver(
         units: of every channel.
         substeps: of the solver per step.
     """
-    shift, factor = (
-        jnp.asarray(column).reshape(-1, *(1,) * equation.axes)
-        for column in zip(*units, strict=True)
-    )
+    shift, factor = unit_columns(units, equation.axes)
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
         del params, key

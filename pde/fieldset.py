@@ -89,6 +89,11 @@ class Scaling(NamedTuple):
         return told
 
 
+def unit_columns(units: Sequence[Scaling], axes: int) -> np.ndarray:
+    """Shift and factor of every channel, `[2, C, *1]` float32, for fields `[..., C, *space]`."""
+    return np.array(units, np.float32).T.reshape(2, -1, *(1,) * axes)
+
+
 # As PDE-Refiner has them; other parameters are told as they are.
 CONDITIONS: Mapping[str, Scaling] = {
     "dt": Scaling(0.15, 100.0),

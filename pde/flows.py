@@ -14,6 +14,8 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
+from .spectral import waves
+
 
 def to_velocity(vorticity: jax.Array, extent: float) -> jax.Array:
     """What a state of the solver moves with: `[..., 1, N, N] -> [..., 2, N, N]`, without a mean.
@@ -47,16 +49,10 @@ def to_vorticity(velocity: jax.Array, extent: float) -> jax.Array:
     return jnp.fft.irfft2(curl, (points, points))[..., None, :, :]
 
 
-def _waves(points: int) -> np.ndarray:
-    """Waves across the domain along both axes, `[2, N, N // 2 + 1]` of `rfft2`."""
-    first, last = np.fft.fftfreq(points, 1 / points), np.fft.rfftfreq(points, 1 / points)
-    return np.stack(np.meshgrid(first, last, indexing="ij"))
-
-
 def _wavenumbers(points: int, extent: float) -> jax.Array:
-    """The same in `2 pi / extent`, without the highest of an even grid: its derivative is not
-    known from the grid."""
-    both = _waves(points)
+    """Along both axes, `[2, N, N // 2 + 1]`, without the highest of an even grid: its derivative is
+    not known from the grid."""
+    both = waves((points, points))
     both = np.where(np.abs(both) == points / 2, 0.0, both)
     return jnp.asarray(both) * (2 * jnp.pi / extent)
 

@@ -73,10 +73,9 @@ def generate(
     if layout == "pdearena":
         low, high = config.parameter
         write_pdearena(out, chunks, split=split, viscosity=low < high)
+    elif layout == "apebench":
+        write_apebench(out, chunks, split=split, parameter=name)
     else:
-        if layout == "well":
-            named = {"parameter": name, "channels": which.channels, "equation": which.name}
-            write_well(out, chunks, split=split, **named)
-        else:
-            write_apebench(out, chunks, split=split, parameter=name)
+        named = {"parameter": name, "channels": which.channels, "equation": which.name}
+        write_well(out, chunks, split=split, **named)
     inspect(str(out))

@@ -38,6 +38,8 @@ def roll_file(
     if len(own.grid) > 1 and out.suffix != ".npz":
         expected = "a name that ends in .npz: fields of several axes are written as plain arrays"
         raise ConfigError("--out", out.name, expected)
+    if picture is not None and picture.suffix == ".gif" and len(own.grid) == 1:
+        raise ConfigError("--picture", picture.name, "a .png: fields of one axis need no animation")
     if found.shape[2:] != (own.channels, *own.grid):
         points = " x ".join(map(str, own.grid))
         expected = f"{own.channels} on {points} points, as the emulator was trained"
@@ -54,40 +56,38 @@ def roll_file(
         others = (0, *range(2, fields.ndim))
         when = int(np.isfinite(fields).all(others).argmin())
         print(f"not finite from step {when} on: the emulator has left what it knows")
-    tell_truth(fields, found, own, every)
+    truth = found.read(slice(None), slice(own.history * every, None, every))
+    tell_truth(fields, truth, own)
     if picture is not None:
         if picture.suffix == ".gif":
-            animate(fields, found, own, every, picture)
+            animate(fields, truth, own, picture)
         else:
             draw(read_fields(out), fields, picture)
         print(f"picture: {picture}")
 
 
-def animate(
-    fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int, out: Path
-) -> None:
+def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Path) -> None:
     """The first rollout, and the file's frames and the error as far as the file goes.
 
-    Raises:
-        ConfigError: fields of one axis, which a picture shows better.
+    Args:
+        fields: rollouts `[N, steps + 1, C, *X]`, the start first.
+        truth: what follows in the file, `[N, T, C, *X]`.
+        own: the emulator.
+        out: a GIF file.
     """
-    if len(own.grid) == 1:
-        raise ConfigError("--picture", out.name, "a .png: fields of one axis need no animation")
     rolled = fields[0, 1:, 0]
-    truth = found.read(slice(0, 1), slice((own.history - 1) * every + every, None, every))[0, :, 0]
-    length = min(len(truth), len(rolled))
+    true = truth[0, : len(rolled), 0]
     panels = {"rollout": rolled}
-    if length:
-        rolled = rolled[:length]
-        panels = {"truth": truth[:length], "rollout": rolled, "error": rolled - truth[:length]}
+    if len(true):
+        rolled = rolled[: len(true)]
+        panels = {"truth": true, "rollout": rolled, "error": rolled - true}
     clock = "time" if own.dt else "frame"
     save_gif(moving_frames(panels, own.dt or 1.0, clock), out)
 
 
-def tell_truth(fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int) -> None:
-    """Print how long rollouts `[N, steps + 1, C, *X]` follow the file, as far as the file goes."""
-    begin = (own.history - 1) * every
-    truth = found.read(slice(None), slice(begin + every, None, every))
+def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> None:
+    """Print how long rollouts `[N, steps + 1, C, *X]` follow the file, as far as that goes:
+    `[N, T, C, *X]`."""
     length = min(truth.shape[1], fields.shape[1] - 1)
     if length:
         pair = (np.swapaxes(x[:, :length], 0, 1) for x in (fields[:, 1:], truth))

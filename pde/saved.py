@@ -35,7 +35,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Emulator, FieldNetwork
 from .evaluation import roll_emulator
-from .fieldset import CONDITIONS, Scaling
+from .fieldset import CONDITIONS, Scaling, unit_columns
 from .objectives import OneStepConfig, make_one_step
 from .operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
 from .operators.layers import Points, grid_of
@@ -149,9 +149,7 @@ class TrainedEmulator:
         return jax.jit(roll, static_argnums=4)
 
     def _units(self) -> np.ndarray:
-        """Shift and factor of every channel, `[2, C, *1]` float32."""
-        units = self.units or (Scaling(),) * self.channels
-        return np.array(units, np.float32).T.reshape(2, -1, *(1,) * len(self.grid))
+        return unit_columns(self.units or (Scaling(),) * self.channels, len(self.grid))
 
     def _fields(self, initial: ArrayLike) -> tuple[jax.Array, bool]:
         """`[B, H * C, *N]` on the device, and whether it was one field."""

@@ -13,11 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def lengths(shape: Sequence[int]) -> np.ndarray:
-    """Length of the wave vector of every `rfftn` bin of a grid, in waves across the domain."""
+def waves(shape: Sequence[int]) -> np.ndarray:
+    """Waves across the domain along every axis, of every `rfftn` bin of a grid: `[axes, *bins]`."""
     axes = [np.fft.fftfreq(n, 1.0 / n) for n in shape[:-1]]
     axes.append(np.fft.rfftfreq(shape[-1], 1.0 / shape[-1]))
-    return np.sqrt(sum(np.square(k) for k in np.meshgrid(*axes, indexing="ij")))
+    return np.stack(np.meshgrid(*axes, indexing="ij"))
+
+
+def lengths(shape: Sequence[int]) -> np.ndarray:
+    """Length of the wave vector of every `rfftn` bin of a grid, in waves across the domain."""
+    return np.sqrt(np.square(waves(shape)).sum(0))
 
 
 def filtered(field: jax.Array, gain: jax.Array | np.ndarray, axes: int = 1) -> jax.Array:
@@ -37,8 +42,8 @@ def resampled(field: jax.Array, points: int, axes: int = 1) -> jax.Array:
     modes = jnp.fft.rfftn(field, axes=over)
     for axis, n in zip(over, space, strict=True):
         keep, k = min(n, points) // 2, np.arange(modes.shape[axis])
-        waves = k if axis == -1 else np.minimum(k, n - k)
-        modes = modes * (waves < keep).reshape(-1, *(1,) * (-1 - axis))
+        along = k if axis == -1 else np.minimum(k, n - k)
+        modes = modes * (along < keep).reshape(-1, *(1,) * (-1 - axis))
         if axis != -1:
             modes = apart(ends(modes, keep, axis), points, axis)
     size = float(np.prod([points / n for n in space]))

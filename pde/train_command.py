@@ -95,8 +95,6 @@ class TrainConfig:
 
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
-    if config.equation:
-        equation(config.equation)
     train_set, test_set = split(config)
     count, frames, channels, *grid = train_set.shape
     return [
@@ -221,8 +219,9 @@ def _check_solver(config: TrainConfig, found: FieldSet) -> None:
 
 
 def _read(config: TrainConfig, file: str) -> FieldSet:
+    named = equation(config.equation).name if config.equation else ""
     found = read_fields(file)
-    return found._replace(equation=config.equation) if config.equation else found
+    return found._replace(equation=named or found.equation)
 
 
 def tested(

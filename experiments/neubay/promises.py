@@ -23,8 +23,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
+from ..ravl.ravl_mujoco import GAP, check_methods, late, overpromised, result_rows, train_methods
 from ..ravl.ravl_mujoco import Config as RavlConfig
-from ..ravl.ravl_mujoco import check_methods, late, overpromised, result_rows, train_methods
 
 SOURCE = LISTINGS["promises"].source
 OURS = "neubay"
@@ -113,7 +113,7 @@ def add_claims(report: Report, cells: Grid) -> None:
                 gap,
                 at_least=50,
                 cells=[cell],
-                means="critics' value minus the true discounted return, mean of the last looks",
+                means=GAP,
             )
             continue
         claim(
@@ -121,7 +121,7 @@ def add_claims(report: Report, cells: Grid) -> None:
             gap,
             at_most=20,
             cells=[cell],
-            means="critics' value minus the true discounted return, mean of the last looks",
+            means=GAP,
         )
         if "base" in cells:
             claim(

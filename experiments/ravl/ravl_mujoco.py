@@ -151,6 +151,9 @@ def late(cell: Cell, metric: str = "return") -> np.ndarray:
     return cell.curve(metric)[1][:, -LOOKS:].mean(1)
 
 
+GAP = "critics' value minus the true discounted return, mean of the last looks"
+
+
 def overpromised(cell: Cell) -> np.ndarray:
     """Critics' value minus the true discounted return, mean over the last looks, `[seeds]`."""
     return late(cell, "estimated_value") - late(cell, "discounted_return")
@@ -227,7 +230,7 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
                     overpromised(careful),
                     at_most=0,
                     cells=[careful],
-                    means="critics' value minus the true discounted return, mean of the last looks",
+                    means=GAP,
                 )
         if ravl is None:
             continue

@@ -205,9 +205,11 @@ def save_png(made: Figure, path: Path) -> Path:
     return _write(buffer, path)
 
 
-def save_gif(frames: Sequence[np.ndarray], path: Path, *, per_second: float = 10.0) -> Path:
+def save_gif(
+    frames: Sequence[np.ndarray], path: Path, *, per_second: float = 10.0, colours: int = 64
+) -> Path:
     """Write frames `[rows, columns, 3]` uint8 as an animation that repeats, atomically."""
-    first, *others = [Image.fromarray(frame).quantize(64) for frame in frames]
+    first, *others = [Image.fromarray(frame).quantize(colours) for frame in frames]
     buffer, duration = io.BytesIO(), round(1000 / per_second)
     first.save(
         buffer, "gif", save_all=True, append_images=others, duration=duration, loop=0, optimize=True

@@ -111,17 +111,19 @@ class Report:
         self.claims.append(claim)
         return claim
 
-    def picture(
-        self, name: str, figure: Figure | Sequence[np.ndarray], caption: str, ending: str = "png"
-    ) -> None:
+    def picture(self, name: str, figure: Figure, caption: str) -> None:
         """Add a figure; it is drawn to `<name>.png` when the report is saved."""
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            raise ValueError(f"picture: found {name!r}, expected letters, digits, - and _")
-        self.pictures[name] = Picture(f"{name}.{ending}", caption, figure)
+        self._add(f"{name}.png", figure, caption)
 
     def animation(self, name: str, frames: Sequence[np.ndarray], caption: str) -> None:
         """Add frames `[rows, columns, 3]` uint8, written to `<name>.gif` with the report."""
-        self.picture(name, frames, caption, ending="gif")
+        self._add(f"{name}.gif", frames, caption)
+
+    def _add(self, file: str, figure: Figure | Sequence[np.ndarray], caption: str) -> None:
+        name = file.rpartition(".")[0]
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ValueError(f"picture: found {name!r}, expected letters, digits, - and _")
+        self.pictures[name] = Picture(file, caption, figure)
 
     def note(self, text: str) -> None:
         """Add a sentence that a reader of the numbers should know."""

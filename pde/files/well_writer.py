@@ -64,13 +64,16 @@ def write_well(
         raise ConfigError("split", split, f"one of {', '.join(SPLITS)}")
     columns: dict[str, list[np.ndarray]] = {"dt": [], "extent": [], "value": []}
     shape: tuple[int, ...] = ()
+    fields: Fields = {}
+    counted = split == "train" and path.absolute().parts[-3:-1] == ("data", "train")
     moments = Moments(len(channels))
     with new_hdf5(path) as file:
         for chunk in chunks:
             shape = shape or chunk.fields.shape[1:]
-            fields = grouped(channels, len(shape) - 2)
+            fields = fields or grouped(channels, len(shape) - 2)
             _append(path, file, chunk, shape, fields, dtype)
-            moments.add(chunk.fields)
+            if counted:
+                moments.add(chunk.fields)
             rows, axes = len(chunk.fields), len(shape) - 2
             extent = np.broadcast_to(np.reshape(chunk.extent, (rows, -1)), (rows, axes))
             for key, values in zip(columns, (chunk.dt, extent, chunk.parameter), strict=True):
@@ -78,7 +81,7 @@ def write_well(
         if not shape:
             raise DataError(path, "chunks", "none", "at least one")
         dt, extent, value = (np.concatenate(parts).astype(np.float64) for parts in columns.values())
-        names = "xyz"[: extent.shape[1]]
+        names = AXES[: extent.shape[1]]
         constant = (value == value[0]).all()
         file.attrs.update(
             dataset_name=name or path.stem,
@@ -96,11 +99,10 @@ def write_well(
         _scalars(file, {parameter: value})
         exact = file.create_group(EXACT)
         exact[FRAME_TIME], exact[EXTENT] = dt, extent
-        fields = grouped(channels, len(names))
         for order, group in enumerate(ORDERS):
             kept = [name for name, parts in fields.items() if _order(parts, len(names)) == order]
             file.require_group(group).attrs["field_names"] = _names(kept)
-    if split == "train" and path.absolute().parts[-3:-1] == ("data", "train"):
+    if counted:
         place = path.absolute().parents[2] / "stats.yaml"
         write_atomically(place, yaml.safe_dump(moments.table(fields)))
     return path
@@ -111,9 +113,9 @@ def grouped(channels: Sequence[str], axes: int) -> dict[str, list[int]]:
     fields: dict[str, list[int]] = {}
     names = list(channels)
     for i, channel in enumerate(names):
-        stem, _, end = channel.rpartition("_")
+        stem = channel.rpartition("_")[0]
         parts = [f"{stem}_{axis}" for axis in AXES[:axes]]
-        if axes > 1 and stem and set(parts) <= set(names):
+        if axes > 1 and stem and channel in parts and stem not in names and {*parts} <= {*names}:
             fields[stem] = [names.index(part) for part in parts]
         else:
             fields[channel] = [i]
@@ -169,7 +171,7 @@ def _append(
 ) -> None:
     """Add the rows of a chunk to one array per field, made at the first."""
     frames, count, *space = shape
-    channels = len({i for parts in fields.values() for i in parts})
+    channels = sum(map(len, fields.values()))
     if chunk.fields.shape[1:] != shape or count != channels or not 1 <= len(space) <= 3:
         expected = f"(*, *, {channels}, *space) like the first chunk"
         raise DataError(path, "chunks", f"shape {chunk.fields.shape}", expected)

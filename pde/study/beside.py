@@ -17,8 +17,8 @@ from jaxrl_rollouts.trees import PyTree
 from ..baselines import fit_linear, low_pass_cut, make_linear, make_low_pass, make_solver
 from ..emulator import Emulator
 from ..equations import equation
-from ..fieldset import Fields, FieldSet
-from ..generate_settings import LINE, SUITED
+from ..fieldset import FieldSet, take_trajectories
+from ..generate_settings import GenerateConfig
 from ..saved import TrainedEmulator
 from ..spectral import lengths
 from ..streaming import all_fields, trajectories
@@ -79,14 +79,12 @@ def linear(beside: Beside, stream: Stream) -> Evaluation:
 
 def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evaluation, np.ndarray]:
     """An emulator cut off where its training error is larger than the field; the cuts `[seeds]`."""
-    own, train = trained, beside.train
+    own, train = trained, take_trajectories(beside.train, slice(0, TRAINING_ROWS))
     axes, emulator = len(own.grid), stages(trained)[-1]
 
     def measure() -> dict[str, np.ndarray]:
-        rows = min(TRAINING_ROWS, train.shape[0])
-        u = np.asarray(train.read(slice(0, rows), slice(0, None, beside.every)), np.float32)
+        u = np.asarray(train.read(slice(None), slice(0, None, beside.every)), np.float32)
         fields = standardised(train, u, own.units, own.conditions)
-        fields = Fields(fields.fields, fields.conditions[:rows])
         error, amplitude = one_step_errors(emulator, own.params, beside.study, fields)
         cuts = [low_pass_cut(one, amplitude) for one in error]
         return {"cuts": np.array(cuts), "error": error, "amplitude": amplitude}
@@ -131,7 +129,7 @@ def solver(beside: Beside) -> Evaluation:
     told = solver_conditions(beside.test, beside.every)
     test, own = beside.test, beside.own
     which = equation(test.equation)
-    substeps = SUITED.get(which.name, LINE)["substeps"] * beside.every
+    substeps = GenerateConfig(which.name).substeps * beside.every
     emulator = make_solver(which, own.grid[0], own.units, substeps)
     fields = beside.data.test._replace(conditions=jnp.asarray(told, jnp.float32))
     return beside._replace(data=beside.data._replace(test=fields)).judge("solver", [emulator], ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,8 +11,8 @@ from .. import metrics
 from ..fieldset import FieldSet
 from ..flows import to_velocity, to_vorticity
 
-VORTICITY = ("vorticity", "w")
-VELOCITIES = (("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))
+# Names of the channels of a flow: its vorticity, or its velocity.
+KNOWN = (("vorticity",), ("w",), ("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))
 
 
 class Flow(NamedTuple):
@@ -57,12 +56,9 @@ def find_flow(found: FieldSet) -> Flow | None:
     grid, names = found.shape[3:], [name.lower() for name in found.channels]
     if len(grid) != 2 or grid[0] != grid[1] or set(found.boundaries) != {"periodic"}:
         return None
-    for wanted in ((name,) for name in VORTICITY):
-        if wanted[0] in names:
-            return Flow((names.index(wanted[0]),))
-    for pair in VELOCITIES:
-        if set(pair) <= set(names):
-            return Flow(tuple(names.index(name) for name in pair))
+    for wanted in KNOWN:
+        if set(wanted) <= set(names):
+            return Flow(tuple(names.index(name) for name in wanted))
     return None
 
 
@@ -71,8 +67,8 @@ def flow_errors(flow: Flow, prediction: jax.Array, truth: jax.Array) -> FlowErro
     correlation = metrics.correlation(flow.vorticity(prediction), flow.vorticity(truth))
     velocities = [flow.velocity(fields) for fields in (prediction, truth)]
     predicted, true = (metrics.energy(v, 2) for v in velocities)
-    late: Sequence[jax.Array] = [
+    late, true_late = (
         metrics.structure_function(v[3 * len(v) // 4 :], 2).mean(0) for v in velocities
-    ]
-    structure = (jnp.abs(late[0] - late[1]) / late[1]).mean(-1)
+    )
+    structure = (jnp.abs(late - true_late) / true_late).mean(-1)
     return FlowErrors(correlation, (predicted - true) / true, structure)

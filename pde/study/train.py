@@ -28,7 +28,7 @@ from jaxrl_rollouts.record.sealed import is_sealed, seal_file
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
-from ..fieldset import Fields, Scaling, to_fields
+from ..fieldset import Fields, Scaling, to_fields, unit_columns
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
@@ -117,11 +117,7 @@ class StudyData(NamedTuple):
         """Fields `[..., C, *space]` in the data's units."""
         if not self.units:
             return fields
-        axes = self.test.fields.ndim - 3
-        shift, factor = (
-            jnp.asarray(column, fields.dtype).reshape(-1, *(1,) * axes)
-            for column in zip(*self.units, strict=True)
-        )
+        shift, factor = unit_columns(self.units, self.test.fields.ndim - 3)
         return fields / factor + shift
 
     def opening(self, history: int, at: int = 0) -> jax.Array:

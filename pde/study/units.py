@@ -10,7 +10,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from ..emulator import Scale
-from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values
+from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, unit_columns
 from ..saved import TrainedEmulator
 from ..streaming import deviation, trajectories
 
@@ -35,10 +35,7 @@ def standardised(
 
 def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
     """Fields `[..., C, *X]` as a network sees them; space has `axes`."""
-    shift, factor = (
-        np.array(column, np.float32).reshape(-1, *(1,) * axes)
-        for column in zip(*units, strict=True)
-    )
+    shift, factor = unit_columns(units, axes)
     return (u - shift) * factor
 
 

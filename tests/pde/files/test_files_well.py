@@ -242,6 +242,16 @@ def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, [0, 3, 2, 1]])
 
 
+@pytest.mark.parametrize("names", [("a", "a_x", "a_y"), ("a_x", "a_y", "a_z")])
+def test_no_channel_is_lost_in_a_vector(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """A field of the vector's own name, and a component of an axis that is not there."""
+    chunk = solved((2, 3, 3, 5, 6))
+    found = read_fields(write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64"))
+    order = [names.index(name) for name in found.channels]
+    assert sorted(found.channels) == sorted(names)
+    np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, order])
+
+
 def test_statistics_lie_where_the_well_looks_for_them(tmp_path: Path) -> None:
     folder = tmp_path / "flow" / "data" / "train"
     folder.mkdir(parents=True)
