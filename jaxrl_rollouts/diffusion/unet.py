@@ -1,8 +1,10 @@
 """The denoiser of trajectories: a 1-D U-Net over time, of plain convolutions.
 
 Policy-guided diffusion's (Jackson et al. 2024), as its public code has it: no attention and no
-residual connections inside a block. One thing differs by default: `c_noise` spans only -1.6 to 1.1,
-which its slow sines hardly resolve, so it is multiplied by `time_scale` first (1 is theirs).
+residual connections inside a block. Two things differ by default. `c_noise` spans only -1.6 to 1.1,
+which its slow sines hardly resolve, so it is multiplied by `time_scale` first (1 is theirs). And
+groups are normalised over the whole window, where that code, which hands its layers one trajectory
+without a batch axis, normalises every step by itself (`norm_over="step"` is theirs).
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class TemporalUnetConfig:
         features: of the first block; each further block doubles them. A multiple of 8.
         blocks: of the encoder; the decoder has one fewer.
         time_scale: `c_noise` is multiplied by it before its sines are taken; 1 as published.
+        norm_over: group statistics are over all steps of a `window`, or over each `step` alone, as
+            published.
         dtype: of the body's arithmetic; parameters, noise and output stay float32.
         convolution: `native`, or `shift`: shifted copies side by side and one matrix product,
             which on CPU is hundreds of times faster inside a scan; `auto` takes the latter there.
@@ -40,12 +44,15 @@ class TemporalUnetConfig:
     features: int = positive(32)
     blocks: int = positive(3)
     time_scale: float = 100.0
+    norm_over: Literal["window", "step"] = "window"
     dtype: Literal["float32", "bfloat16"] = "float32"
     convolution: Literal["auto", "native", "shift"] = "auto"
 
     def validate(self) -> None:
         if self.features % 8:
             raise ConfigError("features", self.features, "a multiple of 8, the groups")
+        if self.norm_over not in ("window", "step"):
+            raise ConfigError("norm_over", self.norm_over, "window or step")
         if self.dtype not in DTYPES:
             raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
         if self.convolution not in ("auto", "native", "shift"):
@@ -113,6 +120,8 @@ class TemporalUnet(nn.Module):
             return Convolution(out, width, how, dtype)(x)
 
         def settle(x: jax.Array) -> jax.Array:
+            if c.norm_over == "step":  # one place to normalise over
+                return nn.relu(GroupNorm(8, epsilon=1e-6)(x[:, :, None])[:, :, 0])
             return nn.relu(GroupNorm(8, epsilon=1e-6)(x))
 
         def timed(x: jax.Array) -> jax.Array:

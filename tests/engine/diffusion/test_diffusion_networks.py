@@ -17,6 +17,7 @@ from jaxrl_rollouts.diffusion import (
     make_denoiser,
     make_residual_mlp,
     make_temporal_unet,
+    unet,
 )
 from jaxrl_rollouts.diffusion.networks import fourier_features
 from jaxrl_rollouts.diffusion.unet import (
@@ -117,6 +118,39 @@ def test_unet_computed_two_ways(length: int) -> None:
     np.testing.assert_allclose(again[1], first[1], rtol=1e-3, atol=1e-4)
     moved = np.abs(shift.apply(params, x, c + 0.5) - first).max((1, 2))
     assert (moved > 1e-3).all()
+
+
+class Unbatched(nn.Module):
+    """flax's GroupNorm on one trajectory `[L, C]` at a time, as the public code calls it."""
+
+    groups: int
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        shape = x.shape[-1:]
+        gain, bias = (self.param(name, nn.initializers.zeros, shape) for name in ("scale", "bias"))
+        norm = nn.GroupNorm(num_groups=self.groups, epsilon=self.epsilon)
+        return jax.vmap(lambda row: norm.apply({"params": {"scale": gain, "bias": bias}}, row))(x)
+
+
+def test_normalised_by_step_it_is_the_public_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """flax takes the first axis for the batch: of `[L, C]` the time."""
+    x, c = 3.0 * jax.random.normal(KEY, (3, 6, 5)) + 1.0, jnp.array([-1.5, 0.0, 1.1])
+    params = jax.tree.map(lambda leaf: leaf + 0.1, unet_params())  # gains and biases of its own
+    step, window = (
+        np.asarray(small_unet(6, norm_over=over).apply(params, x, c)) for over in ("step", "window")
+    )
+    names = iter(range(100))
+
+    def reference(groups: int, epsilon: float) -> Unbatched:
+        return Unbatched(groups, epsilon, name=f"GroupNorm_{next(names)}")
+
+    monkeypatch.setattr(unet, "GroupNorm", reference)
+    network = unet.TemporalUnet(TemporalUnetConfig(features=8))
+    published = network.apply({"params": params}, x, c)
+    np.testing.assert_allclose(step, published, rtol=1e-3, atol=1e-4)
+    assert np.abs(window - published).max() > 0.1
 
 
 @pytest.mark.parametrize("length", [7, 8, 9])
