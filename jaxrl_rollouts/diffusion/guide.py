@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,9 @@ class GuidanceConfig:
             the denoiser's own derivative (Tweedie; one directional derivative a call), along the
             gradient by every channel. It moves the states too, and has to: given its actions a
             state is more likely or less, and the policy is asked about a state still unclear.
+        interval: guide at noises from the first to the second only; None at all. Below 0.3 or so
+            the published rule at few steps moves actions further than the denoiser can still move
+            states after them. Outside no network is asked for a reference.
     """
 
     rule: Rule = "published"
@@ -53,6 +56,7 @@ class GuidanceConfig:
     bump: float = 0.3
     reference_steps: int | None = None
     spread: Literal["unit", "joint"] = "unit"
+    interval: tuple[float, float] | None = None
 
     def validate(self) -> None:
         known = {
@@ -68,6 +72,8 @@ class GuidanceConfig:
             raise ConfigError("bump", self.bump, "a finite number")
         if self.reference_steps is not None and self.reference_steps < 1:
             raise ConfigError("reference_steps", self.reference_steps, "at least 1, or None")
+        if self.interval is not None and not 0 <= self.interval[0] < self.interval[1]:
+            raise ConfigError("interval", self.interval, "two noises, from 0, ascending; or None")
 
 
 class Target(NamedTuple):
@@ -122,12 +128,38 @@ def make_guidance(target: Target, config: GuidanceConfig | None = None) -> Guida
     """
     config = config or GuidanceConfig()
     check(config)
+    within = functools.partial(inside, config.interval)
     if config.rule == "published":
-        return Guidance(push=functools.partial(push, target, config))
+        return Guidance(push=within(functools.partial(push, target, config), lambda x, *_: x))
     if target.precision is None:
         raise ConfigError("rule", "calibrated", "a target with a precision, which it divides by")
     correct = correct_unit if config.spread == "unit" else correct_joint
-    return Guidance(correct=functools.partial(correct, target))
+
+    def own(x: jax.Array, sigma: jax.Array, denoise: Callable) -> jax.Array:
+        return denoise(x, sigma)
+
+    return Guidance(correct=within(functools.partial(correct, target), own))
+
+
+def inside(interval: tuple[float, float] | None, act: Callable, otherwise: Callable) -> Callable:
+    """`act(guide, x, at, denoise)` at noises of the interval, `otherwise(x, at, denoise)` beyond.
+
+    `at` is a `Place` or its noise, a scalar.
+    """
+    if interval is None:
+        return act
+    low, high = interval
+
+    def chosen(guide: GuideParams, x: jax.Array, at: Any, denoise: Callable) -> jax.Array:
+        sigma = at.sigma if isinstance(at, Place) else at
+        return jax.lax.cond(
+            (low <= sigma) & (sigma <= high),
+            lambda x: act(guide, x, at, denoise),
+            lambda x: otherwise(x, at, denoise),
+            x,
+        )
+
+    return chosen
 
 
 def gradient(target: Target, params: PyTree, rows: jax.Array) -> jax.Array:

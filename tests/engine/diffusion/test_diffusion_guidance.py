@@ -193,6 +193,37 @@ def test_coefficient_zero_is_no_guidance_to_the_bit(rule: Any) -> None:
     np.testing.assert_allclose(drawn, plain, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("rule", ["published", "calibrated"])
+def test_guidance_acts_within_its_interval_only(rule: Any) -> None:
+    """All noises are no interval, none of the sampler's no guidance; beyond it nothing is asked."""
+    asked = []
+
+    def counted(params: Any, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda s: asked.append(float(s)), sigma)
+        return unit(params, x, sigma)
+
+    def drawn(interval: Any) -> tuple[np.ndarray, int]:
+        asked.clear()
+        config = GuidanceConfig(rule=rule, interval=interval)
+        guide = GuideParams(jnp.float32(1.0), jnp.float32(0.5))
+        settings = {"config": SamplerConfig(8, method="dpmpp_2m"), "guide_params": guide}
+        settings["guidance"] = make_guidance(Target(log_prob, (0, 2), precision), config)
+        rows = np.asarray(sample(counted, None, KEY, (16, 2), **settings))
+        jax.effects_barrier()
+        return rows, len(asked)
+
+    (always, calls), (wide, wide_calls) = drawn(None), drawn((0.0, 1e6))
+    np.testing.assert_allclose(wide, always, rtol=1e-4, atol=1e-5)
+    assert calls == wide_calls == (16 if rule == "published" else 8)
+    plain = sample(unit, None, KEY, (16, 2), config=SamplerConfig(8, method="dpmpp_2m"))
+    never, calls = drawn((90.0, 1e6))
+    np.testing.assert_allclose(never, plain, rtol=1e-4, atol=1e-5)
+    assert calls == 8
+    some, calls = drawn((0.3, 1e6))
+    assert np.abs(some - always).max() > 0.01 < np.abs(some - plain).max()
+    assert calls == (8 + 5 if rule == "published" else 8)
+
+
 @pytest.mark.parametrize("normalise", ["trajectory", "step", "none"])
 def test_a_flat_target_does_nothing(normalise: Any) -> None:
     assert (np.asarray(unit_length(jnp.zeros((2, 3, 1)), normalise)) == 0).all()
@@ -227,6 +258,8 @@ def test_guidance_settings_are_checked() -> None:
         ({"spread": "wide"}, "spread"),
         ({"bump": float("nan")}, "bump"),
         ({"reference_steps": 0}, "reference_steps"),
+        ({"interval": (0.5, 0.5)}, "interval"),
+        ({"interval": (-1.0, 0.5)}, "interval"),
     ):
         with pytest.raises(ConfigError) as caught:
             make_guidance(target, GuidanceConfig(**change))

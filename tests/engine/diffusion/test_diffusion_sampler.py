@@ -42,7 +42,7 @@ def test_mean_and_covariance() -> None:
     np.testing.assert_allclose(np.cov(drawn.T), COVARIANCE, atol=0.03)
 
 
-@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("heun", 2)])
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("heun", 2), ("dpmpp_2m", 2)])
 def test_order_of_convergence(method: Any, order: int) -> None:
     """Unit normal data: the exact path is x(0) = x(80) / sqrt(1 + 80^2)."""
     start_key, _ = jax.random.split(KEY)
@@ -57,6 +57,103 @@ def test_order_of_convergence(method: Any, order: int) -> None:
     rates = np.log2(np.divide(errors[:-1], errors[1:]))
     # The levels crowd towards zero, so the order shows fully only over many steps.
     assert (rates > order - 0.25).all() and (rates < order + 0.8).all(), (errors, rates)
+
+
+def published_2m(config: SamplerConfig, denoise: Any, x: np.ndarray, key: jax.Array) -> np.ndarray:
+    """DPM-Solver++(2M) in float64 as k-diffusion has it (SDE by the midpoint; eta 0: the ODE)."""
+    levels, before, last = noise_levels(config.steps, EdmConfig()), None, 0.0
+    for i in range(config.steps):
+        sigma, following = levels[i], levels[i + 1]
+        clean = denoise(x, sigma)
+        if following == 0:
+            return clean
+        h = -np.log(following) + np.log(sigma)
+        decay = config.eta * h
+        x = following / sigma * np.exp(-decay) * x - np.expm1(-h - decay) * clean
+        if before is not None:
+            x = x - 0.5 * np.expm1(-h - decay) * (h / last) * (clean - before)
+        noise = np.asarray(jax.random.normal(jax.random.fold_in(key, i), x.shape), np.float64)
+        x = x + noise * following * np.sqrt(-np.expm1(-2 * decay)) * config.churn_noise
+        before, last = clean, h
+    raise AssertionError("levels end at 0")
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
+def test_2m_is_the_published_update(eta: float) -> None:
+    def curved(x: Any, sigma: Any) -> Any:
+        """Two atoms at -1 and 1."""
+        return np.tanh(x / sigma**2) if isinstance(x, np.ndarray) else jnp.tanh(x / sigma**2)
+
+    config = SamplerConfig(9, method="dpmpp_2m", eta=eta)
+    drawn = sample(lambda params, x, sigma: curved(x, sigma), None, KEY, (50, 2), config=config)
+    start_key, key = jax.random.split(KEY)
+    start = 80.0 * np.asarray(jax.random.normal(start_key, (50, 2)), np.float64)
+    np.testing.assert_allclose(drawn, published_2m(config, curved, start, key), atol=2e-3)
+    assert np.abs(np.abs(drawn) - 1).mean() < 0.05
+
+
+def test_the_sde_keeps_mean_and_covariance() -> None:
+    exact = {"method": "dpmpp_2m", "eta": 1.0, "churn_noise": 1.0}
+    drawn = sample(CORRELATED, None, KEY, (50_000, 2), config=SamplerConfig(64, **exact))
+    np.testing.assert_allclose(drawn.mean(0), MEAN, atol=0.02)
+    np.testing.assert_allclose(np.cov(drawn.T), COVARIANCE, atol=0.03)
+    # Its noise does something: from the same start the ODE ends elsewhere.
+    plain = sample(CORRELATED, None, KEY, (50_000, 2), config=SamplerConfig(64, method="dpmpp_2m"))
+    assert np.abs(drawn - plain).mean() > 0.3
+    np.testing.assert_allclose(np.cov(plain.T), COVARIANCE, atol=0.03)
+
+
+def test_2m_ignores_churn_and_beats_heun_at_equal_calls() -> None:
+    start_key, _ = jax.random.split(KEY)
+    exact = 80.0 * jax.random.normal(start_key, (100, 1)) / jnp.sqrt(1.0 + 80.0**2)
+
+    def error(config: SamplerConfig) -> float:
+        return float(jnp.abs(sample(unit, None, KEY, (100, 1), config=config) / exact - 1.0).max())
+
+    two, heun = SamplerConfig(31, method="dpmpp_2m"), SamplerConfig(16, churn=0.0)
+    assert two.calls == heun.calls == 31
+    assert error(two) < 0.7 * error(heun)
+    still = SamplerConfig(31, method="dpmpp_2m", churn=0.0)
+    np.testing.assert_array_equal(
+        *(sample(unit, None, KEY, (4, 1), config=c) for c in (two, still))
+    )
+
+
+def test_a_pushed_row_forgets_what_was_denoised_before() -> None:
+    """With every step of first order 2M is Euler's method in `-ln sigma`; a push of 0 is none."""
+
+    def push(guide: jax.Array, x: jax.Array, place: Any, denoise: Any) -> jax.Array:
+        moves = (jnp.arange(len(x)) == 1)[:, None] & (place.index < place.steps - 1)
+        return jnp.where(moves, x + guide, x)
+
+    config = SamplerConfig(8, method="dpmpp_2m")
+    plain, still, pushed = (
+        np.asarray(
+            sample(unit, None, KEY, (3, 2), config=config, guidance=guidance, guide_params=g)
+        )
+        for guidance, g in ((None, 0.0), (Guidance(push=push), 0.0), (Guidance(push=push), 0.1))
+    )
+    np.testing.assert_allclose(still, plain, rtol=1e-6)
+    np.testing.assert_allclose(pushed[::2], plain[::2], rtol=1e-6)
+    levels = noise_levels(8, EdmConfig())
+    x = 80.0 * np.asarray(jax.random.normal(jax.random.split(KEY)[0], (3, 2)), np.float64)[1]
+    for i, sigma in enumerate(levels[:-1]):
+        x = x + (0.1 if i < 7 else 0.0)
+        clean = x / (1 + sigma**2)
+        x = levels[i + 1] / sigma * x + (1 - levels[i + 1] / sigma) * clean
+    np.testing.assert_allclose(pushed[1], x, rtol=1e-4)
+
+
+def test_levels_of_ones_own() -> None:
+    config = SamplerConfig(12, sigma_max=10.0, rho=5.0)
+    np.testing.assert_array_equal(
+        config.levels(EdmConfig()), noise_levels(12, EdmConfig(sigma_max=10.0, rho=5.0))
+    )
+    one = sample(unit, None, KEY, (4, 1), config=config)
+    two = sample(
+        unit, None, KEY, (4, 1), config=SamplerConfig(12), edm=EdmConfig(sigma_max=10.0, rho=5.0)
+    )
+    np.testing.assert_array_equal(one, two)
 
 
 def test_the_predictor_starts_from_the_churned_sample() -> None:
@@ -84,7 +181,7 @@ def test_churn_is_confined_and_capped() -> None:
     assert (gamma > 0).sum() == 191 and gamma.max() == 80 / 256
 
 
-@pytest.mark.parametrize("method", ["heun", "euler"])
+@pytest.mark.parametrize("method", ["heun", "euler", "dpmpp_2m"])
 def test_number_of_network_calls(method: Any) -> None:
     calls = []
 
@@ -148,6 +245,10 @@ def test_rows_do_not_depend_on_what_the_others_become() -> None:
         ({"method": "rk4"}, "method"),
         ({"churn": -1.0}, "churn, churn_noise, churn_min, churn_max"),
         ({"churn_min": 60.0}, "churn, churn_noise, churn_min, churn_max"),
+        ({"eta": 1.0}, "eta"),
+        ({"method": "dpmpp_2m", "eta": -1.0}, "eta"),
+        ({"sigma_max": 0.001}, "sigma_min, sigma_max"),
+        ({"rho": 0.0}, "rho"),
     ],
 )
 def test_sampler_settings_are_checked(change: dict, setting: str) -> None:
