@@ -5,6 +5,7 @@ jaxrl-rollouts run offline --dataset hopper-mixed --method mobile
 jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
 jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
+                           --synthetic.relabel.by ensemble  # what follows, by a world model
 """
 
 from __future__ import annotations
@@ -150,12 +151,12 @@ def unread(config: Config) -> list[str]:
     method, hidden = config.method, []
     if method not in MODEL_BASED:
         hidden += [f"study.{name}" for name in (*_OF_WORLDS, "error_horizon")]
-    if method in MODEL_FREE:
-        hidden += [f"study.{name}" for name in _OF_ENDINGS]
-    else:
+    made = method in MODEL_FREE and config.data != "real"
+    if method not in MODEL_FREE:
         hidden.append("model_free")
-    if method not in MODEL_FREE or config.data == "real":
-        hidden.append("synthetic")
+    elif not made or config.synthetic.relabel.by == "sampled":
+        hidden += [f"study.{name}" for name in _OF_ENDINGS]
+    hidden.append("synthetic.relabel.ending" if made else "synthetic")  # the study's own is read
     if method not in NEUBAY:
         hidden.append("neubay")
     hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]

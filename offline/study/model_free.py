@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -24,16 +25,25 @@ from ..agents.registry import (
 )
 from ..data import sample_batch, to_device
 from ..synthetic.pgd import PgdData, make_pgd
+from ..synthetic.relabel import By, RelabelConfig, Relabeller, fit_relabeller
 from ..synthetic.synther import MixedData, mixing
 from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
 from ..training import train_learner
+from ..worlds.dynamics import Termination
+from ..worlds.endings import TerminationConfig
 from .model_based import Setting, StudyConfig, slug
 from .outcome import Outcome, finish, judge
-from .setting import hold_data
+from .setting import hold_data, termination_of
 
 MODEL_FREE = tuple(AGENTS)
 Data = Literal["real", "synther", "pgd"]
 DATA: tuple[Data, ...] = ("real", "synther", "pgd")
+TOLD: Mapping[By, str] = {
+    "sampled": "",
+    "ensemble": " What follows a state and an action is told by members of a world model.",
+    "model": " What follows a state and an action is told by a single network.",
+    "inverse": " Actions are those that an inverse model finds behind the changes.",
+}
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,15 @@ def on_rows(
     return learner, rows_feed(dataset, config.batch_size, per), iterations
 
 
+def relabelling_of(
+    setting: Setting, study: StudyConfig, synthetic: SyntheticConfig
+) -> tuple[RelabelConfig, Termination | None]:
+    """Who relabels, with endings as the study has them: its classifier's settings, or the rule."""
+    rule = termination_of(setting.dataset, setting.env, study)
+    known = None if isinstance(rule, TerminationConfig) else rule
+    return replace(synthetic.relabel, ending=study.ending), known
+
+
 def on_synther(
     chosen: AgentConfig,
     setting: Setting,
@@ -163,15 +182,22 @@ def on_synther(
     context: RunContext | None,
 ) -> tuple[Learner, Any, int, Setting]:
     """A learner on rows of SynthER, drawn once for all seeds."""
-    stage = f"{slug(setting.dataset.name)}-synther"
+    stage, by = f"{slug(setting.dataset.name)}-synther", synthetic.relabel.by
+    relabelling, rule = relabelling_of(setting, study, synthetic)
     made = synthesise(
-        setting.dataset, "synther", config=synthetic, seed=study.seed, stage=stage, context=context
+        setting.dataset,
+        "synther",
+        config=replace(synthetic, relabel=relabelling),
+        termination=rule,
+        seed=study.seed,
+        stage=stage,
+        context=context,
     )
     draw = mixing(synthetic.real_share)
     learner, real, iterations = on_rows(chosen, setting, study, config, draw)
     note = (
         f"Data: {len(made):,} rows that SynthER drew from a model of the dataset's "
-        f"{len(setting.dataset):,}; {synthetic.real_share:.0%} of a batch is real."
+        f"{len(setting.dataset):,}; {synthetic.real_share:.0%} of a batch is real." + TOLD[by]
     )
     data = MixedData(real, to_device(made.transitions))
     return learner, data, iterations, setting._replace(synthetic=note)
@@ -202,12 +228,18 @@ def on_pgd(
         dataset.transitions, synthetic, fit_key, stage=stage, source=dataset.name, context=context
     )
     pgd = replace(pgd, updates=per, batch_size=config.batch_size)
-    learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout)
+    teller: Relabeller | None = None
+    relabelling, rule = relabelling_of(setting, study, synthetic)
+    if relabelling.by != "sampled":
+        run = {"stage": f"{stage}-relabel", "context": context, "termination": rule}
+        tell_key = jax.random.fold_in(fit_key, 1)
+        teller = fit_relabeller(dataset.transitions, relabelling, tell_key, **run)
+    learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout, teller)
     drawn = iterations * pgd.windows * (synthetic.length - 1)
     note = (
         f"Data: up to {drawn:,} rows per seed that guided diffusion drew near the policy, "
         f"{iterations} times {pgd.windows:,} windows of {synthetic.length} states; "
-        f"{pgd.real_share:.0%} of a batch is real."
+        f"{pgd.real_share:.0%} of a batch is real." + TOLD[synthetic.relabel.by]
     )
-    data = PgdData(to_device(dataset.transitions), fitted.params)
+    data = PgdData(to_device(dataset.transitions), fitted.params, teller.data if teller else ())
     return learner, data, iterations, setting._replace(synthetic=note)

@@ -22,6 +22,7 @@ from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..data import Transitions
 from ..environments import Environment, true_model
+from ..worlds.judge import replay
 from .windows import WindowLayout
 
 LOST = 100.0  # standard deviations
@@ -185,11 +186,6 @@ def step_error(
 def _replayed(env: Environment) -> Callable[..., jax.Array]:
     """`(start [B, S], actions [T, B, A], key) -> [T, B, S]`, the true path, compiled once."""
     model = true_model(env)
-
-    def replay(
-        actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        return actions[time[0]], time + 1
 
     @jax.jit
     def run(start: jax.Array, actions: jax.Array, key: jax.Array) -> jax.Array:

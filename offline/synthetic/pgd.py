@@ -37,6 +37,7 @@ from ..agents.iql import normal_log_prob
 from ..agents.registry import AgentConfig, make_agent
 from ..data import Transitions, sample_batch
 from .paths import policy_gap
+from .relabel import Relabeller, Unknown, settle
 from .windows import WindowLayout, WindowModel
 
 
@@ -73,6 +74,7 @@ class PgdData(NamedTuple):
 
     real: Transitions
     denoiser: PyTree
+    told: PyTree = ()  # `Relabeller.data`, where windows are relabelled
 
 
 class PgdState(NamedTuple):
@@ -92,6 +94,8 @@ class PgdParts(NamedTuple):
     denoiser: Denoiser
     layout: WindowLayout
     guidance: Guidance
+    tell: Callable | None = None  # of a `Relabeller`
+    unknown: Unknown = "keep"
 
 
 def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
@@ -125,7 +129,11 @@ def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
 
 
 def make_pgd(
-    config: PgdConfig, agent_config: AgentConfig, denoiser: Denoiser, layout: WindowLayout
+    config: PgdConfig,
+    agent_config: AgentConfig,
+    denoiser: Denoiser,
+    layout: WindowLayout,
+    relabeller: Relabeller | None = None,
 ) -> Learner:
     """A learner whose data are `PgdData`; its `imagine` is `windows`.
 
@@ -134,6 +142,8 @@ def make_pgd(
         agent_config: of TD3+BC, IQL or another agent with a `gaussian` policy.
         denoiser: of windows; its network is built for `layout.length`.
         layout: of the windows it was trained on.
+        relabeller: tells every refresh's windows anew, step by step; its `data` are `PgdData.told`.
+            None leaves them as sampled.
 
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.
@@ -146,6 +156,8 @@ def make_pgd(
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     guidance = make_guidance(policy_target(agent.gaussian, layout), config.guidance)
     parts = PgdParts(config, agent, denoiser, layout, guidance)
+    if relabeller is not None:
+        parts = parts._replace(tell=relabeller.tell, unknown=relabeller.unknown)
     begin, step, draw = (functools.partial(f, parts) for f in (init, update, windows))
     return Learner(agent, begin, step, config.updates, draw)
 
@@ -232,6 +244,19 @@ def mixed_batch(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
+def told_anew(
+    parts: PgdParts, told: tuple, rows: Transitions, valid: jax.Array, key: jax.Array
+) -> tuple[Transitions, jax.Array]:
+    """The rows of windows relabelled as trajectories, and which of them count."""
+    assert parts.tell is not None
+    shape, (params, limit) = (parts.config.windows, parts.layout.length - 1), told
+    paths, valid = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (rows, valid))
+    # Windows were drawn with the key itself.
+    tell_key, draw_key = jax.random.split(jax.random.fold_in(key, 1))
+    settled = settle(parts.unknown, limit, parts.tell(params, tell_key, paths), valid, draw_key)
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), settled)
+
+
 def update(
     parts: PgdParts, state: PgdState, data: PgdData
 ) -> tuple[PgdState, dict[str, jax.Array]]:
@@ -239,6 +264,8 @@ def update(
     config, agent = parts.config, parts.agent
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows, valid = parts.layout.unpack(windows(parts, state, draw_key, data))
+    if parts.tell is not None:
+        rows, valid = told_anew(parts, data.told, rows, valid, draw_key)
     synthetic = replay.add(state.synthetic, rows, valid)
     gap = policy_gap(agent.gaussian, state.agent.actor, rows)
     quality = {

@@ -2,6 +2,7 @@
 
 more = synthesise(dataset, "synther", 100_000)
 near = synthesise(dataset, "pgd", 100_000, policy=(outcome.agent, actor))
+told = synthesise(dataset, relabel="ensemble")  # what follows, by a world model of the same rows
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import did_you_mean, fraction, number, positive
+from jaxrl_rollouts.configs import check, did_you_mean, fraction, number, positive
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
@@ -26,6 +27,7 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
@@ -33,7 +35,9 @@ from jaxrl_rollouts.trees import PyTree, unstack
 from ..agents.agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
+from ..worlds.dynamics import Termination
 from .pgd import PgdConfig, policy_target
+from .relabel import By, RelabelConfig, fit_relabeller, relabelled
 from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
@@ -59,6 +63,7 @@ class SyntheticConfig:
         length, stride: states of a window of policy-guided diffusion, and rows between two.
         unet, training: its model of windows.
         pgd: guidance, and how often windows are drawn anew while an agent learns.
+        relabel: who tells what follows a sampled state and action; as published, nobody.
     """
 
     synther: SyntherConfig = field(default_factory=SyntherConfig)
@@ -69,6 +74,12 @@ class SyntheticConfig:
     unet: TemporalUnetConfig = field(default_factory=lambda: TemporalUnetConfig(features=1024))
     training: DenoiserTrainingConfig = field(default_factory=_published)
     pgd: PgdConfig = field(default_factory=PgdConfig)
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
+
+
+SMALL_WORLD = EnsembleConfig(
+    members=5, elites=4, hidden=(128, 128, 128), weight_decay=(2.5e-5,), max_epochs=20
+)
 
 
 def small_synthetic(
@@ -102,6 +113,7 @@ def small_synthetic(
         unet=TemporalUnetConfig(features=features, blocks=blocks),
         training=small_training(updates // 2, 64),
         pgd=PgdConfig(sampler=sampler, windows=windows, updates=refresh),
+        relabel=RelabelConfig(networks=SMALL_WORLD),
     )
 
 
@@ -156,6 +168,8 @@ def synthesise(
     *,
     policy: tuple[Agent, PyTree] | None = None,
     config: SyntheticConfig | None = None,
+    relabel: By | None = None,
+    termination: Termination | None = None,
     seed: int = 0,
     stage: str | None = None,
     context: RunContext | None = None,
@@ -167,17 +181,23 @@ def synthesise(
         kind: `synther` draws single transitions (every row an episode that was cut at once), `pgd`
             windows of consecutive ones.
         rows: how many; None is the configuration's. Of windows what follows a termination is left
-            out, so that they may be fewer.
+            out, and of relabelled rows what the model does not know may be, so that they may be
+            fewer.
         policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
             are pulled; None draws unguided windows.
         config: networks, lengths and samplers; None is `small_synthetic()`, for minutes on two
             cores.
+        relabel: who tells what follows sampled states and actions, in place of
+            `config.relabel.by`: `ensemble`, `model`, `inverse` or `sampled`. Windows are told step
+            by step and stay trajectories.
+        termination: the environment's rule, for relabelling; None learns one from the dataset.
         seed: of training and draws.
         stage: of the run; by default the kind.
         context: a run whose folder keeps checkpoints and the rows. None keeps nothing.
 
     Returns:
-        A `Dataset` whose `attributes` say `synthetic` and `made_from`.
+        A `Dataset` whose `attributes` say `synthetic`, `made_from` and, where it was, by whom it
+        was `relabelled`.
 
     Raises:
         ConfigError: an unknown kind, a setting out of range, or a policy without a normal density.
@@ -192,23 +212,41 @@ def synthesise(
         dataset = load_dataset(dataset, seed)
     config, stage = config or small_synthetic(), stage or kind
     config = config if rows is None else replace(config, rows=rows)
+    if relabel is not None:
+        config = replace(config, relabel=replace(config.relabel, by=relabel))
+    check(config.relabel)
     make = partial(_synther, dataset, config, jax.random.key(seed))
     if kind == "pgd":
         make = partial(_windows, dataset, config, jax.random.key(seed), policy)
 
+    by = config.relabel.by
+
     def measure() -> dict[str, np.ndarray]:
-        return make(stage, context)._asdict()
+        paths, valid = make(stage, context)
+        if by == "sampled":
+            return take_rows(_flat(paths), np.flatnonzero(valid)[: config.rows])._asdict()
+        fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+        run = {"stage": f"{stage}-relabel", "context": context, "termination": termination}
+        told = fit_relabeller(dataset.transitions, config.relabel, fit_key, **run)
+        rows = relabelled(told, paths, valid, key)
+        return take_rows(rows, np.arange(min(config.rows, len(rows.rewards))))._asdict()
 
     made = Transitions(**remember(context, stage, "rows", measure))
     facts = {"synthetic": kind, "made_from": dataset.name}
+    facts |= {} if by == "sampled" else {"relabelled": by}
     return replace(
         dataset,
-        name=f"{dataset.name}-{kind}",
+        name=f"{dataset.name}-{kind}" + ("" if by == "sampled" else f"-{by}"),
         transitions=made,
         environment=dataset.environment or dataset.name,
         attributes={**dataset.attributes, **facts},
         infos={},
     )
+
+
+def _flat(paths: Transitions) -> Transitions:
+    """`[B, T, ...]` paths as rows, path by path."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), paths)
 
 
 def _synther(
@@ -217,10 +255,12 @@ def _synther(
     key: jax.Array,
     stage: str,
     context: RunContext | None,
-) -> Transitions:
+) -> tuple[Transitions, np.ndarray]:
+    """Paths `[rows, 1, ...]`, and that all of them count."""
     run = {"stage": stage, "context": context}
     (made,) = upsample([dataset.transitions], config.synther, key, config.rows, **run)
-    return made._replace(truncations=~made.terminations)
+    made = made._replace(truncations=~made.terminations)
+    return jax.tree.map(lambda x: x[:, None], made), np.ones((config.rows, 1), bool)
 
 
 def _windows(
@@ -230,7 +270,8 @@ def _windows(
     policy: tuple[Agent, PyTree] | None,
     stage: str,
     context: RunContext | None,
-) -> Transitions:
+) -> tuple[Transitions, np.ndarray]:
+    """Paths `[windows, L - 1, ...]`, and which of their steps count."""
     fit_key, draw_key = jax.random.split(key)
     fitted = fit_windows(
         dataset.transitions, config, fit_key, stage=stage, source=dataset.name, context=context
@@ -250,7 +291,9 @@ def _windows(
         config=config.pgd.sampler,
         **guided,
     )
-    made, valid = jax.tree.map(np.asarray, fitted.layout.unpack(drawn))
-    last = np.arange(len(valid)) % steps == steps - 1
-    made = made._replace(truncations=last & ~made.terminations)
-    return take_rows(made, np.flatnonzero(valid)[: config.rows])
+    flat, valid = fitted.layout.unpack(drawn)
+    paths = jax.tree.map(lambda x: np.asarray(x).reshape(-1, steps, *x.shape[1:]), flat)
+    last = np.arange(steps) == steps - 1
+    return paths._replace(truncations=last & ~paths.terminations), np.asarray(valid).reshape(
+        -1, steps
+    )

@@ -30,7 +30,7 @@ Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
 
 Consulted = Literal["elites", "members"]  # whose predictions an uncertainty is made of
-Noise = Literal["own", "common"]  # of the elites' samples of one row
+Noise = Literal["own", "common", "none"]  # of the elites' samples of one row
 
 
 class World(NamedTuple):
@@ -126,7 +126,8 @@ def learned_dynamics(
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
         noise: in `imagine`, does every elite draw its `own`, or is one draw `common` to them, so
-            that they differ by their predictions only?
+            that they differ by their predictions only? `none` draws none, there and in the model:
+            predictions are means.
 
     Raises:
         ConfigError: no termination.
@@ -167,14 +168,17 @@ def learned_dynamics(
             uncertainty = disagreement(every.mean / units, every.std / units)
             rows = jnp.arange(batch)
             prediction = Gaussian(every.mean[member, rows], every.std[member, rows])
-        rewards, following, done = split(world, prediction.sample(key), observations, actions)
+        drawn = prediction.mean if noise == "none" else prediction.sample(key)
+        rewards, following, done = split(world, drawn, observations, actions)
         return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
 
     def imagine(
         world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> Imagined:
         every = predict(fitter, world, observations, actions)
-        if noise == "common":
+        if noise == "none":
+            sample = every.mean
+        elif noise == "common":
             sample = jax.vmap(lambda one: one.sample(key))(every)
         else:
             sample = every.sample(key)

@@ -86,6 +86,28 @@ def make_world_model(
     change = np.asarray(transitions.next_observations) - observations
     x = np.concatenate([observations, actions], -1)
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
+    return _regression(config, x, y, targets)
+
+
+def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> WorldModel:
+    """The same machinery the other way round: the action behind a change.
+
+    Of what `fit_model` returns, `predict(fitter, world, observations, next_observations)` is every
+    elite's normal over actions, `[E, B, A]`.
+
+    Args:
+        config, transitions: as for `make_world_model`; actions are standardised.
+    """
+    t = transitions
+    observations, following, actions = (
+        np.asarray(x) for x in (t.observations, t.next_observations, t.actions)
+    )
+    return _regression(config, np.concatenate([observations, following], -1), actions, "change")
+
+
+def _regression(
+    config: EnsembleConfig, x: np.ndarray, y: np.ndarray, targets: Targets
+) -> WorldModel:
     inputs = fit_scaler(jnp.asarray(x))
     units = _target_units(targets, inputs, jnp.asarray(y))
     scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
@@ -164,6 +186,19 @@ def fit_worlds(
     transitions = data.transitions if isinstance(data, Dataset) else data
     key = jax.random.key(key) if isinstance(key, int) else key
     model = make_world_model(config, transitions, targets=targets)
+    return fit_model(model, config, key, seeds=seeds, stage=stage, context=context)
+
+
+def fit_model(
+    model: WorldModel,
+    config: EnsembleConfig,
+    key: jax.Array,
+    *,
+    seeds: int = 1,
+    stage: str = "world_model",
+    context: RunContext | None = None,
+) -> FittedWorlds:
+    """Fit what was prepared for the same `config`; arguments as for `fit_worlds`."""
     fitter = model.fitter
     trained = train(
         fitter.update,

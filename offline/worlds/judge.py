@@ -74,14 +74,20 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
     return LoggedWindows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
 
 
+def replay(
+    actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A policy of `rollout` that takes logged actions `[T, B, A]`.
+
+    Its memory is the time, `[B]` zeros at first. No row may end (`stop_at_termination=False`): its
+    time would stand still.
+    """
+    return actions[time[0]], time + 1
+
+
 @partial(jax.jit, static_argnames="dynamics")
 def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.Array) -> OpenLoop:
     """Roll a world model along logged actions (one seed; vmap over seeds)."""
-
-    def replay(
-        actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        return actions[time[0]], time + 1
 
     horizon, batch = logged.actions.shape[:2]
     steps = rollout(

@@ -33,6 +33,7 @@ from jaxrl_rollouts.offline.synthetic.pgd import (
     make_pgd,
     policy_target,
 )
+from jaxrl_rollouts.offline.synthetic.relabel import Relabeller, along
 from jaxrl_rollouts.offline.synthetic.windows import (
     WindowModel,
     cut_windows,
@@ -41,6 +42,7 @@ from jaxrl_rollouts.offline.synthetic.windows import (
     generate_windows,
     window_starts,
 )
+from jaxrl_rollouts.rollouts import Model, outcome
 
 S, A, KEY = 2, 1, jax.random.key(0)
 
@@ -316,6 +318,32 @@ def test_refreshes_follow_the_policy_in_one_program() -> None:
     # Falls are in the data, so they are in what the agents see.
     assert (first["synthetic_terminations"] > 0).all()
     assert np.asarray(states.synthetic.rows.terminations).any()
+
+
+def test_refreshes_are_relabelled_as_trajectories() -> None:
+    """By a model of one's own: states double, the reward is the action, and below zero it ends."""
+    denoiser, layout, data, _ = setting()
+
+    def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> Any:
+        told = {"reward": action[:, 0], "uncertainty": jnp.zeros(len(action))}
+        return 2.0 * state, outcome(len(action), terminated=params + state[:, 1] < 0.0, **told)
+
+    teller = Relabeller(along(Model(step), 1), jnp.float32(0.0), jnp.float32(1.0))
+    pgd = make_pgd(SMALL, AGENT, denoiser, layout, teller)
+    shared = PgdData(to_device(data), (), teller.data)
+    traces = teller.tell._cache_size  # type: ignore[attr-defined]
+    state, metrics = jax.jit(pgd.update)(pgd.init(KEY, shared), shared)
+    assert np.isfinite(metrics["critic_loss"]) and traces() <= 1
+    made = jax.tree.map(lambda x: np.asarray(x)[: int(state.synthetic.size)], state.synthetic.rows)
+    np.testing.assert_allclose(made.next_observations, 2.0 * made.observations, rtol=1e-6)
+    np.testing.assert_array_equal(made.rewards, made.actions[:, 0])
+    np.testing.assert_array_equal(made.terminations, made.observations[:, 1] < 0.0)
+    # Windows, steps beside each other: one goes on where the one before led, unless it was cut.
+    within = ~(made.truncations | made.terminations)[:-1]
+    assert within.any()
+    np.testing.assert_array_equal(
+        made.next_observations[:-1][within], made.observations[1:][within]
+    )
 
 
 def test_pgd_settings_are_checked() -> None:

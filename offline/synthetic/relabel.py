@@ -1,0 +1,330 @@
+"""What follows made-up states and actions, told anew by a model of the transitions themselves.
+
+A diffusion model of whole rows spends its network on everything at once, and critics are misled by
+what it gets wrong: rewards and, above all, next observations. A model of one step, fitted to the
+same rows, makes fewer errors there. So the states and actions stay as they were sampled, and
+rewards, next observations and endings are that model's.
+
+told = relabel(fit_relabeller(dataset.transitions, RelabelConfig("ensemble"), key), paths, key)
+
+Paths are `[B, T, ...]`, single transitions have T = 1. From its first state a path is rolled along
+its sampled actions, so that it stays one trajectory whose every state is where the one before led.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import check, fraction
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.errors import ConfigError, DivergenceError
+from jaxrl_rollouts.fitting import EnsembleConfig, Fitter
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.rollouts import Members, Model, rollout
+from jaxrl_rollouts.trees import PyTree
+
+from ..data import Transitions, to_device
+from ..environments import Environment, true_model
+from ..environments.terminations import never
+from ..worlds.dynamics import Termination, World, learned_dynamics, predict
+from ..worlds.endings import TerminationConfig, fit_endings
+from ..worlds.fit import fit_model, make_inverse_model, make_world_model
+from ..worlds.judge import replay
+from ..worlds.trust import measure_trust
+from .paths import HOST_ROWS, paths_of_rollout
+
+By = Literal["sampled", "ensemble", "model", "inverse"]
+Unknown = Literal["keep", "drop", "weigh"]
+BATCH = 4096  # paths side by side
+
+
+@dataclass(frozen=True)
+class RelabelConfig:
+    """Who tells what follows a sampled state and action.
+
+    Attributes:
+        by: `sampled` leaves everything as it was drawn. `ensemble` and `model` tell next
+            observations, rewards and endings: a member drawn anew at every step, or the mean of a
+            single network. `inverse` keeps the states and tells the action behind each change of
+            them, the mean of an ensemble.
+        networks: of whichever it is; `model` has one of them.
+        noise: a member draws from its normal (`ensemble`); False takes its mean.
+        ending: classifier of terminations, for data that have some and environments whose rule
+            is not known.
+        unknown: what about steps on which the members disagree more than on the `level` quantile
+            of the data: `keep` them; `drop` them, and what follows them in a path; or `weigh` a
+            path down by its worst step, as often as the limit is smaller than the disagreement:
+            paths are drawn again with such weights. A single network never disagrees.
+        level: see there; 1 is the largest disagreement on the data.
+    """
+
+    by: By = "sampled"
+    networks: EnsembleConfig = field(default_factory=EnsembleConfig)
+    noise: bool = True
+    ending: TerminationConfig = field(default_factory=TerminationConfig)
+    unknown: Unknown = "keep"
+    level: float = fraction(0.99)
+
+    def validate(self) -> None:
+        known = {"by": By, "unknown": Unknown}
+        for name, values in known.items():
+            if getattr(self, name) not in values.__args__:
+                expected = f"one of {', '.join(values.__args__)}"
+                raise ConfigError(name, getattr(self, name), expected)
+
+
+class Relabelled(NamedTuple):
+    """Paths told anew.
+
+    Attributes:
+        paths: `[B, T, ...]`.
+        valid: `[B, T]` bool: up to the step at which the model ends an episode.
+        disagreement: `[B, T]`, the members' `spread_of_means` in units of their targets.
+    """
+
+    paths: Transitions
+    valid: jax.Array
+    disagreement: jax.Array
+
+
+class Relabeller(NamedTuple):
+    """Tells paths anew; see `fit_relabeller` and `oracle`.
+
+    Attributes:
+        tell: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same function.
+        params: handed to it.
+        limit: `[]`, the disagreement beyond which a step is unknown.
+        unknown: what is done about such steps.
+        batch: paths side by side at most.
+    """
+
+    tell: Callable[[PyTree, jax.Array, Transitions], Relabelled]
+    params: PyTree
+    limit: jax.Array
+    unknown: Unknown = "keep"
+    batch: int = BATCH
+
+    @property
+    def data(self) -> tuple[PyTree, jax.Array]:
+        """`params` and `limit`: what a compiled learner is given as data."""
+        return self.params, self.limit
+
+
+@functools.lru_cache(maxsize=32)
+def along(model: Model, members: int) -> Callable[..., Relabelled]:
+    """`Relabeller.tell` of a model of transitions: rolled along the actions of the paths."""
+
+    @jax.jit
+    def tell(params: PyTree, key: jax.Array, paths: Transitions) -> Relabelled:
+        actions = jnp.swapaxes(jnp.asarray(paths.actions), 0, 1)
+        played = rollout(
+            model,
+            params,
+            jnp.asarray(paths.observations)[:, 0],
+            key,
+            horizon=len(actions),
+            policy=replay,
+            policy_params=actions,
+            memory=jnp.zeros(actions.shape[1:2], jnp.int32),
+            members=Members(jnp.arange(members, dtype=jnp.int32), per="step"),
+            stop_at_termination=False,
+        )
+        told = paths_of_rollout(played)
+        # To the bit where the step before led: compiled twice, they may differ by a rounding.
+        followed = told.observations[:, :1], told.next_observations[:, :-1]
+        told = told._replace(observations=jnp.concatenate(followed, 1))
+        before = jnp.cumsum(told.terminations, 1) - told.terminations
+        spread = jnp.swapaxes(played.steps.uncertainties, 0, 1)
+        return Relabelled(told, before == 0, spread)
+
+    return tell
+
+
+@functools.lru_cache(maxsize=32)
+def behind(fitter: Fitter) -> Callable[..., Relabelled]:
+    """`Relabeller.tell` of an inverse model: the actions behind the changes."""
+
+    @jax.jit
+    def tell(world: World, key: jax.Array, paths: Transitions) -> Relabelled:
+        del key
+        every = predict(fitter, world, *_rows(paths))
+        spread = spread_of_means(every.mean / world.targets.std, every.std / world.targets.std)
+        actions = jnp.clip(every.mean.mean(0), -1.0, 1.0).reshape(paths.actions.shape)
+        shape = paths.rewards.shape
+        told = jax.tree.map(jnp.asarray, paths)._replace(actions=actions)
+        return Relabelled(told, jnp.ones(shape, bool), spread.reshape(shape))
+
+    return tell
+
+
+def _rows(paths: Transitions) -> tuple[jax.Array, jax.Array]:
+    """Observations and next observations of all steps, `[B T, S]` each."""
+    both = (paths.observations, paths.next_observations)
+    return tuple(jnp.asarray(x).reshape(-1, x.shape[-1]) for x in both)  # type: ignore[return-value]
+
+
+@functools.lru_cache(maxsize=16)
+def oracle(env: Environment) -> Relabeller:
+    """The simulator itself: what a better model of the transitions could win at most.
+
+    Raises:
+        ConfigError: the environment's observation does not determine its state.
+    """
+    batch = HOST_ROWS if env.host else BATCH
+    return Relabeller(along(true_model(env), 1), None, jnp.float32(math.inf), batch=batch)
+
+
+def fit_relabeller(
+    rows: Transitions,
+    config: RelabelConfig,
+    key: jax.Array,
+    *,
+    termination: Termination | None = None,
+    stage: str = "relabel",
+    context: RunContext | None = None,
+) -> Relabeller:
+    """Fit what a configuration asks for to the rows of a dataset.
+
+    Args:
+        rows: what the diffusion model was fitted to, on the host.
+        config: who tells, and what about steps that it does not know.
+        key: consumed.
+        termination: the environment's rule; None learns one where the rows have terminations.
+        stage, context: as for `loop.train`.
+
+    Raises:
+        ConfigError: a setting is out of range, or nobody is to tell (`by="sampled"`).
+    """
+    check(config)
+    networks = config.networks
+    if config.by == "sampled":
+        raise ConfigError("by", config.by, "ensemble, model or inverse", "there is nothing to fit")
+    if config.by == "model":
+        networks = replace(networks, members=1, elites=1)
+    fit_key, end_key = jax.random.split(key)
+    inverse = config.by == "inverse"
+    model = (make_inverse_model if inverse else make_world_model)(networks, rows)
+    world = fit_model(model, networks, fit_key, stage=stage, context=context).world()
+    asked = to_device(rows)
+    if inverse:
+        # The second input of `predict`, whatever it is called.
+        asked = asked._replace(actions=asked.next_observations)
+        tell = behind(model.fitter)
+    else:
+        rule: Termination | TerminationConfig | None = termination
+        if rule is None and not np.asarray(rows.terminations).any():
+            rule = never
+        if rule is None:
+            run = {"stage": f"{stage}-ending", "context": context}
+            endings, _ = fit_endings(config.ending, rows, end_key, **run)
+            rule, world = (
+                config.ending,
+                world._replace(ending=jax.tree.map(lambda x: x[0], endings)),
+            )
+        dynamics = learned_dynamics(
+            model.fitter,
+            networks.elites,
+            termination=rule,
+            disagreement=spread_of_means if networks.elites > 1 else None,
+            normalised=True,
+            noise="own" if config.noise and config.by == "ensemble" else "none",
+        )
+        tell = along(dynamics.model, networks.elites)
+    limit = jnp.float32(math.inf)
+    if networks.elites > 1:
+        limit = measure_trust(model.fitter, world, asked, (config.level,)).quantiles[0]
+    return Relabeller(tell, world, limit, config.unknown)
+
+
+def relabel(relabeller: Relabeller, paths: Transitions, key: jax.Array) -> Relabelled:
+    """Tell many paths anew, `relabeller.batch` at a time.
+
+    Args:
+        relabeller: who tells.
+        paths: `[B, T, ...]`; of single transitions `[B, 1, ...]`.
+        key: consumed.
+
+    Returns:
+        On the host, path by path as they were.
+    """
+    count = len(paths.rewards)
+    size = min(relabeller.batch, count)
+    told = []
+    for index, begin in enumerate(range(0, count, size)):
+        # The last piece is as long as the others, so that nothing compiles anew.
+        chosen = np.arange(begin, begin + size).clip(max=count - 1)
+        some = jax.tree.map(lambda x: x[chosen], paths)  # noqa: B023
+        piece = relabeller.tell(relabeller.params, jax.random.fold_in(key, index), some)
+        told.append(jax.tree.map(np.asarray, piece))
+    return jax.tree.map(lambda *pieces: np.concatenate(pieces)[:count], *told)
+
+
+def settle(
+    unknown: Unknown, limit: jax.Array, told: Relabelled, valid: jax.Array, key: jax.Array
+) -> tuple[Transitions, jax.Array]:
+    """Paths `[B, T, ...]` and which of their steps count, once unknown ones are dealt with.
+
+    Pure. A path's last step that counts is truncated, unless it ends the episode. What is not
+    finite counts as unknown, whatever is done about the rest.
+
+    Args:
+        unknown: what about steps whose disagreement is beyond the `limit`, of a `Relabeller`.
+        limit: `[]`.
+        told: by it.
+        valid: `[B, T]` bool: steps that counted before.
+        key: consumed, by drawing paths again (`weigh`).
+    """
+    paths = told.paths
+    finite = jnp.isfinite(paths.next_observations).all(-1) & jnp.isfinite(paths.rewards)
+    valid = jnp.asarray(valid) & told.valid & (jnp.cumsum(~finite, 1) == 0)
+    excess = jnp.asarray(told.disagreement) / limit
+    if unknown == "drop":
+        valid &= jnp.cumsum(excess > 1.0, 1) == 0
+    elif unknown == "weigh":
+        worst = jnp.where(valid, excess, 0.0).max(1)
+        weights = 1.0 / jnp.maximum(worst, 1.0)
+        count = len(weights)
+        chosen = jax.random.choice(key, count, (count,), p=weights / weights.sum())
+        paths, valid = jax.tree.map(lambda x: jnp.asarray(x)[chosen], (paths, valid))
+    following = jnp.concatenate([valid[:, 1:], jnp.zeros_like(valid[:, :1])], 1)
+    cut = valid & ~following & ~jnp.asarray(paths.terminations)
+    return paths._replace(truncations=cut), valid
+
+
+def relabelled(
+    relabeller: Relabeller, paths: Transitions, valid: np.ndarray, key: jax.Array
+) -> Transitions:
+    """Paths told anew and settled: the steps that count, path by path, `[N, ...]` on the host.
+
+    Args:
+        relabeller, paths: as for `relabel`.
+        valid: `[B, T]` bool: steps that counted before.
+        key: consumed.
+
+    Raises:
+        DivergenceError: no step counts.
+    """
+    tell_key, draw_key = jax.random.split(key)
+    told = relabel(relabeller, paths, tell_key)
+    rules = relabeller.unknown, relabeller.limit
+    settled, counts = jax.tree.map(np.asarray, settle(*rules, told, valid, draw_key))
+    if not counts.any():
+        raise DivergenceError(
+            f"relabelling: the model knows none of {counts.size} steps, expected some; "
+            "it has diverged, or the limit is too low (level, unknown)"
+        )
+    return jax.tree.map(lambda x: x[counts], settled)
+
+
+def relabelled_rows(relabeller: Relabeller, rows: Transitions, key: jax.Array) -> Transitions:
+    """`relabelled` of single transitions `[N, ...]`: each is an episode that was cut at once."""
+    paths = jax.tree.map(lambda x: np.asarray(x)[:, None], rows)
+    return relabelled(relabeller, paths, np.ones((len(rows.rewards), 1), bool), key)
