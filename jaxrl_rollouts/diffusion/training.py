@@ -34,7 +34,9 @@ class DenoiserTrainingConfig:
         warmup: updates over which the rate rises from a tenth of its peak.
         clip: greatest global norm of a gradient; None for no clipping.
         average: decay of the moving average, applied every `average_every` updates. It ramps up
-            as `1 - (1 + k)^(-2/3)`, so that short trainings forget their first weights.
+            as `1 - (1 + k)^(-2/3)`, so that short trainings forget their first weights. Here k
+            counts steps of the average; in SynthER's library, updates beyond the first hundred,
+            and its average goes back further sooner.
         average_every: updates between two steps of the average.
         per_iteration: updates in one iteration of the loop.
     """

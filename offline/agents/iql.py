@@ -38,7 +38,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 @dataclass(frozen=True)
 class IqlConfig(Settings):
-    """Hyper-parameters; defaults are the paper's for locomotion.
+    """Hyper-parameters; defaults are the paper's for locomotion, but for the actor's rate.
+
+    The paper lets that rate fall to zero by a cosine over the whole training (`cosine_steps`).
 
     Attributes:
         critics: how many; their minimum is the value learned from.
@@ -238,6 +240,7 @@ def update(
 ) -> tuple[IqlState, dict[str, jax.Array]]:
     """One gradient step: the value, then actor and critics with the new value (the authors' order).
 
+    CORL's actor and critics see the value from before the step, so that its losses differ by that.
     Nothing is drawn, and every update moves the actor.
     """
     del key, actor
