@@ -7,6 +7,7 @@ this one. `as_released` brings back, by name, what the released code does and pa
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -104,12 +105,11 @@ class DriftConfig:
     def validate(self) -> None:
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
-        if not self.dims or self.dims != tuple(self.dims[0] * 2**i for i in range(len(self.dims))):
+        doubled = all(b == 2 * a for a, b in itertools.pairwise(self.dims))
+        if min(self.dims, default=0) < 1 or not doubled:
             raise ConfigError("dims", self.dims, "at least one, each twice the one before")
         if len(self.depths) != len(self.dims) or min(self.depths) < 1:
             raise ConfigError("depths", self.depths, f"at least 1 for each of dims {self.dims}")
-        if self.dims[0] < 2 or self.dims[0] % 2:
-            raise ConfigError("dims", self.dims, "even numbers")
         if self.mixer == "attention" and self.dims[0] % self.head:
             raise ConfigError("head", self.head, f"a divisor of the first of dims {self.dims}")
         if self.mixer == "attention" and self.window % 2:

@@ -1,0 +1,269 @@
+"""Mixers in one network: what `drift_net` trains, for how long, and what it measures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.compare.timing import Rates, in_turns, timed
+from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.devices import map_seeds
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde import metrics
+from jaxrl_rollouts.pde.baselines import fit_linear, make_linear, make_solver
+from jaxrl_rollouts.pde.emulator import Emulator, persistence
+from jaxrl_rollouts.pde.equations import equation
+from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.fieldset import FieldSet
+from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.generate import GenerateConfig
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.operators import NETWORKS, DriftConfig, FnoConfig
+from jaxrl_rollouts.pde.study import look
+from jaxrl_rollouts.pde.study.beside import solver_conditions
+from jaxrl_rollouts.pde.study.fit import Fitted, fit
+from jaxrl_rollouts.pde.study.flow import find_flow
+from jaxrl_rollouts.pde.study.solve import solve
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
+from jaxrl_rollouts.pde.study.units import channel_units, scaled, standardised
+from jaxrl_rollouts.pde.training import TrainingConfig, make_training
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
+MIXERS = ("drift", "attention", "fourier", "conv")
+# What is taken away from DRIFT's mixer.
+PARTS: Mapping[str, dict[str, Any]] = {
+    "no low mixing": {"mix": False},
+    "no gate": {"gate": False},
+    "no local branch": {"local": False},
+}
+DRIFT = DriftConfig(dims=(24, 48))
+BASELINES = ("persistence", "linear", "solver")
+ROUND = 20  # gradient steps that trainings are whole multiples of
+STARTS = 8  # frames per test trajectory from which single steps are judged
+
+
+def flow(start: str, trajectories: int, frames: int, seed: int, points: int) -> GenerateConfig:
+    """A decaying flow on a square of side 2 pi, velocities about one, frames a quarter apart."""
+    return GenerateConfig(
+        equation="navier_stokes_2d", start=start, trajectories=trajectories, frames=frames,
+        seed=seed, points=points, finer=2, dt=(0.25, 0.25), substeps=5,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DriftNetConfig:
+    """What every arm shares.
+
+    Attributes:
+        seeds, seed: networks side by side, and what decides everything that is drawn.
+        starts: what flows begin with; ablations are trained on the first.
+        train, test: what is solved, from each of them.
+        drift, attention, fourier, conv: the network with each mixer, of as many parameters.
+        fno: a plain Fourier neural operator of about as many parameters.
+        training: of every arm; `updates` are DRIFT's.
+        within: largest relative difference of the mixers' parameters.
+        steps: of a rollout.
+        repeats: rounds in which updates are timed in turns.
+    """
+
+    seeds: int = 3
+    seed: int = 0
+    starts: tuple[str, ...] = ("shear_layer", "piecewise")
+    train: GenerateConfig = field(default_factory=lambda: flow("", 64, 41, 0, 32))
+    test: GenerateConfig = field(default_factory=lambda: flow("", 16, 113, 1, 32))
+    drift: DriftConfig = DRIFT
+    attention: DriftConfig = replace(DRIFT, mixer="attention", head=12)
+    fourier: DriftConfig = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=20)
+    conv: DriftConfig = replace(DRIFT, mixer="conv", dims=(28, 56))
+    fno: FnoConfig = FnoConfig(width=13, modes=8, embedding=16)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    within: float = 0.05
+    steps: int = 112
+    repeats: int = 3
+
+    def validate(self) -> None:
+        at_least_one(self, "seeds", "steps", "repeats")
+        if self.training.updates % ROUND:
+            expected = f"a multiple of {ROUND}"
+            raise ConfigError("training.updates", self.training.updates, expected)
+        if self.test.frames <= self.steps:
+            raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
+        sizes = {name: parameters(self.arm(name), self.train.points) for name in MIXERS}
+        for name, size in sizes.items():
+            if abs(size / sizes["drift"] - 1.0) > self.within:
+                expected = f"{sizes['drift']:,} within {100 * self.within:g} %, as DRIFT's mixer"
+                raise ConfigError(name, f"{size:,} parameters", expected)
+
+    def arm(self, name: str) -> DriftConfig | FnoConfig:
+        """The network of an arm."""
+        if name in PARTS:
+            return replace(self.drift, **PARTS[name])
+        return getattr(self, name)
+
+
+def parameters(network: DriftConfig | FnoConfig, points: int) -> int:
+    """Real numbers of a network on vorticities."""
+    shapes = jax.eval_shape(_net(network, points).init, jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def _net(network: DriftConfig | FnoConfig, points: int) -> Any:
+    name = "fno" if isinstance(network, FnoConfig) else "drift"
+    make: Any = NETWORKS[name][1]
+    return make(network, 1, (points, points))
+
+
+class Flows(NamedTuple):
+    """What emulators of one kind of flow are trained and tested on."""
+
+    train: FieldSet
+    test: FieldSet
+    study: StudyConfig
+    data: StudyData
+
+
+def prepare(start: str, config: DriftNetConfig, context: RunContext) -> Flows:
+    """Solve, or read what an earlier session of the run solved."""
+    sets = {}
+    for split, solved in (("train", config.train), ("test", config.test)):
+        chosen = replace(solved, start=start)
+        made: list[FieldSet] = []
+
+        def measure(chosen: GenerateConfig = chosen, made: list[FieldSet] = made) -> dict:
+            made.append(solve(chosen, progress=context.progress))
+            return {"fields": np.asarray(made[0].read(slice(None), slice(None)), np.float32)}
+
+        u = remember(context, f"data-{start}", split, measure)["fields"]
+        sets[split] = _as_set(chosen, u)
+    units = channel_units(sets["train"], sets["train"].read(slice(None), slice(None)))
+    fields = standardised(sets["test"], sets["test"].read(slice(None), slice(None)), units, {})
+    study = StudyConfig(
+        seeds=config.seeds, seed=config.seed, points=config.test.points, steps=config.steps
+    )
+    none, dt = np.zeros(len(fields.fields)), config.test.dt[0]
+    data = StudyData(fields, fields, dt, none, units, find_flow(sets["test"]))
+    return Flows(sets["train"], sets["test"], study, data)
+
+
+def _as_set(solved: GenerateConfig, u: np.ndarray) -> FieldSet:
+    which, rows = equation(solved.equation), len(u)
+    fields = from_arrays(
+        u, solved.dt[0], solved.extent[0] / solved.points,
+        {which.parameter: np.full(rows, solved.parameter[0])},
+        names=which.channels, axes=which.axes, source=f"{solved.equation} {solved.start}",
+    )  # fmt: skip
+    return fields._replace(equation=solved.equation)
+
+
+def time_updates(config: DriftNetConfig, flows: Flows, context: RunContext) -> Rates:
+    """Gradient steps per second of every arm `[repeats]`, all seeds side by side, in turns."""
+    names = (*MIXERS, "fno")
+
+    def timer(name: str) -> Callable[[], float]:
+        net = _net(config.arm(name), config.train.points)
+        emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
+        per = 2
+        training = replace(config.training, updates=2 * per, warmup=1, per_iteration=per)
+        functions = make_training(emulator, training)
+        fields = standardised(
+            flows.train, flows.train.read(slice(0, 8), slice(None)), flows.data.units, {}
+        )
+        keys = jax.random.split(jax.random.key(0), config.seeds)
+        state = jax.jit(jax.vmap(functions.init, (0, None)))(keys, fields)
+        update = jax.jit(jax.vmap(functions.update, (0, None)))
+        jax.block_until_ready(update(state, fields))  # compiled
+        return lambda: per / timed(lambda: update(state, fields))
+
+    def measure() -> dict[str, np.ndarray]:
+        timers = {name: timer(name) for name in names}
+        return dict(in_turns(context, "updates", config.repeats, timers))
+
+    rates = Rates(remember(context, "speed", "rates", measure))
+    jax.clear_caches()
+    return rates
+
+
+def updates_of(matching: str, name: str, config: DriftNetConfig, rates: Rates) -> int:
+    """Gradient steps of an arm: as many as DRIFT's, or as many as take as long."""
+    updates = config.training.updates
+    if matching == "seconds":
+        updates *= rates.median(name) / rates.median("drift")
+    return max(ROUND, ROUND * round(updates / ROUND))
+
+
+def train_arm(
+    name: str, updates: int, stage: str, config: DriftNetConfig, flows: Flows, context: RunContext
+) -> Cell:
+    """Train one arm by the mean square error of a step, and measure it."""
+    fitted = fit(
+        OneStepConfig(),
+        flows.train,
+        network=config.arm(name),
+        conditions=(),
+        updates=updates,
+        seeds=config.seeds,
+        key=config.seed,
+        training=config.training,
+        stage=stage,
+        context=context,
+    )
+    extra = {"updates": updates, "parameters": parameters(config.arm(name), config.train.points)}
+    measured = functools.partial(_measured, stage, fitted, flows, context)
+    return Cell.of(fitted.trained, extra, measure=measured)
+
+
+def _measured(stage: str, fitted: Fitted, flows: Flows, context: RunContext) -> dict:
+    return judge(stage, fitted.emulator.emulator, fitted.params, flows, context)
+
+
+def judge(
+    stage: str, emulator: Emulator, params: PyTree, flows: Flows, context: RunContext
+) -> dict[str, np.ndarray]:
+    """Single steps and rollouts of an emulator of standardised fields, all seeds.
+
+    `one_step_l1` `[seeds, n]` is the relative L1 of single steps from `STARTS` frames of every
+    test trajectory; the rest are the arrays of `look.Evaluation`.
+    """
+    found = look.evaluate(stage, [emulator], params, flows.study, flows.data, context)
+    fields, given = flows.data.test.fields, flows.data.test.conditions
+    at = np.linspace(0, fields.shape[1] - 2, STARTS).astype(int)
+    before, after = (fields[:, at + n].reshape(-1, *fields.shape[2:]) for n in (0, 1))
+    given = jnp.repeat(given, STARTS, 0)
+
+    def single(params: PyTree, shared: tuple) -> jax.Array:
+        before, after, given = shared
+        said = roll_emulator(emulator, params, before, given, jax.random.key(0), 1)[0]
+        return metrics.relative_l1(*map(flows.data.own, (said, after)), batch_dims=1)
+
+    one = map_seeds(single, params, (before, after, given))
+    return found._asdict() | {"one_step_l1": np.asarray(one)}
+
+
+def baseline(
+    name: str, stage: str, config: DriftNetConfig, flows: Flows, context: RunContext
+) -> Cell:
+    """Persistence, the best linear map per wavenumber, or the solver on the emulators' grid."""
+    seeds, nothing = config.seeds, jnp.zeros((config.seeds,))
+    if name == "persistence":
+        emulator, params = persistence(), nothing
+    elif name == "linear":
+        u = flows.train.read(slice(None), slice(None))
+        linear = fit_linear([scaled(flows.data.units, u, axes=2)])
+        emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
+    else:
+        which = equation(config.test.equation)
+        substeps = GenerateConfig(which.name).substeps
+        emulator = make_solver(which, config.test.points, flows.data.units, substeps)
+        told = jnp.asarray(solver_conditions(flows.test, 1), jnp.float32)
+        fields, params = flows.data.test._replace(conditions=told), nothing
+        flows = flows._replace(data=flows.data._replace(test=fields))
+    return Cell(None, judge(stage, emulator, params, flows, context), seeds=seeds)
