@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.pde.operators import DriftConfig, FnoConfig
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
@@ -18,10 +18,7 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import LISTINGS
 from .drift_net_cells import (
     BASELINES,
-    MIXERS,
-    PARTS,
     DriftNetConfig,
-    Flows,
     baseline,
     flow,
     prepare,
@@ -31,38 +28,34 @@ from .drift_net_cells import (
 )
 from .drift_net_page import make_report
 
-AXES = ("data", "matching", "arm")
+AXES = ("matching", "arm")
 
 
 def run(config: DriftNetConfig, context: RunContext) -> Report:
     """Train every mixer twice, the ablations once, and compare."""
-    flows: dict[str, Flows] = {start: prepare(start, config, context) for start in config.starts}
-    first = flows[config.starts[0]]
-    rates = time_updates(config, first, context)
+    flows = prepare(config, context)
+    rates = time_updates(config, flows, context)
 
-    def train(start: str, matching: str, arm: str, stage: str) -> Cell:
+    def train(matching: str, arm: str, stage: str) -> Cell:
         if matching == "none":
-            return baseline(arm, stage, config, flows[start], context)
+            return baseline(arm, stage, config, flows, context)
         updates = updates_of(matching, arm, config, rates)
-        return train_arm(arm, updates, stage, config, flows[start], context)
+        return train_arm(arm, updates, stage, config, flows, context)
 
-    points = [(start, *point) for start in config.starts for point in _points()]
-    points += [(config.starts[0], "updates", part) for part in PARTS]
-    cells: Grid = run_grid(AXES, train, context, seeds=config.seeds, points=points)
+    points = [("updates", name) for name in config.mixers]
+    points += [("seconds", name) for name in config.seconds]  # DRIFT's are those of its updates
+    points += [("updates", name) for name in config.parts]
+    points += [("none", name) for name in BASELINES]
+    cells = run_grid(AXES, train, context, seeds=config.seeds, points=points)
     report = Report.of(context, config.seeds)
     make_report(report, config, cells, rates, flows)
     return report
 
 
-def _points() -> list[tuple[str, str]]:
-    """What is trained on each kind of flow; DRIFT's seconds are those of its updates."""
-    seconds = [("seconds", name) for name in (*MIXERS, "fno") if name != "drift"]
-    return [*(("updates", name) for name in MIXERS), *seconds, *(("none", b) for b in BASELINES)]
-
-
 _TINY = DriftConfig(dims=(8, 16), depths=(1, 1), gate_hidden=16, position_hidden=16)
 SMOKE = DriftNetConfig(
-    seeds=2, starts=("shear_layer",), train=flow("", 4, 5, 0, 32), test=flow("", 2, 9, 1, 32),
+    seeds=2, train=flow("", 4, 5, 0, 32), test=flow("", 2, 9, 1, 32),
+    mixers=("drift", "attention"), seconds=("attention",), parts=("no low mixing",),
     drift=_TINY, attention=replace(_TINY, mixer="attention", head=4),
     fourier=replace(_TINY, mixer="fourier", dims=(4, 8), modes=2),
     conv=replace(_TINY, mixer="conv"), fno=FnoConfig(width=4, layers=2, modes=4, embedding=8),
@@ -71,7 +64,7 @@ SMOKE = DriftNetConfig(
 )  # fmt: skip
 CPU = DriftNetConfig(
     training=TrainingConfig(
-        updates=600, batch=8, rate=3e-3, final_rate=1e-5, warmup=50, per_iteration=20
+        updates=400, batch=8, rate=3e-3, final_rate=1e-5, warmup=50, per_iteration=20
     )
 )
 PRESETS = {"smoke": SMOKE, "cpu": CPU}

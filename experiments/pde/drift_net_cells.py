@@ -45,7 +45,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "no gate": {"gate": False},
     "no local branch": {"local": False},
 }
-DRIFT = DriftConfig(dims=(24, 48))
+DRIFT = DriftConfig(dims=(24, 48), depths=(2, 1))
 BASELINES = ("persistence", "linear", "solver")
 ROUND = 20  # gradient steps that trainings are whole multiples of
 STARTS = 8  # frames per test trajectory from which single steps are judged
@@ -65,8 +65,11 @@ class DriftNetConfig:
 
     Attributes:
         seeds, seed: networks side by side, and what decides everything that is drawn.
-        starts: what flows begin with; ablations are trained on the first.
+        starts: what flows begin with; every emulator is trained on all and tested on each.
         train, test: what is solved, from each of them.
+        mixers: arms with as many updates; drift must be among them.
+        seconds: arms with as many seconds.
+        parts: names out of `PARTS`, which are taken away.
         drift, attention, fourier, conv: the network with each mixer, of as many parameters.
         fno: a plain Fourier neural operator of about as many parameters.
         training: of every arm; `updates` are DRIFT's.
@@ -80,11 +83,14 @@ class DriftNetConfig:
     starts: tuple[str, ...] = ("shear_layer", "piecewise")
     train: GenerateConfig = field(default_factory=lambda: flow("", 64, 41, 0, 32))
     test: GenerateConfig = field(default_factory=lambda: flow("", 16, 113, 1, 32))
+    mixers: tuple[str, ...] = MIXERS
+    seconds: tuple[str, ...] = ("attention", "fourier", "conv", "fno")
+    parts: tuple[str, ...] = tuple(PARTS)
     drift: DriftConfig = DRIFT
     attention: DriftConfig = replace(DRIFT, mixer="attention", head=12)
-    fourier: DriftConfig = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=20)
+    fourier: DriftConfig = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=28)
     conv: DriftConfig = replace(DRIFT, mixer="conv", dims=(28, 56))
-    fno: FnoConfig = FnoConfig(width=13, modes=8, embedding=16)
+    fno: FnoConfig = FnoConfig(width=12, modes=7, embedding=16)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     within: float = 0.05
     steps: int = 112
@@ -97,7 +103,13 @@ class DriftNetConfig:
             raise ConfigError("training.updates", self.training.updates, expected)
         if self.test.frames <= self.steps:
             raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
-        sizes = {name: parameters(self.arm(name), self.train.points) for name in MIXERS}
+        known = {"mixers": MIXERS, "seconds": (*MIXERS[1:], "fno"), "parts": tuple(PARTS)}
+        for setting, names in known.items():
+            if set(getattr(self, setting)) - set(names):
+                raise ConfigError(setting, getattr(self, setting), f"out of {', '.join(names)}")
+        if not {"drift", "attention"} <= {*self.mixers}:
+            raise ConfigError("mixers", self.mixers, "drift and attention among them")
+        sizes = {name: parameters(self.arm(name), self.train.points) for name in self.mixers}
         for name, size in sizes.items():
             if abs(size / sizes["drift"] - 1.0) > self.within:
                 expected = f"{sizes['drift']:,} within {100 * self.within:g} %, as DRIFT's mixer"
@@ -123,27 +135,34 @@ def _net(network: DriftConfig | FnoConfig, points: int) -> Any:
 
 
 class Flows(NamedTuple):
-    """What emulators of one kind of flow are trained and tested on."""
+    """What emulators are trained and tested on; flows of one start follow those of another."""
 
     train: FieldSet
     test: FieldSet
     study: StudyConfig
     data: StudyData
 
+    def of(self, config: DriftNetConfig, start: str) -> slice:
+        """Where the test trajectories of a start are."""
+        each, at = config.test.trajectories, config.starts.index(start)
+        return slice(at * each, (at + 1) * each)
 
-def prepare(start: str, config: DriftNetConfig, context: RunContext) -> Flows:
+
+def prepare(config: DriftNetConfig, context: RunContext) -> Flows:
     """Solve, or read what an earlier session of the run solved."""
     sets = {}
     for split, solved in (("train", config.train), ("test", config.test)):
-        chosen = replace(solved, start=start)
-        made: list[FieldSet] = []
 
-        def measure(chosen: GenerateConfig = chosen, made: list[FieldSet] = made) -> dict:
-            made.append(solve(chosen, progress=context.progress))
-            return {"fields": np.asarray(made[0].read(slice(None), slice(None)), np.float32)}
+        def measure(solved: GenerateConfig = solved) -> dict[str, np.ndarray]:
+            made = [
+                solve(replace(solved, start=start), progress=context.progress)
+                for start in config.starts
+            ]
+            parts = [one.read(slice(None), slice(None)) for one in made]
+            return {"fields": np.concatenate(parts).astype(np.float32)}
 
-        u = remember(context, f"data-{start}", split, measure)["fields"]
-        sets[split] = _as_set(chosen, u)
+        u = remember(context, "data", split, measure)["fields"]
+        sets[split] = _as_set(solved, u)
     units = channel_units(sets["train"], sets["train"].read(slice(None), slice(None)))
     fields = standardised(sets["test"], sets["test"].read(slice(None), slice(None)), units, {})
     study = StudyConfig(
@@ -159,14 +178,14 @@ def _as_set(solved: GenerateConfig, u: np.ndarray) -> FieldSet:
     fields = from_arrays(
         u, solved.dt[0], solved.extent[0] / solved.points,
         {which.parameter: np.full(rows, solved.parameter[0])},
-        names=which.channels, axes=which.axes, source=f"{solved.equation} {solved.start}",
+        names=which.channels, axes=which.axes, source=solved.equation,
     )  # fmt: skip
     return fields._replace(equation=solved.equation)
 
 
 def time_updates(config: DriftNetConfig, flows: Flows, context: RunContext) -> Rates:
     """Gradient steps per second of every arm `[repeats]`, all seeds side by side, in turns."""
-    names = (*MIXERS, "fno")
+    names = dict.fromkeys((*config.mixers, *config.seconds))
 
     def timer(name: str) -> Callable[[], float]:
         net = _net(config.arm(name), config.train.points)
@@ -230,8 +249,9 @@ def judge(
 ) -> dict[str, np.ndarray]:
     """Single steps and rollouts of an emulator of standardised fields, all seeds.
 
-    `one_step_l1` `[seeds, n]` is the relative L1 of single steps from `STARTS` frames of every
-    test trajectory; the rest are the arrays of `look.Evaluation`.
+    `one_step_l1` `[seeds, B, STARTS]` is the relative L1 of single steps from some frames of every
+    test trajectory, `step_spectrum` `[seeds, B, K]` the mean amplitude of their errors by shell;
+    the rest are the arrays of `look.Evaluation`.
     """
     found = look.evaluate(stage, [emulator], params, flows.study, flows.data, context)
     fields, given = flows.data.test.fields, flows.data.test.conditions
@@ -239,13 +259,17 @@ def judge(
     before, after = (fields[:, at + n].reshape(-1, *fields.shape[2:]) for n in (0, 1))
     given = jnp.repeat(given, STARTS, 0)
 
-    def single(params: PyTree, shared: tuple) -> jax.Array:
+    def single(params: PyTree, shared: tuple) -> tuple[jax.Array, jax.Array]:
         before, after, given = shared
         said = roll_emulator(emulator, params, before, given, jax.random.key(0), 1)[0]
-        return metrics.relative_l1(*map(flows.data.own, (said, after)), batch_dims=1)
+        error = metrics.spectrum(said - after, space_dims=2)[:, 0]
+        errors = metrics.relative_l1(*map(flows.data.own, (said, after)), batch_dims=1)
+        rows = (-1, STARTS)
+        return errors.reshape(rows), error.reshape(*rows, error.shape[-1]).mean(1)
 
-    one = map_seeds(single, params, (before, after, given))
-    return found._asdict() | {"one_step_l1": np.asarray(one)}
+    one, error = map_seeds(single, params, (before, after, given))
+    more = {"one_step_l1": np.asarray(one), "step_spectrum": np.asarray(error)}
+    return found._asdict() | more
 
 
 def baseline(

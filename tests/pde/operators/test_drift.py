@@ -153,6 +153,7 @@ def test_the_last_convolution_is_the_identity_at_first() -> None:
         ({"mixer": "attention", "window": 6}, (16, 16), "window"),
         ({"as_released": ("lead_time",)}, (16, 16), "as_released"),
         ({"cut": 1.5}, (16, 16), "cut"),
+        ({"as_released": ("bugs",)}, (16, 16), "as_released"),
         ({"mixer": "mamba"}, (16, 16), "mixer"),
     ],
 )
