@@ -21,6 +21,9 @@ MIXERS: Mapping[str, str] = {
     "fourier": "#009E73",
     "conv": "#CC79A7",
     "fno": "#E69F00",
+    "linear": "#777777",
+    "persistence": "#56B4E9",
+    "solver": "#000000",
 }
 SOURCES: Mapping[str, str] = {
     "real": "#777777",

@@ -55,7 +55,7 @@ def flow(start: str, trajectories: int, frames: int, seed: int, points: int) -> 
     """A decaying flow on a square of side 2 pi, velocities about one, frames a quarter apart."""
     return GenerateConfig(
         equation="navier_stokes_2d", start=start, trajectories=trajectories, frames=frames,
-        seed=seed, points=points, finer=2, dt=(0.25, 0.25), substeps=5,
+        seed=seed, points=points, finer=2, dt=(0.25, 0.25), substeps=12,
     )  # fmt: skip
 
 

@@ -206,6 +206,8 @@ def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flo
             linear = one_step(cells["none", "linear"], rows)
             level(ax, float(linear.mean()), linestyle=":")
             ax.set_xticks(range(len(names)), names)
+            ax.set_xlim(-0.5, len(names) - 0.5)
+            ax.autoscale(axis="y")
             ax.set_ylim(bottom=0.0)
         axes[0].set_ylabel("relative L1, %")
 
