@@ -76,8 +76,8 @@ _LISTED = (
         "drift_net",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",
-        minutes={"smoke": None, "cpu": None},
-        needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
+        minutes={"smoke": None, "cpu": None, "cpu-long": None},
+        needs=dict.fromkeys(("smoke", "cpu", "cpu-long"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxrl_rollouts.compare.grid import Cell, run_grid
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.pde.operators import DriftConfig, FnoConfig
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
@@ -22,7 +22,6 @@ from .drift_net_cells import (
     baseline,
     flow,
     prepare,
-    time_updates,
     train_arm,
     updates_of,
 )
@@ -34,21 +33,22 @@ AXES = ("matching", "arm")
 def run(config: DriftNetConfig, context: RunContext) -> Report:
     """Train every mixer twice, the ablations once, and compare."""
     flows = prepare(config, context)
-    rates = time_updates(config, flows, context)
 
     def train(matching: str, arm: str, stage: str) -> Cell:
         if matching == "none":
             return baseline(arm, stage, config, flows, context)
-        updates = updates_of(matching, arm, config, rates)
+        equal = matching == "updates"
+        updates = config.training.updates if equal else updates_of(config, arm, first)
         return train_arm(arm, updates, stage, config, flows, context)
 
-    points = [("updates", name) for name in config.mixers]
-    points += [("seconds", name) for name in config.seconds]  # DRIFT's are those of its updates
-    points += [("updates", name) for name in config.parts]
-    points += [("none", name) for name in BASELINES]
-    cells = run_grid(AXES, train, context, seeds=config.seeds, points=points)
+    def cells(*points: tuple[str, str]) -> Grid:
+        return run_grid(AXES, train, context, seeds=config.seeds, points=points)
+
+    first = cells(*(("updates", name) for name in (*config.mixers, "fno", *config.parts)))
+    rest = [("seconds", name) for name in config.seconds]  # DRIFT's are those of its updates
+    rest += [("none", name) for name in BASELINES]
     report = Report.of(context, config.seeds)
-    make_report(report, config, cells, rates, flows)
+    make_report(report, config, Grid(AXES, {**first.cells, **cells(*rest).cells}), flows)
     return report
 
 
@@ -63,9 +63,17 @@ SMOKE = DriftNetConfig(
     within=0.9, steps=8, repeats=1,
 )  # fmt: skip
 CPU = DriftNetConfig(
+    seconds=("attention", "fno"), test=flow("", 8, 113, 1, 32),
     training=TrainingConfig(
-        updates=400, batch=8, rate=3e-3, final_rate=1e-5, warmup=50, per_iteration=20
-    )
-)
-PRESETS = {"smoke": SMOKE, "cpu": CPU}
+        updates=240, batch=8, rate=3e-3, final_rate=1e-5, warmup=24, per_iteration=20
+    ),
+)  # fmt: skip
+# Never run: twice the points, every arm with as many seconds.
+LONG = DriftNetConfig(
+    train=flow("", 128, 41, 0, 64), test=flow("", 16, 113, 1, 64),
+    training=TrainingConfig(
+        updates=4000, batch=16, rate=2e-3, final_rate=1e-5, warmup=200, per_iteration=20
+    ),
+)  # fmt: skip
+PRESETS = {"smoke": SMOKE, "cpu": CPU, "cpu-long": LONG}
 EXPERIMENT = LISTINGS["drift_net"].experiment(DriftNetConfig, PRESETS, run)

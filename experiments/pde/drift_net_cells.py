@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.compare.timing import Rates, in_turns, timed
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.errors import ConfigError
@@ -28,12 +27,11 @@ from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import NETWORKS, DriftConfig, FnoConfig
 from jaxrl_rollouts.pde.study import look
 from jaxrl_rollouts.pde.study.beside import solver_conditions
-from jaxrl_rollouts.pde.study.fit import Fitted, fit
 from jaxrl_rollouts.pde.study.flow import find_flow
 from jaxrl_rollouts.pde.study.solve import solve
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, train_emulator
 from jaxrl_rollouts.pde.study.units import channel_units, scaled, standardised
-from jaxrl_rollouts.pde.training import TrainingConfig, make_training
+from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
@@ -67,15 +65,15 @@ class DriftNetConfig:
         seeds, seed: networks side by side, and what decides everything that is drawn.
         starts: what flows begin with; every emulator is trained on all and tested on each.
         train, test: what is solved, from each of them.
-        mixers: arms with as many updates; drift must be among them.
-        seconds: arms with as many seconds.
+        mixers: arms with as many updates, the FNO beside them.
+        seconds: arms with as many CPU seconds.
         parts: names out of `PARTS`, which are taken away.
         drift, attention, fourier, conv: the network with each mixer, of as many parameters.
         fno: a plain Fourier neural operator of about as many parameters.
         training: of every arm; `updates` are DRIFT's.
         within: largest relative difference of the mixers' parameters.
         steps: of a rollout.
-        repeats: rounds in which updates are timed in turns.
+        repeats: how often updates are timed.
     """
 
     seeds: int = 3
@@ -103,6 +101,9 @@ class DriftNetConfig:
             raise ConfigError("training.updates", self.training.updates, expected)
         if self.test.frames <= self.steps:
             raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
+        if self.training.per_iteration != ROUND:
+            expected = f"{ROUND}, which updates are rounded to"
+            raise ConfigError("training.per_iteration", self.training.per_iteration, expected)
         known = {"mixers": MIXERS, "seconds": (*MIXERS[1:], "fno"), "parts": tuple(PARTS)}
         for setting, names in known.items():
             if set(getattr(self, setting)) - set(names):
@@ -164,12 +165,15 @@ def prepare(config: DriftNetConfig, context: RunContext) -> Flows:
         u = remember(context, "data", split, measure)["fields"]
         sets[split] = _as_set(solved, u)
     units = channel_units(sets["train"], sets["train"].read(slice(None), slice(None)))
-    fields = standardised(sets["test"], sets["test"].read(slice(None), slice(None)), units, {})
+    fields = {
+        name: standardised(one, one.read(slice(None), slice(None)), units, {})
+        for name, one in sets.items()
+    }
     study = StudyConfig(
         seeds=config.seeds, seed=config.seed, points=config.test.points, steps=config.steps
     )
-    none, dt = np.zeros(len(fields.fields)), config.test.dt[0]
-    data = StudyData(fields, fields, dt, none, units, find_flow(sets["test"]))
+    none, dt = np.zeros(sets["test"].shape[0]), config.test.dt[0]
+    data = StudyData(fields["train"], fields["test"], dt, none, units, find_flow(sets["test"]))
     return Flows(sets["train"], sets["test"], study, data)
 
 
@@ -183,65 +187,51 @@ def _as_set(solved: GenerateConfig, u: np.ndarray) -> FieldSet:
     return fields._replace(equation=solved.equation)
 
 
-def time_updates(config: DriftNetConfig, flows: Flows, context: RunContext) -> Rates:
-    """Gradient steps per second of every arm `[repeats]`, all seeds side by side, in turns."""
-    names = dict.fromkeys((*config.mixers, *config.seconds))
-
-    def timer(name: str) -> Callable[[], float]:
-        net = _net(config.arm(name), config.train.points)
-        emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
-        per = 2
-        training = replace(config.training, updates=2 * per, warmup=1, per_iteration=per)
-        functions = make_training(emulator, training)
-        fields = standardised(
-            flows.train, flows.train.read(slice(0, 8), slice(None)), flows.data.units, {}
-        )
-        keys = jax.random.split(jax.random.key(0), config.seeds)
-        state = jax.jit(jax.vmap(functions.init, (0, None)))(keys, fields)
-        update = jax.jit(jax.vmap(functions.update, (0, None)))
-        jax.block_until_ready(update(state, fields))  # compiled
-        return lambda: per / timed(lambda: update(state, fields))
-
-    def measure() -> dict[str, np.ndarray]:
-        timers = {name: timer(name) for name in names}
-        return dict(in_turns(context, "updates", config.repeats, timers))
-
-    rates = Rates(remember(context, "speed", "rates", measure))
-    jax.clear_caches()
-    return rates
+def updates_of(config: DriftNetConfig, name: str, cells: Grid) -> int:
+    """Gradient steps of an arm that take as many CPU seconds as DRIFT's."""
+    rates = [float(np.median(speed(cells["updates", arm]))) for arm in (name, "drift")]
+    ratio = rates[0] / rates[1] if np.isfinite(rates).all() else 1.0
+    return max(ROUND, ROUND * round(config.training.updates * ratio / ROUND))
 
 
-def updates_of(matching: str, name: str, config: DriftNetConfig, rates: Rates) -> int:
-    """Gradient steps of an arm: as many as DRIFT's, or as many as take as long."""
-    updates = config.training.updates
-    if matching == "seconds":
-        updates *= rates.median(name) / rates.median("drift")
-    return max(ROUND, ROUND * round(updates / ROUND))
+def speed(cell: Cell) -> np.ndarray:
+    """Gradient steps per CPU second `[repeats]`, all seeds side by side; NaN if it diverged."""
+    return np.asarray(cell.extra["speed"]) if not cell.diverged else np.full(1, np.nan)
 
 
 def train_arm(
     name: str, updates: int, stage: str, config: DriftNetConfig, flows: Flows, context: RunContext
 ) -> Cell:
     """Train one arm by the mean square error of a step, and measure it."""
-    fitted = fit(
-        OneStepConfig(),
-        flows.train,
-        network=config.arm(name),
-        conditions=(),
-        updates=updates,
-        seeds=config.seeds,
-        key=config.seed,
-        training=config.training,
-        stage=stage,
-        context=context,
+    net = _net(config.arm(name), config.train.points)
+    emulator = make_one_step(net, OneStepConfig(residual_scale=flows.data.step_scale()))
+    warmup = min(config.training.warmup, updates // 10)
+    training = replace(config.training, updates=updates, warmup=warmup)
+    trained = train_emulator(
+        stage, emulator, flows.study, flows.data.train, context, training=training
     )
+
+    def measure() -> dict[str, np.ndarray]:
+        found = judge(stage, emulator, trained.state.average, flows, context)
+        return found | {"speed": _speed(emulator, training, config, flows)}
+
     extra = {"updates": updates, "parameters": parameters(config.arm(name), config.train.points)}
-    measured = functools.partial(_measured, stage, fitted, flows, context)
-    return Cell.of(fitted.trained, extra, measure=measured)
+    return Cell.of(trained, extra, measure=measure, updates=training.per_iteration)
 
 
-def _measured(stage: str, fitted: Fitted, flows: Flows, context: RunContext) -> dict:
-    return judge(stage, fitted.emulator.emulator, fitted.params, flows, context)
+def _speed(
+    emulator: Emulator, training: TrainingConfig, config: DriftNetConfig, flows: Flows
+) -> np.ndarray:
+    """Gradient steps per second of this process, which the others of a machine do not slow down."""
+
+    def once() -> float:
+        begin = time.process_time()
+        train_emulator(
+            "speed", emulator, flows.study, flows.data.train, None, training=training, iterations=1
+        )
+        return training.per_iteration / (time.process_time() - begin)
+
+    return np.array([once() for _ in range(config.repeats)])
 
 
 def judge(

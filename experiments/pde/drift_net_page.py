@@ -10,7 +10,6 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.compare.timing import Rates
 from jaxrl_rollouts.pde.metrics import mean_spectrum
 from jaxrl_rollouts.pde.study.pictures import draw_frames
 from jaxrl_rollouts.reports.report import Report
@@ -18,7 +17,7 @@ from jaxrl_rollouts.reports.statistics import summarize
 
 from ..kit.colours import colour
 from ..kit.draw import curve_with_band
-from .drift_net_cells import BASELINES, DriftNetConfig, Flows
+from .drift_net_cells import BASELINES, DriftNetConfig, Flows, speed
 
 SOURCE = "DRIFT-Net (ICLR 2026), tables of NS-SL and NS-PwC, ablations"
 PUBLISHED = (158.0, 118.0)  # training steps per second of DRIFT-Net and scOT, hardware unknown
@@ -29,7 +28,6 @@ def make_report(
     report: Report,
     config: DriftNetConfig,
     cells: Grid,
-    rates: Rates,
     flows: Flows,
 ) -> None:
     """Everything that the page shows."""
@@ -42,7 +40,7 @@ def make_report(
         amplitude = _amplitude(truth[rows])
         shells = [_shell_row(name, cell, rows, amplitude) for name, cell in here.items()]
         report.table(f"{start}, shells", shells)
-    report.table("training speed", _speed_rows(rates))
+    report.table("training speed", _speed_rows(config, cells))
     parts = {name: cells["updates", name] for name in ("drift", *config.parts)}
     report.table("parts of the mixer", _part_rows(config, flows, parts))
     _claims(report, config, cells, flows)
@@ -50,7 +48,7 @@ def make_report(
     _draw_shells(report, config, cells, flows, truth)
     _draw_drift(report, config, cells, flows)
     rolled = {name: cells["updates", name] for name in config.mixers}
-    rolled |= {"fno": cells["seconds", "fno"]} if "fno" in config.seconds else {}
+    rolled["fno"] = cells["updates", "fno"]
     alive = {name: cell["rollout"] for name, cell in rolled.items() if not cell.diverged}
     draw_frames(report, truth[0, 1 : config.steps + 1, 0], alive, config.test.dt[0], "time")
     train, test = config.train, config.test
@@ -63,9 +61,10 @@ def make_report(
         "than any trained on."
     )
     report.note(
-        f"DRIFT's mixer and those with as many updates: {config.training.updates} gradient steps "
-        f"on batches of {config.training.batch}, mean square error of a step. As many seconds: "
-        "updates in the ratio of the measured speeds, all seeds side by side, timed in turns."
+        f"As many updates: {config.training.updates} gradient steps on batches of "
+        f"{config.training.batch}, mean square error of a step. As many seconds: updates in the "
+        "ratio of the speeds, measured in CPU seconds of the process after each training, since "
+        "other programs shared the machine; published are steps per second of unknown hardware."
     )
 
 
@@ -130,18 +129,14 @@ def _shell_row(name: str, cell: Cell, rows: slice, amplitude: np.ndarray) -> dic
     return row
 
 
-def _speed_rows(rates: Rates) -> list[dict[str, Any]]:
-    rows = [
-        {
-            "arm": name,
-            "steps/s": float(np.median(values)),
-            "DRIFT's over it": float(np.median(rates["drift"] / values)),
-        }
-        for name, values in rates.items()
-    ]
-    published = PUBLISHED[0] / PUBLISHED[1]
-    for row in rows:
-        row["published"] = published if row["arm"] == "attention" else None
+def _speed_rows(config: DriftNetConfig, cells: Grid) -> list[dict[str, Any]]:
+    drift = np.median(speed(cells["updates", "drift"]))
+    rows = []
+    for name in (*config.mixers, "fno"):
+        rate = float(np.median(speed(cells["updates", name])))
+        published = PUBLISHED[0] / PUBLISHED[1] if name == "attention" else None
+        row = {"arm": name, "steps per CPU second": rate, "DRIFT's over it": float(drift / rate)}
+        rows.append(row | {"published": published})
     return rows
 
 
@@ -213,8 +208,8 @@ def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flo
 
 
 def _shown(config: DriftNetConfig, cells: Grid, baselines: tuple[str, ...]) -> dict[str, Cell]:
-    """Mixers with as many updates, the FNO with as many seconds, and baselines."""
-    points = [("updates", name) for name in config.mixers] + [("seconds", "fno")]
+    """Mixers and the FNO with as many updates, and baselines."""
+    points = [("updates", name) for name in (*config.mixers, "fno")]
     points += [("none", name) for name in baselines]
     return {name: cells[m, name] for m, name in points if (m, name) in cells.trained}
 

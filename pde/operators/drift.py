@@ -228,7 +228,9 @@ class DriftNet(nn.Module):
         norm, features = functools.partial(ConditionedNorm, c.gain), x.shape[-1]
         idle = c.mixer == "drift" and "idle" in c.as_released
         for block in range(c.depths[stage]):
-            x = x + norm()(self._mixer(stage, block)(x), given)
+            # On the way up in the opposite order, as in scOT: the first of two goes over the edges.
+            at = block if way == "down" else c.depths[stage] - 1 - block
+            x = x + norm()(self._mixer(stage, at % 2 == 1)(x), given)
             x = x + norm()(Dense(features)(gelu(Dense(4 * features)(x))), given)
             if idle:  # a norm and two cuts
                 self.param(f"idle_{way}_{stage}_{block}", zeros, (4 * features + 2,))
@@ -236,7 +238,7 @@ class DriftNet(nn.Module):
             self.param(f"idle_teacher_{stage}", zeros, (2 * (self.channels + 1) * features,))
         return x
 
-    def _mixer(self, stage: int, block: int) -> nn.Module:
+    def _mixer(self, stage: int, shifted: bool) -> nn.Module:
         c, padding = self.config, self._padding
         if c.mixer == "drift":
             sizes = (c.cut, c.bands, c.gate_hidden)
@@ -244,7 +246,7 @@ class DriftNet(nn.Module):
             return DriftMixer(padding, *sizes, *parts, c.as_released, c.form)
         if c.mixer == "attention":
             sizes = (c.window, c.dims[stage] // c.head, c.position_hidden)
-            return AttentionMixer(self.padding, *sizes, block % 2 == 1, c.as_released)
+            return AttentionMixer(self.padding, *sizes, shifted, c.as_released)
         if c.mixer == "fourier":
             return FourierMixer(c.modes)
         return Depthwise(7, padding, form=c.form)

@@ -209,6 +209,7 @@ def train_emulator(
     *,
     training: TrainingConfig | None = None,
     start: PyTree | None = None,
+    iterations: int | None = None,
 ) -> Trained:
     """Train all seeds side by side.
 
@@ -220,6 +221,7 @@ def train_emulator(
         context: of the run; None keeps nothing.
         training: instead of the study's.
         start: parameters `[seeds, ...]` to begin with instead of fresh ones.
+        iterations: of the loop; None for all of the training's.
     """
     training = training or study.training
     functions = make_training(emulator, replace(training, every=study.every))
@@ -232,7 +234,7 @@ def train_emulator(
         begin,
         first,
         data,
-        iterations=functions.iterations,
+        iterations=iterations or functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.compare.timing import Rates
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.drift_net import EXPERIMENT
@@ -36,8 +35,8 @@ def test_the_page_of_a_whole_run(finished: Path) -> None:
     assert set(report.pictures) >= {"errors", "shells", "drift", "rollouts"}
     rows = {row["arm"]: row for row in report.tables["shear_layer"]}
     assert list(rows) == [
-        "drift", "attention", "attention, equal seconds", "no low mixing", "persistence", "linear",
-        "solver",
+        "drift", "attention", "fno", "no low mixing", "attention, equal seconds", "persistence",
+        "linear", "solver",
     ]  # fmt: skip
     # What is solved on the emulators' grid is wrong by what the finer grid resolves.
     assert rows["solver"]["one step L1 %"].value < rows["persistence"]["one step L1 %"].value / 5
@@ -63,12 +62,15 @@ def test_ablations_take_one_thing_away() -> None:
 
 
 def test_as_many_seconds_are_updates_in_the_ratio_of_speeds() -> None:
-    rates = Rates({"drift": np.array([9.0, 10.0, 30.0]), "attention": np.full(3, 7.3)})
-    assert updates_of("updates", "attention", CPU, rates) == CPU.training.updates
-    expected = 20 * round(0.73 * CPU.training.updates / 20)
-    assert updates_of("seconds", "attention", CPU, rates) == expected
-    slow = Rates({"drift": np.ones(1), "attention": np.full(1, 1e-6)})
-    assert updates_of("seconds", "attention", CPU, slow) == 20
+    def cells(attention: float) -> Grid:
+        rates = {"drift": np.array([9.0, 10.0, 30.0]), "attention": np.full(3, attention)}
+        made = {("updates", k): Cell(extra={"speed": v}) for k, v in rates.items()}
+        return Grid(("matching", "arm"), made)
+
+    updates = CPU.training.updates
+    ratio = np.median(7.3 / np.array([9.0, 10.0, 30.0]))
+    assert updates_of(CPU, "attention", cells(7.3)) == 20 * round(ratio * updates / 20)
+    assert updates_of(CPU, "attention", cells(1e-6)) == 20
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,7 @@ def test_as_many_seconds_are_updates_in_the_ratio_of_speeds() -> None:
         ({"steps": 9}, "test.frames"),
         ({"seeds": 0}, "seeds"),
         ({"training": replace(SMOKE.training, updates=30, per_iteration=10)}, "training.updates"),
+        ({"training": replace(SMOKE.training, per_iteration=10)}, "training.per_iteration"),
     ],
 )
 def test_bad_settings_are_named(changes: dict, setting: str) -> None:
