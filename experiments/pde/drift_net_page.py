@@ -188,6 +188,9 @@ def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flo
     with picture(report, "errors", caption, titles=config.starts, legend=False, **size) as axes:
         for ax, start in zip(axes, config.starts, strict=True):
             rows, names = flows.of(config, start), (*config.mixers, "fno")
+            linear = one_step(cells["none", "linear"], rows)
+            level(ax, float(linear.mean()), linestyle=":")
+            highest = [float(linear.mean())]
             for at, name in enumerate(names):
                 for matching, aside, face in (("updates", -0.14, None), ("seconds", 0.14, "none")):
                     cell = cells.cells.get((matching, name))
@@ -196,14 +199,12 @@ def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flo
                     errors, shade = one_step(cell, rows), colour(name)
                     where = np.full(len(errors), at + aside)
                     style = {"color": shade, "markerfacecolor": face or shade, "markersize": 4}
+                    highest.append(float(errors.max()))
                     ax.plot(where, errors, "o", **style)
                     ax.plot([at + aside], [errors.mean()], "_", color=shade, markersize=16)
-            linear = one_step(cells["none", "linear"], rows)
-            level(ax, float(linear.mean()), linestyle=":")
             ax.set_xticks(range(len(names)), names)
             ax.set_xlim(-0.5, len(names) - 0.5)
-            ax.autoscale(axis="y")
-            ax.set_ylim(bottom=0.0)
+            ax.set_ylim(0.0, 1.1 * max(highest))
         axes[0].set_ylabel("relative L1, %")
 
 
