@@ -73,6 +73,14 @@ _LISTED = (
         caches=False,
     ),
     Listing(
+        "drift_net",
+        "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
+        "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",
+        minutes={"smoke": None, "cpu": None, "cpu-long": None},
+        needs=dict.fromkeys(("smoke", "cpu", "cpu-long"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
         "edge_of_reach_toy",
         "why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",

@@ -26,6 +26,7 @@ _NAMES = {
     "Resnet": ".operators:ResnetConfig",
     "Unet": ".operators:UnetConfig",
     "Fno": ".operators:FnoConfig",
+    "Drift": ".operators:DriftConfig",
     "flows": ".flows",
     "metrics": ".metrics",
 }

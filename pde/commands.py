@@ -21,7 +21,7 @@ TRAIN = Listing(
     minutes={"smoke": 1, "cpu": None},
     choices={
         "objective": ("refiner", *ONE_STEP),
-        "network": ("resnet", "unet", "fno"),
+        "network": ("resnet", "unet", "fno", "drift"),
     },
     prepare="jaxrl_rollouts.pde.train_command:prepare",
     unread="jaxrl_rollouts.pde.train_command:unread",

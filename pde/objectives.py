@@ -12,8 +12,9 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.configs import check, number, unknown
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -31,9 +32,11 @@ from .emulator import (
     residual,
     squared_error,
 )
+from .spectral import waves
 
 Error = Callable[[jax.Array, jax.Array], jax.Array]
 OneStep = Literal["mse", "pushforward", "unrolled", "sobolev", "correction", "prediction"]
+Loss = Literal["squared", "relative_l1"]
 OBJECTIVES: tuple[str, ...] = get_args(OneStep)
 SECOND_CALL = 0.0  # the index a correcting call sees
 
@@ -51,14 +54,25 @@ class OneStepConfig:
             or one for each.
         unroll: steps of `unrolled`.
         sobolev_order: highest derivative in the Sobolev norm.
+        loss: what is averaged: `squared` differences of scaled changes; `relative_l1`, absolute
+            ones of the fields over the mean size of the true one, channel by channel (Poseidon,
+            DRIFT-Net). Not of `sobolev`.
+        frequency_weight: of `frequency_error`, which is added; DRIFT-Net's, whose released code
+            divides it by the number of points, where it is a millionth of the loss.
     """
 
     objective: OneStep = "mse"
     residual_scale: Scale = 0.3
     unroll: int = 2
     sobolev_order: int = 1
+    loss: Loss = "squared"
+    frequency_weight: float = number(0.0, least=0)
 
     def validate(self) -> None:
+        if self.loss not in get_args(Loss):
+            raise unknown("loss", self.loss, get_args(Loss))
+        if self.objective == "sobolev" and self.loss != "squared":
+            raise ConfigError("loss", self.loss, "squared, with the objective sobolev")
         check_scale(self.residual_scale)
         if self.unroll < 2:
             raise ConfigError("unroll", self.unroll, "at least 2", "one step is the objective mse")
@@ -85,6 +99,25 @@ def sobolev_error(order: int) -> Error:
     return error
 
 
+def relative_error(prediction: jax.Array, target: jax.Array, truth: jax.Array) -> jax.Array:
+    """`mean |p - t| / (mean |truth| + 1e-10)` of every channel of `[C, *space]`, their mean."""
+    space = tuple(range(1, target.ndim))
+    size = jnp.abs(truth).mean(space) + 1e-10
+    return (jnp.abs(prediction - target).mean(space) / size).mean()
+
+
+def frequency_error(prediction: jax.Array, target: jax.Array) -> jax.Array:
+    """`mean (|k| / k_max)^1.5 |F(p - t)|^2` over channels and the bins of a unitary transform.
+
+    Lengths are shares of each axis's highest wavenumber (DRIFT-Net).
+    """
+    shape, axes = target.shape[1:], tuple(range(1, target.ndim))
+    highest = np.array(shape).reshape(-1, *(1,) * len(shape)) // 2
+    length = np.sqrt(np.square(waves(shape) / np.maximum(highest, 1)).sum(0))
+    modes = jnp.fft.rfftn(prediction - target, axes=axes, norm="ortho")
+    return ((length / max(length.max(), 1e-8)) ** 1.5 * jnp.square(jnp.abs(modes))).mean()
+
+
 def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
     """An emulator with one call (two for `correction` and `prediction`) per step.
 
@@ -95,6 +128,18 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
     scale, objective = config.residual_scale, config.objective
     twice = objective in ("correction", "prediction")
     error = sobolev_error(config.sobolev_order) if objective == "sobolev" else squared_error
+
+    def wrong(said: jax.Array, field: jax.Array, after: jax.Array) -> jax.Array:
+        """How wrong a scaled change is, for the frame that comes `after` a field."""
+        target = residual(field, after, scale)
+        if config.loss == "relative_l1":
+            by = per_channel(scale, said)
+            found = relative_error(by * said, by * target, after)
+        else:
+            found = error(said, target)
+        if config.frequency_weight:
+            found += config.frequency_weight * frequency_error(said, target)
+        return found
 
     def first(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
         nothing = jnp.zeros_like(latest(field, net.history))
@@ -129,22 +174,21 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
             losses = []
             for after in following:
                 said = change(params, field, conditions)
-                losses.append(error(said, residual(field, after, scale)))
+                losses.append(wrong(said, field, after))
                 field = moved(field, said)
             return jnp.stack(losses).mean(), {"loss_last": losses[-1]}
         if objective == "pushforward":
-            own = error(first(params, field, conditions), residual(field, following[0], scale))
+            own = wrong(first(params, field, conditions), field, following[0])
             field = jax.lax.stop_gradient(advance(params, field, conditions))
             said = first(params, field, conditions)
-            ahead = error(said, residual(field, following[1], scale))
+            ahead = wrong(said, field, following[1])
             return own + ahead, {"loss_first": own, "loss_pushed": ahead}
-        target = residual(field, following[0], scale)
         guess = first(params, field, conditions)
-        own = error(guess, target)
+        own = wrong(guess, field, following[0])
         if not twice:
             return own, {}
         corrected = second(params, field, jax.lax.stop_gradient(guess), conditions)
-        again = error(corrected, target)
+        again = wrong(corrected, field, following[0])
         return own + again, {"loss_first": own, "loss_second": again}
 
     ahead = {"unrolled": config.unroll, "pushforward": 2}.get(objective, 1)

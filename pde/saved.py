@@ -37,7 +37,7 @@ from .emulator import Emulator, FieldNetwork
 from .evaluation import roll_emulator
 from .fieldset import CONDITIONS, Scaling, unit_columns
 from .objectives import OneStepConfig, make_one_step
-from .operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from .operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .operators.layers import Points, grid_of
 from .refiner import RefinerConfig, make_refiner
 
@@ -67,7 +67,7 @@ class TrainedEmulator:
         boundaries: of every axis, as a `FieldSet` has them; none is periodic.
     """
 
-    network: ResnetConfig | UnetConfig | FnoConfig
+    network: ResnetConfig | UnetConfig | FnoConfig | DriftConfig
     objective: OneStepConfig | RefinerConfig
     params: PyTree
     channels: int

@@ -22,7 +22,7 @@ from .equations import equation
 from .fieldset import FieldSet, check_trainable, take_trajectories
 from .files import read_fields
 from .objectives import OneStep, OneStepConfig
-from .operators import FnoConfig, ResnetConfig, UnetConfig
+from .operators import DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
 from .study.beside import Baseline, Beside, linear, low_pass, solver, solver_conditions
 from .study.fit import Fitted, fit, hold_fields, stages
@@ -43,7 +43,7 @@ class TrainConfig:
         test: another file, to test on; left out, the last trajectories of `file`.
         test_share: their share.
         objective: refiner, mse, pushforward, unrolled, sobolev, correction or prediction.
-        network: resnet, unet or fno; its sizes have options of their own.
+        network: resnet, unet, fno or drift; its sizes have options of their own.
         updates: gradient steps.
         batch: windows per gradient step.
         rate: learning rate after the warm-up.
@@ -66,6 +66,7 @@ class TrainConfig:
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
+        drift: its sizes; fields of two axes only.
         refiner: PDE-Refiner's settings.
     """
 
@@ -73,7 +74,7 @@ class TrainConfig:
     test: str = ""
     test_share: float = number(0.2, above=0, below=1)
     objective: Literal["refiner"] | OneStep = "refiner"
-    network: Literal["resnet", "unet", "fno"] = "resnet"
+    network: Literal["resnet", "unet", "fno", "drift"] = "resnet"
     updates: int = positive(5000)
     batch: int = positive(32)
     rate: float = step_size(1e-3)
@@ -90,6 +91,7 @@ class TrainConfig:
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
+    drift: DriftConfig = field(default_factory=DriftConfig)
     refiner: RefinerConfig = field(default_factory=RefinerConfig)
 
 
@@ -106,7 +108,7 @@ def prepare(config: TrainConfig) -> list[str]:
 
 def unread(config: TrainConfig) -> list[str]:
     """Settings of the other networks and of the refiner where there is none; what is measured."""
-    hidden = [name for name in ("resnet", "unet", "fno") if name != config.network]
+    hidden = [name for name in ("resnet", "unet", "fno", "drift") if name != config.network]
     measured = ["refiner.residual_scale", "refiner.applied"]
     return hidden + (measured if config.objective == "refiner" else ["refiner"])
 

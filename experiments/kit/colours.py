@@ -15,6 +15,16 @@ EMULATORS: Mapping[str, str] = {
     "own": "#56B4E9",
     "tail": "#D55E00",
 }
+MIXERS: Mapping[str, str] = {
+    "drift": "#0072B2",
+    "attention": "#D55E00",
+    "fourier": "#009E73",
+    "conv": "#CC79A7",
+    "fno": "#E69F00",
+    "linear": "#777777",
+    "persistence": "#56B4E9",
+    "solver": "#000000",
+}
 SOURCES: Mapping[str, str] = {
     "real": "#777777",
     "synther": "#E69F00",
@@ -24,6 +34,7 @@ SOURCES: Mapping[str, str] = {
 COLOURS: Mapping[str, str] = {
     **AGENTS,
     **EMULATORS,
+    **MIXERS,
     **SOURCES,
     "data": "#777777",
     "truth": "#000000",

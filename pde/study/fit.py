@@ -33,7 +33,7 @@ from ..equations import EQUATIONS
 from ..fieldset import FieldSet, check_trainable
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
-from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from ..operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..saved import TrainedEmulator
 from ..streaming import all_fields, windows_feed
@@ -49,7 +49,7 @@ from .units import (
 )
 
 Objective = RefinerConfig | OneStepConfig
-Network = ResnetConfig | UnetConfig | FnoConfig
+Network = ResnetConfig | UnetConfig | FnoConfig | DriftConfig
 
 
 class Fitted(NamedTuple):
@@ -141,7 +141,7 @@ def fit(
         objective: `mse`, `refiner`, another name of `OneStepConfig`, or a configuration, whose
             residual scale is replaced.
         fields: of `from_arrays` or `read_fields`; or an array or a file, for those.
-        network: `resnet`, `unet`, `fno`, or a configuration.
+        network: `resnet`, `unet`, `fno`, `drift`, or a configuration.
         conditions: what the emulator is told: `dt`, `dx` and parameters; None for those that
             differ between the trajectories.
         history: frames it sees.

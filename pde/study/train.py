@@ -32,7 +32,7 @@ from ..fieldset import Fields, Scaling, to_fields, unit_columns
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
-from ..operators import NETWORKS, FnoConfig, ResnetConfig, UnetConfig
+from ..operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig, refinements
 from ..training import TrainingConfig, make_training
 from .flow import Flow
@@ -50,10 +50,11 @@ class StudyConfig:
         every: frames of the files per step of an emulator.
         conditions: what an emulator is told: dt, dx, the equation's parameter.
         history: frames an emulator sees.
-        network: which of `resnet`, `unet` and `fno` is used.
+        network: which of `resnet`, `unet`, `fno` and `drift` is used.
         resnet: the network, if it is this one.
         unet: the network, if it is this one.
         fno: the network, if it is this one.
+        drift: the network, if it is this one.
         training: of every emulator.
         residual_scale: the size of a frame's change, which networks are scaled by.
         steps: of a rollout; the test trajectories must be longer.
@@ -71,10 +72,11 @@ class StudyConfig:
     every: int = 1
     conditions: tuple[str, ...] = ()
     history: int = 1
-    network: Literal["resnet", "unet", "fno"] = "resnet"
+    network: Literal["resnet", "unet", "fno", "drift"] = "resnet"
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
+    drift: DriftConfig = field(default_factory=DriftConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     residual_scale: float = 0.2
     steps: int = 250
@@ -207,6 +209,7 @@ def train_emulator(
     *,
     training: TrainingConfig | None = None,
     start: PyTree | None = None,
+    iterations: int | None = None,
 ) -> Trained:
     """Train all seeds side by side.
 
@@ -218,6 +221,7 @@ def train_emulator(
         context: of the run; None keeps nothing.
         training: instead of the study's.
         start: parameters `[seeds, ...]` to begin with instead of fresh ones.
+        iterations: of the loop; None for all of the training's.
     """
     training = training or study.training
     functions = make_training(emulator, replace(training, every=study.every))
@@ -230,7 +234,7 @@ def train_emulator(
         begin,
         first,
         data,
-        iterations=functions.iterations,
+        iterations=iterations or functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),

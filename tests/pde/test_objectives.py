@@ -11,7 +11,13 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step, sobolev_error
+from jaxrl_rollouts.pde.objectives import (
+    OneStepConfig,
+    frequency_error,
+    make_one_step,
+    relative_error,
+    sobolev_error,
+)
 
 SCALE, N = 0.5, 16
 NONE = jnp.zeros((0,))
@@ -49,6 +55,39 @@ def test_mse_of_the_scaled_residual() -> None:
     assert float(value) == pytest.approx(mse(0.4 * w[0], (w[1] - w[0]) / SCALE), rel=1e-5)
     np.testing.assert_allclose(emulator.step(PARAMS, KEY, w[0], NONE), 1.2 * w[0], rtol=1e-6)
     assert (emulator.frames, emulator.calls) == (2, 1)
+
+
+def test_relative_l1_of_the_field_itself() -> None:
+    """Absolute differences of fields, in whatever units changes are scaled."""
+    w = window(2)
+    value, _ = built("mse", loss="relative_l1").loss(PARAMS, KEY, w, NONE)
+    expected = np.abs(1.2 * w[0] - w[1]).mean() / np.abs(w[1]).mean()
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+    both, small = np.stack([w[0, 0], 1e-3 * w[1, 0]]), np.stack([w[1, 0], 1e-3 * w[0, 0]])
+    alone = [
+        float(relative_error(*(jnp.asarray(x[c : c + 1]) for x in (both, small, small))))
+        for c in (0, 1)
+    ]
+    assert float(relative_error(both, small, small)) == pytest.approx(np.mean(alone), rel=1e-5)
+
+
+def test_the_frequency_term_is_of_the_size_of_a_mean_square_error() -> None:
+    """A wave of the highest length counts as its mean square, shared by the bins; one of a third
+    of it by 3^-1.5 of that."""
+    x = 2 * np.pi * np.arange(12) / 12
+    zero = jnp.zeros((1, 12, 12))
+    for k, weight in ((6, 1.0), (2, 3**-1.5)):
+        wave = jnp.asarray(np.cos(k * (x[:, None] + x)))[None]
+        square, bins = float(jnp.square(wave).mean()), 12 * 7
+        share = 1.0 if k == 6 else 0.5  # of the power, the half with k_1 above 0
+        expected = weight * share * square * 144 / bins
+        assert float(frequency_error(wave, zero)) == pytest.approx(expected, rel=1e-4)
+    w = window(2)
+    plain, more = (
+        float(built("mse", frequency_weight=by).loss(PARAMS, KEY, w, NONE)[0]) for by in (0.0, 0.3)
+    )
+    added = frequency_error(0.4 * w[0], (w[1] - w[0]) / SCALE)
+    assert more - plain == pytest.approx(0.3 * float(added), rel=1e-4)
 
 
 def test_pushforward_learns_from_its_own_step_but_not_through_it() -> None:
@@ -115,7 +154,17 @@ def test_sobolev_in_two_dimensions_and_as_an_objective() -> None:
     assert float(value) == pytest.approx(float(expected), rel=1e-6)
 
 
-@pytest.mark.parametrize("wrong", [{"residual_scale": 0.0}, {"unroll": 1}, {"sobolev_order": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"residual_scale": 0.0},
+        {"unroll": 1},
+        {"sobolev_order": 0},
+        {"loss": "l3"},
+        {"loss": "relative_l1", "objective": "sobolev"},
+        {"frequency_weight": -1.0},
+    ],
+)
 def test_settings_are_checked(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         make_one_step(linear(), OneStepConfig(**wrong))

@@ -1,0 +1,173 @@
+"""The U-shaped network: sizes of the published models, symmetry, settings, training, saving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import parameter_count
+from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.operators.drift import (
+    AS_RELEASED,
+    PUBLISHED,
+    DriftConfig,
+    DriftNet,
+    Mixup,
+    make_drift,
+    released_weights,
+)
+from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.study.fit import fit
+
+MIXERS = ("drift", "attention", "fourier", "conv")
+SMALL = DriftConfig(
+    dims=(4, 8), depths=(2, 1), embedding=4, gate_hidden=5, window=4, head=2, position_hidden=5,
+    modes=2, skips=1,
+)  # fmt: skip
+N = 16
+
+
+def stirred(net: FieldNetwork) -> Any:
+    flat, back = ravel_pytree(net.init(jax.random.key(0)))
+    return back(flat + 0.2 * jax.random.normal(jax.random.key(1), flat.shape))
+
+
+def published(name: str) -> tuple[int, int]:
+    """Parameters, a complex number counted once and as two, of four channels on 128 x 128."""
+    module = DriftNet(PUBLISHED[name], 4, ("periodic", "periodic"))
+    inputs = jnp.zeros((128, 128, 4)), jnp.zeros(()), jnp.zeros(1)
+    shapes = jax.eval_shape(lambda key: module.init(key, *inputs), jax.random.key(0))
+    found = jax.tree_util.tree_flatten_with_path(shapes)[0]
+    real = sum(leaf.size for _, leaf in found)
+    return real - sum(leaf.size for path, leaf in found if path[-1].key == "imaginary"), real
+
+
+def test_the_published_models_have_their_numbers_of_parameters() -> None:
+    assert published("scot-t") == (20_774_444, 20_774_444)
+    assert published("drift-t") == (17_531_236, 19_097_956)
+
+
+def test_what_the_released_code_never_uses() -> None:
+    """A norm and two cuts a block, and two maps of a teacher's field a stage: 30 304 numbers."""
+    used = tuple(name for name in AS_RELEASED if name != "idle")
+    module = DriftNet(replace(PUBLISHED["drift-t"], as_released=used), 4, ("periodic",) * 2)
+    inputs = jnp.zeros((128, 128, 4)), jnp.zeros(()), jnp.zeros(1)
+    shapes = jax.eval_shape(lambda key: module.init(key, *inputs), jax.random.key(0))
+    assert parameter_count(shapes) == 19_097_956 - 30_304
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_field_moved_by_whole_patches_gives_the_answer_moved(mixer: Any) -> None:
+    """By the patches of the coarsest stage's token, and of a window where there are some."""
+    net = make_drift(replace(SMALL, mixer=mixer), 1, (N, N))
+    params, u = stirred(net), jax.random.normal(jax.random.key(2), (1, N, N))
+    zero = jnp.zeros_like(u)
+
+    def said(field: jax.Array) -> jax.Array:
+        return net.apply(params, field, zero, 3.0, jnp.zeros(0))
+
+    by = 8 if mixer == "attention" else 4  # 2 points x window 4; 2 points x 2 tokens
+    if mixer == "attention":  # the coarse stage is one window: positions in it are absolute there
+        net = make_drift(replace(SMALL, mixer=mixer, dims=(4,), depths=(2,)), 1, (N, N))
+        params = stirred(net)
+    expected = jnp.roll(said(u), (by, -by), (1, 2))
+    np.testing.assert_allclose(said(jnp.roll(u, (by, -by), (1, 2))), expected, atol=2e-4)
+    assert np.abs(said(u)).max() > 1e-2
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_fresh_network_says_nothing_and_learns(mixer: Any) -> None:
+    net = make_drift(replace(SMALL, mixer=mixer), 1, (N, N), conditions=1)
+    params, given = net.init(jax.random.key(0)), jnp.ones(1)
+    u = jax.random.normal(jax.random.key(2), (1, N, N))
+    zero = jnp.zeros_like(u)
+    assert not np.asarray(net.apply(params, u, zero, 0.0, given)).any()
+
+    @jax.jit
+    def loss(params: Any) -> jax.Array:
+        return jnp.square(net.apply(params, u, zero, 0.0, given) - jnp.roll(u, 1, 1)).mean()
+
+    params, first, gradient = stirred(net), None, jax.jit(jax.grad(loss))
+    for _ in range(20):
+        first = loss(params) if first is None else first
+        params = jax.tree.map(lambda p, g: p - 0.02 * g, params, gradient(params))
+    assert np.isfinite(loss(params)) and loss(params) < first
+
+
+def test_released_weights_are_small_normals_and_biases_zero() -> None:
+    config = replace(SMALL, as_released=("normal_init",))
+    params = make_drift(config, 1, (N, N)).init(jax.random.key(0))
+    found = jax.tree_util.tree_flatten_with_path(params)[0]
+    weights = np.concatenate([np.ravel(leaf) for _, leaf in found if leaf.ndim > 1])
+    assert abs(weights.std() - 0.02) < 2e-3 and abs(weights.mean()) < 2e-3
+    assert not any(np.asarray(leaf).any() for path, leaf in found if path[-1].key == "bias")
+    kept = released_weights(jax.random.key(0), {"scale": jnp.full((3,), 1e-6)})
+    np.testing.assert_allclose(kept["scale"], 1e-6)
+
+
+def test_zero_padding_and_walls_are_seen() -> None:
+    u = jax.random.normal(jax.random.key(2), (1, N, N))
+    config = replace(SMALL, mixer="conv")
+    nets = [
+        make_drift(config, 1, (N, N)),
+        make_drift(replace(config, as_released=("zero_padding",)), 1, (N, N)),
+        make_drift(config, 1, (N, N), boundaries=("wall", "wall")),
+    ]
+    params = stirred(nets[0])
+    circle, zero, wall = (
+        net.apply(params, u, jnp.zeros_like(u), 0.0, jnp.zeros(0)) for net in nets
+    )
+    np.testing.assert_allclose(zero, wall, atol=1e-6)
+    assert np.abs(circle - zero).max() > 1e-3
+
+
+def test_the_last_convolution_is_the_identity_at_first() -> None:
+    x = jax.random.normal(jax.random.key(0), (8, 8, 3))
+    for form in ("matmul", "conv"):
+        module = Mixup(5, ("periodic", "periodic"), form)
+        np.testing.assert_allclose(module.init_with_output(jax.random.key(0), x)[0], x, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "points", "setting"),
+    [
+        ({}, 16, "points"),
+        ({}, (16, 16, 16), "points"),
+        ({}, (16, 18), "points"),
+        ({}, (8, 8), "dims"),
+        ({"dims": (4, 12)}, (16, 16), "dims"),
+        ({"dims": ()}, (16, 16), "dims"),
+        ({"depths": (1,)}, (16, 16), "depths"),
+        ({"embedding": 3}, (16, 16), "embedding"),
+        ({"mixer": "attention", "head": 3}, (16, 16), "head"),
+        ({"mixer": "attention", "window": 3}, (16, 16), "window"),
+        ({"mixer": "attention", "window": 6}, (16, 16), "window"),
+        ({"as_released": ("lead_time",)}, (16, 16), "as_released"),
+        ({"cut": 1.5}, (16, 16), "cut"),
+        ({"as_released": ("bugs",)}, (16, 16), "as_released"),
+        ({"mixer": "mamba"}, (16, 16), "mixer"),
+    ],
+)
+def test_bad_settings_are_named(changes: dict[str, Any], points: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        make_drift(replace(SMALL, **changes), 1, points)
+    assert found.value.setting == setting
+
+
+def test_fitted_saved_and_read_again(tmp_path: Path) -> None:
+    """Two seeds side by side roll, saved and read, as they did before."""
+    u = np.random.default_rng(0).normal(size=(3, 4, N, N)).astype(np.float32)
+    fitted = fit("mse", from_arrays(u, dt=0.1, axes=2), network=SMALL, updates=2, seeds=2)
+    before = fitted.roll(u[:, 0], 2, seed=1)
+    after = load_emulator(fitted.save(tmp_path)).roll(u[:, :1], 2, seed=1)
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    assert load_emulator(tmp_path).network == SMALL
