@@ -34,6 +34,7 @@ def test_frames_are_those_of_a_finer_solver(preset: GenerateConfig) -> None:
         before = resampled(jnp.asarray(fields[:, :-1].reshape(-1, 1, preset.points)), fine)
         after = np.asarray(resampled(jax.vmap(solve)(before), preset.points))
     error = np.abs(after.reshape(fields[:, 1:].shape) - fields[:, 1:])
-    assert fields.std() > 1.0 and np.abs(np.diff(fields, axis=1)).max() > 0.1
+    change = np.abs(np.diff(fields, axis=1))
+    assert fields.std() > 1.0 and change.max() > 0.05
     # Emulators' errors of a step are from 1e-3 on.
     assert error.max() < 2e-5, error.max()
