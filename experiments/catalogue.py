@@ -131,6 +131,14 @@ _LISTED = (
         prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
+        "ks_settled",
+        "when refinement pays: MSE, a free low-pass and refiners over step size, data, a transient",
+        LIPPE,
+        minutes={"smoke": None, "cpu": 60},
+        needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
         "memory",
         "benchmark: peak memory as predicted before a training, and as measured",
         GOALS,

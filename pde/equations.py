@@ -123,7 +123,7 @@ _VORTICITY = 2, ("vorticity",), ("vortices", "shear_layer", "piecewise")
 EQUATIONS = {
     equation.name: equation
     for equation in (
-        Equation("ks", "viscosity", _ks),
+        Equation("ks", "viscosity", _ks, starts=("sines", "faint")),
         Equation("burgers", "diffusivity", _burgers),
         Equation("kdv", "dispersion", _kdv),
         Equation("advection", "velocity", _advection),

@@ -72,8 +72,8 @@ class GenerateConfig:
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
             ks_2d, burgers_2d or gray_scott_2d.
-        start: what fields begin with: vortices, shear_layer or piecewise for flows; others have one
-            way. Left out, the first.
+        start: what fields begin with: sines or faint for ks; vortices, shear_layer or piecewise for
+            flows; others have one way. Left out, the first.
         trajectories: how many.
         points: of the grid, along every axis.
         finer: the solver's grid has so many times the points; what is kept is cut off in Fourier

@@ -1,6 +1,7 @@
 """Random fields to begin with, by name.
 
 sines        sums of sines along one axis (Brandstetter et al. 2022)
+faint        small waves along one axis, from which instabilities grow
 ripples      sums of waves along the plane
 vortices     Gaussian vorticity with a broad peak
 shear_layer  two layers that roll up (the family NS-SL of Poseidon)
@@ -52,6 +53,22 @@ def sines(key: jax.Array, on: Domain, *, terms: int = 10, modes: int = 2) -> jax
     phase = jax.random.uniform(phase_key, (terms, 1), maxval=2 * jnp.pi)
     x = jnp.arange(on.points) / on.points
     return (amplitude * jnp.sin(2 * jnp.pi * mode * x + phase)).sum(0, keepdims=True)
+
+
+def faint(
+    key: jax.Array, on: Domain, *, modes: int = 6, std: tuple[float, float] = (0.01, 0.1)
+) -> jax.Array:
+    """Gaussian waves `[1, points]` of wavenumbers 1 to `modes`, all equally strong on average.
+
+    The field's standard deviation is drawn from `std`, its logarithm uniformly.
+    """
+    wave_key, std_key = jax.random.split(key)
+    weights = jax.random.normal(wave_key, (2, modes, 1))
+    turns = 2 * jnp.pi * jnp.arange(1, modes + 1)[:, None] * jnp.arange(on.points) / on.points
+    field = (weights[0] * jnp.sin(turns) + weights[1] * jnp.cos(turns)).sum(0, keepdims=True)
+    low, high = np.log(std)
+    size = jnp.exp(jax.random.uniform(std_key, minval=low, maxval=high))
+    return field * (size / field.std())
 
 
 def ripples(key: jax.Array, on: Domain, *, terms: int = 6) -> jax.Array:
@@ -149,7 +166,8 @@ def squares(key: jax.Array, on: Domain, *, count: int = 8, side: float = 0.15) -
 
 
 STARTS: dict[str, Start] = {
-    start.__name__: start for start in (sines, ripples, vortices, shear_layer, piecewise, squares)
+    start.__name__: start
+    for start in (sines, faint, ripples, vortices, shear_layer, piecewise, squares)
 }
 
 

@@ -39,7 +39,7 @@ def run(config: CrossingConfig, context: RunContext) -> Report:
     study, data = config.study, prepare(config.study, context)
 
     def arm(name: str, stage: str) -> Cell:
-        return train_arm(name, config, data, context)
+        return train_arm(ARMS[name], config, data, context, stage)
 
     def at_budget(method: str, share: float, stage: str) -> Cell:
         return train_at_budget(method, share, config, data, context)

@@ -37,10 +37,12 @@ class Arm(NamedTuple):
         changes: of the paper's refiner; None for plain MSE training.
         levels: refinements, with noise chosen from the first model's error; None for the paper's.
         first: `shared` (one network, trained at once), `warm` (one network, trained by MSE
-            before) or `own` (a network trained by MSE, and another one that only refines).
+            before, and then at the rate with which that ended) or `own` (a network trained by MSE,
+            and another one that only refines).
         over: finest chosen noise variance, in first models' mean square errors; None for the
             configuration's.
         before: share of the budget that goes to the first model, if there is one.
+        after: share that goes to what follows it; None for the rest.
     """
 
     what: str
@@ -49,6 +51,12 @@ class Arm(NamedTuple):
     first: str = "shared"
     over: float | None = None
     before: float = 0.5
+    after: float | None = None
+
+    @property
+    def then(self) -> float:
+        """Share of the budget after the first model's."""
+        return 1.0 - self.before if self.after is None else self.after
 
 
 ZEROS = {"first": "zeros"}
@@ -119,7 +127,7 @@ class CrossingConfig:
         yield from self.budgets
         for arm in (ARMS[name] for name in self.arms):
             if arm.levels is not None:
-                yield from (arm.before, 1.0 - arm.before)
+                yield from (arm.before, arm.then)
 
 
 def part(training: TrainingConfig, share: float) -> TrainingConfig:
@@ -135,6 +143,12 @@ def part(training: TrainingConfig, share: float) -> TrainingConfig:
     return replace(training, updates=updates, warmup=int(training.warmup * share))
 
 
+def following(arm: Arm, training: TrainingConfig) -> TrainingConfig:
+    """What follows an arm's first model. A warm start goes on at the rate that it ended with."""
+    rest = part(training, arm.then)
+    return replace(rest, rate=rest.final_rate, warmup=0) if arm.first == "warm" else rest
+
+
 class First(NamedTuple):
     """MSE training for a share of the budget, `[seeds, ...]`, and its error on training windows."""
 
@@ -144,10 +158,14 @@ class First(NamedTuple):
 
 
 def first_model(
-    share: float, config: CrossingConfig, data: StudyData, context: RunContext
+    share: float,
+    config: CrossingConfig,
+    data: StudyData,
+    context: RunContext | None,
+    stage: str = "",
 ) -> First:
     """Train by MSE for a share of the budget; arms that begin with the same one share its stage."""
-    study, stage = config.study, f"mse_{share:g}"
+    study, stage = config.study, stage or f"mse_{share:g}"
     (emulator,) = train.make_emulators("mse", study)
     training = part(study.training, share)
     trained = train.train_emulator(stage, emulator, study, data.train, context, training=training)
@@ -169,33 +187,59 @@ def refiner_of(config: CrossingConfig, arm: Arm, first: First | None) -> Refiner
     return replace(config.refiner, **changes)
 
 
-def train_arm(name: str, config: CrossingConfig, data: StudyData, context: RunContext) -> Cell:
-    """Train and roll one arm; `refiner` of its extra is None for plain MSE training."""
-    arm, study = ARMS[name], config.study
+def train_arm(
+    arm: Arm,
+    config: CrossingConfig,
+    data: StudyData,
+    context: RunContext | None,
+    stage: str,
+    before: str = "",
+) -> Cell:
+    """Train and roll one arm.
+
+    Args:
+        arm: how it spends the budget.
+        config, data: the budget, and on what.
+        context: of the run; None keeps nothing.
+        stage: the arm's folder in the run.
+        before: the first model's; left out, one that arms with an equal share have in common.
+
+    Returns:
+        A cell whose `refiner` is None for plain MSE training. That has `time_solved` and
+        `time_solved_each`, `[seeds]` by wavenumber: T(0.8) where the solver steps from there on.
+    """
+    study = config.study
     training, start, refiner = study.training, None, None
-    first = None if arm.levels is None else first_model(arm.before, config, data, context)
+    first = None if arm.levels is None else first_model(arm.before, config, data, context, before)
     stages = train.make_emulators("mse", study)
     if arm.changes is not None:
         refiner = refiner_of(config, arm, first)
         after = first.emulator if first and arm.first == "own" else None
         stages = refinements(make_network(study), refiner, after=after)
     if first is not None and arm.first != "shared":
-        training, start = part(training, 1.0 - arm.before), first.params
+        training, start = following(arm, training), first.params
     if first is not None and arm.first == "own":
         start = (first.params, jax.vmap(make_network(study).init)(train.per_seed_keys(study, 7)))
     outcome = look.train_and_roll(
-        name, stages, study, data, context, training=training, start=start
+        stage, stages, study, data, context, training=training, start=start
     )
     extra: dict[str, Any] = {"refiner": refiner}
-    if name == "mse":
-        extra["time_solved"] = _solved(stages[0], outcome.params, config, data, context)
+    if arm.changes is None:
+        solved = _solved(stage, stages[0], outcome.params, config, data, context)
+        extra["time_solved"] = {lowest: times[0] for lowest, times in solved.items()}
+        extra["time_solved_each"] = {lowest: times[1] for lowest, times in solved.items()}
     return cell_of(outcome, data.dt, extra)
 
 
 def _solved(
-    emulator: Emulator, params: PyTree, config: CrossingConfig, data: StudyData, context: RunContext
-) -> dict[int, np.ndarray]:
-    """T(0.8) `[seeds]` of rollouts whose wavenumbers from each number on are stepped truly."""
+    stage: str,
+    emulator: Emulator,
+    params: PyTree,
+    config: CrossingConfig,
+    data: StudyData,
+    context: RunContext | None,
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Both T(0.8) `[seeds]` of rollouts whose wavenumbers from each number on are stepped truly."""
 
     def measure(lowest: int) -> dict[str, np.ndarray]:
         rolled = look.correlation_solved_from(emulator, params, config.study, data, lowest)
@@ -203,8 +247,8 @@ def _solved(
 
     times = {}
     for lowest in config.solved_from:
-        kept = remember(context, "mse", f"solved_from_{lowest}", partial(measure, lowest))
-        times[lowest] = look.high_correlation_times(kept["correlation"], data.dt)[0]
+        kept = remember(context, stage, f"solved_from_{lowest}", partial(measure, lowest))
+        times[lowest] = look.high_correlation_times(kept["correlation"], data.dt)
     return times
 
 

@@ -17,7 +17,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..baselines import fit_linear, low_pass_cut, make_linear, make_low_pass, make_solver
 from ..emulator import Emulator
 from ..equations import equation
-from ..fieldset import FieldSet, take_trajectories
+from ..fieldset import Fields, FieldSet, take_trajectories
 from ..generate_settings import GenerateConfig
 from ..saved import TrainedEmulator
 from ..spectral import lengths
@@ -85,15 +85,23 @@ def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evalu
     def measure() -> dict[str, np.ndarray]:
         u = np.asarray(train.read(slice(None), slice(0, None, beside.every)), np.float32)
         fields = standardised(train, u, own.units, own.conditions)
-        error, amplitude = one_step_errors(emulator, own.params, beside.study, fields)
-        cuts = [low_pass_cut(one, amplitude) for one in error]
-        return {"cuts": np.array(cuts), "error": error, "amplitude": amplitude}
+        return cut_off(emulator, own.params, beside.study, fields)
 
     found = remember(beside.context, f"{name}_low_pass", "cut", measure)
     gain = lengths(own.grid) < found["cuts"].reshape(-1, *(1,) * axes) - 0.5
     arms = [make_low_pass(one, axes) for one in stages(trained)]
     params = (own.params, jnp.asarray(gain, jnp.float32))
     return beside.judge(f"{name}_low_pass", arms, params), found["cuts"]
+
+
+def cut_off(
+    emulator: Emulator, params: PyTree, study: StudyConfig, fields: Fields
+) -> dict[str, np.ndarray]:
+    """`low_pass_cut` on training fields: `cuts` `[seeds]`, from `error` `[seeds, K]` of a step and
+    `amplitude` `[K]`."""
+    error, amplitude = one_step_errors(emulator, params, study, fields)
+    cuts = [low_pass_cut(one, amplitude) for one in error]
+    return {"cuts": np.array(cuts), "error": error, "amplitude": amplitude}
 
 
 def solver_conditions(found: FieldSet, every: int) -> np.ndarray:

@@ -143,15 +143,15 @@ class StudyData(NamedTuple):
         return float(f"{change.std():.2g}")
 
 
-def prepare(study: StudyConfig, context: RunContext) -> StudyData:
-    """Solve both sets into the run's folder, or read what an earlier session solved.
+def prepare(study: StudyConfig, context: RunContext, stage: str = "data") -> StudyData:
+    """Solve both sets into a stage's folder of the run, or read what an earlier session solved.
 
     Raises:
         Interrupted: the context's stop flag was raised; the set that was begun is solved anew.
     """
     sets = {}
     for split, solved in (("train", study.train), ("test", study.test)):
-        path = context.folder.stage("data") / f"ks_{split}.h5"
+        path = context.folder.stage(stage) / f"ks_{split}.h5"
         if not is_sealed(path):
             if path.exists():
                 warnings.warn(f"{path}: damaged or not finished, solved again", stacklevel=2)

@@ -16,6 +16,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
 from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fields
 from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate, quality
+from jaxrl_rollouts.pde.starts import Domain, faint
 
 SMALL = GenerateConfig(
     trajectories=5,
@@ -222,3 +223,16 @@ def test_one_number_is_a_range_of_one_value(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         tyro.cli(GenerateConfig, default=GenerateConfig(), args=["--extent", "1", "2", "3"])
     assert "extent" in capsys.readouterr().err
+
+
+def test_small_waves_are_as_small_as_asked() -> None:
+    keys = jax.random.split(jax.random.key(0), 400)
+    fields = np.asarray(jax.vmap(lambda key: faint(key, Domain(32, 1.0)))(keys))
+    assert fields.shape == (400, 1, 32)
+    sizes = np.log(fields.std((1, 2)))
+    low, high = np.log((0.01, 0.1))
+    assert low - 1e-3 <= sizes.min() and sizes.max() <= high + 1e-3
+    assert sizes.mean() == pytest.approx((low + high) / 2, abs=0.1)
+    power = np.square(np.abs(np.fft.rfft(fields / fields.std((1, 2), keepdims=True)))).mean((0, 1))
+    np.testing.assert_allclose(power[[0, *range(7, 17)]], 0.0, atol=1e-6)
+    np.testing.assert_allclose(power[1:7], power[1:7].mean(), rtol=0.15)

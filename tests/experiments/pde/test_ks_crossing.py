@@ -13,7 +13,13 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_crossing import EXPERIMENT
-from jaxrl_rollouts.experiments.pde.ks_crossing_cells import ARMS, First, part, refiner_of
+from jaxrl_rollouts.experiments.pde.ks_crossing_cells import (
+    ARMS,
+    First,
+    following,
+    part,
+    refiner_of,
+)
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
@@ -129,6 +135,15 @@ def test_half_a_budget_keeps_the_schedules_shape() -> None:
     training = part(SMOKE.study.training, 0.5)
     assert (training.updates, training.warmup) == (10, 1)
     assert training.rate == SMOKE.study.training.rate
+
+
+def test_a_warm_start_goes_on_at_the_rate_its_first_phase_ended_with() -> None:
+    training = SMOKE.study.training
+    warm, own = following(ARMS["warm"], training), following(ARMS["own_1"], training)
+    assert (warm.updates, warm.warmup) == (10, 0)
+    assert warm.rate == warm.final_rate == training.final_rate
+    assert own == part(training, 0.5) and own.rate > warm.rate
+    assert following(ARMS["own_1"]._replace(before=1.0, after=1.0), training) == training
 
 
 def test_first_models_and_what_follows_share_one_budget() -> None:
