@@ -26,6 +26,7 @@ _NAMES = {
     "Resnet": ".operators:ResnetConfig",
     "Unet": ".operators:UnetConfig",
     "Fno": ".operators:FnoConfig",
+    "baselines": ".baselines",
     "flows": ".flows",
     "metrics": ".metrics",
 }
