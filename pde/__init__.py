@@ -27,6 +27,7 @@ _NAMES = {
     "Unet": ".operators:UnetConfig",
     "Fno": ".operators:FnoConfig",
     "Drift": ".operators:DriftConfig",
+    "baselines": ".baselines",
     "flows": ".flows",
     "metrics": ".metrics",
 }

@@ -43,6 +43,10 @@ class FieldSet(NamedTuple):
     boundaries: tuple[str, ...] = ()
     equation: str = ""
 
+    def array(self) -> np.ndarray:
+        """All of it, in memory: `[trajectories, frames, C, *space]`."""
+        return self.read(slice(None), slice(None))
+
 
 class Fields(NamedTuple):
     """Training data on the device.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -84,6 +84,7 @@ def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
     made, (left, middle, right) = figure(1, 3, title=found.path.name)
     lengths = np.where(np.isfinite(found.extent[0]), found.extent[0], found.shape[3:]).tolist()
     name = found.channels[0] if found.channels else ""
+    style: dict[str, Any] = {"aspect": "auto", "origin": "lower", "cmap": "RdBu_r"}
     if len(lengths) == 1:
         dt = float(found.dt[0]) if np.isfinite(found.dt[0]) else 1.0
         panels = [(left, values[0, :, 0].T, (dt * values.shape[1], lengths[0]), ("time", "x"))]
@@ -94,16 +95,21 @@ def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
     else:
         cut = (slice(None), slice(None), *(size // 2 for size in values.shape[5:]))
         span, labels = (lengths[0], lengths[1]), ("x", "y")
+        both = values[0, [0, -1], 0][(slice(None), *cut)]
         panels = [
-            (ax, values[0, frame, 0][cut].T, span, labels)
-            for ax, frame in ((left, 0), (middle, -1))
+            (ax, shown.T, span, labels) for ax, shown in zip((left, middle), both, strict=True)
         ]
+        # Frames have their own shape and the same colours, white at zero where signs change.
+        low, high = float(both.min()), float(both.max())
+        if low < 0 < high:
+            low, high = -max(-low, high), max(-low, high)
+        style |= {"vmin": low, "vmax": high}
+        if max(span) < 3 * min(span):
+            style["aspect"] = "equal"
         left.set_title(f"{name}, first frame")
         middle.set_title(f"{name}, frame {values.shape[1] - 1}")
     for ax, shown, (width, height), (xlabel, ylabel) in panels:
-        image = ax.imshow(
-            shown, aspect="auto", origin="lower", extent=(0.0, width, 0.0, height), cmap="RdBu_r"
-        )
+        image = ax.imshow(shown, extent=(0.0, width, 0.0, height), **style)
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
         ax.grid(visible=False)

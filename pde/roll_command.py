@@ -9,12 +9,13 @@ import tyro
 from jaxrl_rollouts.errors import ConfigError
 
 ENDINGS = (".h5", ".hdf5", ".npy", ".npz")
+STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 
 
 def roll(
     run: tyro.conf.Positional[Path],
     file: tyro.conf.Positional[str],
-    steps: int = 1000,
+    steps: int | None = None,
     out: Path = Path("rolled.h5"),
     picture: Path | None = None,
     rows: int = 64,
@@ -26,9 +27,9 @@ def roll(
     Args:
         run: folder of `pde train`, or any folder an emulator was saved in.
         file: trajectories to start from, in any layout `pde train` reads.
-        steps: how many.
-        out: where to: .h5 or .hdf5 (PDEArena's layout, The Well's for several channels), .npy
-            (APEBench's) or .npz. The start is its first frame.
+        steps: how many; left out, 1000 on one axis of space, 200 in the plane, 50 on three.
+        out: where to: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
+            all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.
         picture: also draw the first trajectory into this .png file; fields in the plane move in
             a .gif, beside the file's frames as far as those go.
         rows: trajectories to roll, the first ones.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from .files import read_fields, write_apebench, write_pdearena, write_well
 from .generate import Solved
 from .inspection import draw
 from .metrics import correlation, correlation_horizons
+from .roll_command import STEPS
 from .saved import TrainedEmulator, load_emulator
 from .study.pictures import moving_frames
 from .study.units import start_of
@@ -22,7 +24,7 @@ from .study.units import start_of
 def roll_file(
     run: Path,
     file: str,
-    steps: int,
+    steps: int | None,
     out: Path,
     picture: Path | None,
     rows: int,
@@ -35,9 +37,8 @@ def roll_file(
         DataError: fields of another size than the emulator was trained on.
     """
     own, found = load_emulator(run), take_trajectories(read_fields(file), slice(0, rows))
-    if len(own.grid) > 1 and out.suffix != ".npz":
-        expected = "a name that ends in .npz: fields of several axes are written as plain arrays"
-        raise ConfigError("--out", out.name, expected)
+    check_out(out, own)
+    steps = STEPS[len(own.grid)] if steps is None else steps
     if picture is not None and picture.suffix == ".gif" and len(own.grid) == 1:
         raise ConfigError("--picture", picture.name, "a .png: fields of one axis need no animation")
     if found.shape[2:] != (own.channels, *own.grid):
@@ -64,6 +65,20 @@ def roll_file(
         else:
             draw(read_fields(out), fields, picture)
         print(f"picture: {picture}")
+
+
+def check_out(out: Path, own: TrainedEmulator) -> None:
+    """`ConfigError` where no layout of this ending holds the emulator's fields."""
+    walls = {*own.boundaries} - {"", "periodic"}
+    if len(own.grid) > 1 and out.suffix == ".npy":
+        expected = "a name that ends in .hdf5 or .npz: .npy is for fields of one axis"
+        raise ConfigError("--out", out.name, expected)
+    if len(own.grid) > 1 and walls and out.suffix != ".npz":
+        kinds = ", ".join(own.boundaries)
+        expected = (
+            f"a name that ends in .npz: files of The Well are written with circles, not {kinds}"
+        )
+        raise ConfigError("--out", out.name, expected)
 
 
 def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Path) -> None:
@@ -109,14 +124,16 @@ def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) 
     if out.suffix == ".npz":
         kinds = own.boundaries or ("periodic",) * len(grid)
         space = {"dt": dt, "dx": extents / grid, "boundaries": np.asarray(kinds)}
-        np.savez(out, u=fields, **space, **found.parameters)
+        np.savez(out, u=fields, channels=np.asarray(found.channels), **space, **found.parameters)
         return
-    extent = extents[:, 0]
+    extent = extents[:, 0] if len(grid) == 1 else extents
     name, values = next(iter(found.parameters.items()), ("viscosity", np.ones(count)))
     chunks = [Solved(fields, extent, dt, values)]
     if out.suffix == ".npy":
         write_apebench(out, chunks, split="test", parameter=name)
-    elif own.channels == 1:
+    elif own.channels == len(grid) == 1:
         write_pdearena(out, chunks, split="test", viscosity=name in found.parameters)
     else:
-        write_well(out, chunks, split="test", parameter=name, channels=found.channels)
+        equation = found.equation if found.parameters else ""
+        named: Any = {"channels": found.channels, "equation": equation}
+        write_well(out, chunks, split="test", parameter=name, **named)

@@ -14,10 +14,16 @@ from jaxrl_rollouts.reports.statistics import summarize
 from ..fieldset import FieldSet
 from .fit import Fitted
 from .look import Evaluation, high_correlation_times, true_spectrum
-from .pictures import draw_rollouts, draw_spectra
+from .pictures import draw_rollouts, draw_spectra, line
 from .train import StudyConfig, StudyData
 
-COLOURS = {"persistence": "#888888"}
+COLOURS = {
+    "persistence": "#888888",
+    "linear": "#E69F00",
+    "solver": "#CC79A7",
+    "mse": "#0072B2",
+    "refiner": "#009E73",
+}
 
 
 def make_report(
@@ -63,7 +69,7 @@ def make_report(
     told = ", ".join(own.conditions) or "nothing"
     report.note(
         f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
-        f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} {clock}. Errors are in "
+        f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} in {clock}. Errors are in "
         f"standard deviations of the training data. The emulator is told {told}."
     )
     if "" in (train.boundaries or ("",)):
@@ -126,8 +132,9 @@ def _draw_correlation(
     made, (left, right) = figure(1, 2, titles=("Correlation with the truth", "NRMSE"))
     at = data.dt * np.arange(1, study.steps + 1)
     for name, arm in arms.items():
-        curve_with_band(left, at, arm.correlation.mean(2), name, colours=COLOURS)
-        curve_with_band(right, at, arm.nrmse.mean(2), name, colours=COLOURS)
+        style: dict[str, Any] = {"colours": COLOURS, "linestyle": line(name)}
+        curve_with_band(left, at, arm.correlation.mean(2), name, **style)
+        curve_with_band(right, at, arm.nrmse.mean(2), name, **style)
     left.axhline(0.8, color="black", linestyle=":", linewidth=0.8)
     for ax in (left, right):
         ax.set_xlabel(clock)

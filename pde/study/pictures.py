@@ -143,6 +143,11 @@ def moving_frames(
     return frames
 
 
+def line(name: str) -> str:
+    """A linestyle: what is another one cut off lies upon it wherever nothing is cut."""
+    return "--" if name.endswith("low-pass") else "-"
+
+
 def draw_spectra(
     report: Report,
     spectra: Mapping[str, tuple[np.ndarray, np.ndarray]],
@@ -169,7 +174,7 @@ def draw_spectra(
             shade = colour(name, colours)
             for ax, amplitudes in zip((left, right), both, strict=True):
                 low, middle, high = np.quantile(amplitudes[:, 1:], (0.0, 0.5, 1.0), axis=0)
-                ax.semilogy(numbers, middle, color=shade, label=name)
+                ax.semilogy(numbers, middle, line(name), color=shade, label=name)
                 ax.fill_between(numbers, low, high, color=shade, alpha=0.2, linewidth=0)
         right.semilogy(numbers, true_late[1:], color="black", linestyle="--", label="truth")
         right.set_ylim(bottom=max(float(true_late[1:].min()), 1e-7) / 3)

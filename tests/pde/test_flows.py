@@ -84,6 +84,8 @@ def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
     # exponax has mode times amplitude in the place of q times amplitude; see `_kolmogorov`.
     solver = EQUATIONS["kolmogorov_2d"].solver(N, extent, 0.05, nu)
     np.testing.assert_allclose(march(solver, laminar, 40), laminar, atol=1e-9)
+    away = march(solver, laminar + 1e-2 * turning(), 400)  # stable at so large a viscosity
+    assert np.abs(away - laminar).max() < 1e-5
 
 
 def test_enstrophy_goes_where_viscosity_takes_it() -> None:

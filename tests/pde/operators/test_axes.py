@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, per_channel, residual
+from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import (
     FnoConfig,
     ResnetConfig,
@@ -28,6 +29,7 @@ from jaxrl_rollouts.pde.operators.layers import (
     grid_of,
     paddings,
 )
+from jaxrl_rollouts.pde.spectral import waves
 
 PADS = {"periodic": "wrap", "zero": "constant", "edge": "edge"}
 GRID = (8, 12)
@@ -182,6 +184,33 @@ def test_a_spectral_layer_can_be_the_heat_equation() -> None:
     square = np.add.outer(*(np.square(k) for k in wave))
     exact = np.fft.irfft2(np.fft.rfft2(u) * np.exp(-t * square), s=(points, points))
     np.testing.assert_allclose(out[..., 0], exact, atol=1e-5)
+
+
+def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
+    """One channel through everything; the two GELUs after it make a line: g(x) - g(-x) = x.
+
+    Of Gaussian random fields without modes from `modes` on; three steps, each a residual.
+    """
+    modes, points, t, scale = 6, 16, 0.05, 0.3
+    net = make_fno(FnoConfig(width=1, layers=1, modes=modes, embedding=4), 1, (points, points))
+    params = jax.tree.map(jnp.zeros_like, net.init(jax.random.key(0)))
+    k = np.concatenate([np.arange(modes), np.arange(-modes, 0)])
+    square = k[:, None] ** 2 + np.arange(modes)[None] ** 2
+    params["Dense_0"]["kernel"] = jnp.array([[1.0], [0.0]])  # the field, not what is noised
+    params["SpectralConv_0"]["real"] = jnp.asarray((np.exp(-t * square) - 1) / scale)[
+        ..., None, None
+    ]
+    params["Dense_3"]["kernel"] = jnp.array([[1.0, -1.0]])
+    params["Dense_4"]["kernel"] = jnp.array([[1.0], [-1.0]])
+    emulator = make_one_step(net, OneStepConfig(residual_scale=scale))
+    wave = waves((points, points))
+    rough = np.fft.rfft2(np.random.default_rng(0).normal(size=(points, points)))
+    start = rough * (np.abs(wave) < modes).all(0)
+    u = jnp.asarray(np.fft.irfft2(start))[None]
+    for _ in range(3):
+        u = emulator.step(params, jax.random.key(0), u, jnp.zeros(0))
+    exact = np.fft.irfft2(start * np.exp(-3 * t * np.square(wave).sum(0)))
+    np.testing.assert_allclose(u[0], exact, atol=1e-5)
 
 
 def test_pdearenas_upsampling_is_an_option() -> None:

@@ -151,5 +151,30 @@ def test_from_a_file_to_a_report_and_a_rollout(
     cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.gif")])
     with Image.open(tmp_path / "rolled.gif") as moving:
         assert moving.n_frames == 3
-    with pytest.raises(ConfigError, match="ends in .npz"):
+    with pytest.raises(ConfigError, match="ends in .npz: .* circles, not periodic, wall"):
         cli.dispatch([*roll, str(tmp_path / "rolled.h5")])
+    with pytest.raises(ConfigError, match=".hdf5 or .npz: .npy is for fields of one axis"):
+        cli.dispatch([*roll, str(tmp_path / "rolled.npy")])
+
+
+def test_a_rollout_over_circles_is_a_file_of_the_well(
+    fitted: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a word about steps or the file: what suits the plane."""
+    monkeypatch.chdir(tmp_path)
+    u = drifting(3)
+    channels = np.asarray(["density", "drift"])
+    kinds = np.asarray(["periodic"] * 2)
+    given = {"dt": 0.5, "dx": np.array([0.1, 0.2]), "boundaries": kinds, "channels": channels}
+    np.savez("drift.npz", u=u, speed=np.arange(3.0), **given)
+    folder = str(fitted.save(tmp_path / "emulator"))
+    cli.dispatch(["pde", "roll", folder, "drift.npz", "--picture", "rolled.gif"])
+    cli.dispatch(["pde", "roll", folder, "drift.npz", "--steps", "4", "--out", "rolled.npz"])
+    long, short = read_fields("rolled.h5"), read_fields("rolled.npz")
+    assert long.layout == "The Well" and long.shape == (3, 201, 2, *GRID)
+    assert long.channels == short.channels == ("density", "drift")
+    assert long.boundaries == ("periodic", "periodic")
+    np.testing.assert_allclose(long.extent, [[0.8, 2.4]] * 3)
+    np.testing.assert_array_equal(long.parameters["speed"], np.arange(3.0))
+    np.testing.assert_array_equal(long.array()[:, :5], short.array())
+    np.testing.assert_array_equal(long.array()[:, 0], u[:, 0].astype(np.float32))
