@@ -87,6 +87,14 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 87, "paper": None},
     ),
     Listing(
+        "flows_refiner",
+        "PDE-Refiner on a smooth and on a turbulent flow, beside MSE training and a low-pass",
+        LIPPE,
+        minutes={"smoke": None, "cpu": None},
+        needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
+    Listing(
         "guidance_gaussian",
         "is policy-guided diffusion the tempered product it stands for? normal data, exact",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code",

@@ -93,7 +93,9 @@ def make_averaged(
         del data
         net_key, key = jax.random.split(key)
         params = init_params(net_key)
-        return AveragedState(params, params, optimise.init(params), key)
+        # A buffer each: who donates the state cannot donate one twice.
+        average = jax.tree.map(jnp.copy, params)
+        return AveragedState(params, average, optimise.init(params), key)
 
     def update(state: AveragedState, data: PyTree) -> tuple[AveragedState, dict[str, jax.Array]]:
         keys, key = iteration_keys(config, state.key)

@@ -61,8 +61,8 @@ class Beside(NamedTuple):
         return evaluate(name, emulators, params, self.study, self.data, self.context)
 
 
-def linear(beside: Beside, stream: Stream) -> Evaluation:
-    """The best linear map per wavenumber."""
+def linear(beside: Beside, stream: Stream, name: str = "linear") -> Evaluation:
+    """The best linear map per wavenumber; kept under `name`."""
     own = beside.own
 
     def measure() -> dict[str, np.ndarray]:
@@ -71,10 +71,10 @@ def linear(beside: Beside, stream: Stream) -> Evaluation:
         parts = (scaled(own.units, u[part], axes=axes) for part in trajectories(u.shape))
         return {"map": fit_linear(parts, own.history, beside.every)}
 
-    found = remember(beside.context, "linear", "fitted", measure)["map"]
+    found = remember(beside.context, name, "fitted", measure)["map"]
     emulator = make_linear(len(own.grid), own.history)
     params = jnp.broadcast_to(jnp.asarray(found), (beside.study.seeds, *found.shape))
-    return beside.judge("linear", [emulator], params)
+    return beside.judge(name, [emulator], params)
 
 
 def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evaluation, np.ndarray]:

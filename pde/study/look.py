@@ -5,6 +5,7 @@ What was measured is kept in the run's folder, so that a resumed run does not me
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,10 +24,10 @@ from .. import metrics
 from ..emulator import Emulator
 from ..equations import equation
 from ..evaluation import Rolled, compare, late_spectrum, roll_emulator
-from ..fieldset import Fields
+from ..fieldset import Fields, Scaling
 from ..training import TrainingConfig
-from .flow import FlowErrors, flow_errors
-from .train import StudyConfig, StudyData, per_seed_keys, train_emulator
+from .flow import Flow, FlowErrors, flow_errors
+from .train import StudyConfig, StudyData, in_own_units, per_seed_keys, train_emulator
 
 STARTS = 4  # frames per test trajectory from which single steps are judged
 
@@ -155,7 +156,9 @@ def evaluate(
         squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
         truth = data.truth(study.steps, study.history)
         shared = (steps[0][0], truth, data.test.conditions)
-        rolled = map_seeds(_rolled(emulators[-1], study.steps, data), (params, keys), shared)
+        axes = data.test.fields.ndim - 3
+        roll = _rolled(emulators[-1], study.steps, data.units, axes, data.flow)
+        rolled = map_seeds(roll, (params, keys), shared)
         result, fields, flow = jax.tree.map(np.asarray, rolled)
         return Evaluation(
             result.correlation, result.last_spectrum, squares, errors, fields[0],
@@ -183,6 +186,7 @@ def _steps(study: StudyConfig, data: StudyData, count: int) -> tuple[jax.Array, 
     return before, data.truth(count, study.history)[at], data.test.conditions
 
 
+@functools.lru_cache(maxsize=32)
 def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax.Array]]:
     """Of one seed: mean square error of single steps, and its spectrum `[K]`."""
 
@@ -200,16 +204,19 @@ def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax
     return single
 
 
-def _rolled(emulator: Emulator, steps: int, data: StudyData) -> Callable[[tuple, tuple], tuple]:
+@functools.lru_cache(maxsize=32)
+def _rolled(
+    emulator: Emulator, steps: int, units: tuple[Scaling, ...], axes: int, flow: Flow | None
+) -> Callable[[tuple, tuple], tuple]:
     """Of one seed: what its rollouts are worth, one of them `[T, *space]`, and as a flow."""
+    own = functools.partial(in_own_units, units, axes)
 
     def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, FlowErrors]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, steps)
         none = FlowErrors(*(jnp.zeros(0),) * 3)
-        pair = data.own(fields), data.own(truth)
-        flow = flow_errors(data.flow, *pair) if data.flow else none
-        return compare(fields, truth, data.own), fields[:, 0, 0], flow
+        errors = flow_errors(flow, own(fields), own(truth)) if flow else none
+        return compare(fields, truth, own), fields[:, 0, 0], errors
 
     return rolled
 

@@ -117,10 +117,7 @@ class StudyData(NamedTuple):
 
     def own(self, fields: jax.Array) -> jax.Array:
         """Fields `[..., C, *space]` in the data's units."""
-        if not self.units:
-            return fields
-        shift, factor = unit_columns(self.units, self.test.fields.ndim - 3)
-        return fields / factor + shift
+        return in_own_units(self.units, self.test.fields.ndim - 3, fields)
 
     def opening(self, history: int, at: int = 0) -> jax.Array:
         """Fields `[B, history * C, *space]` to step from, the first frame being number `at`."""
@@ -141,6 +138,14 @@ class StudyData(NamedTuple):
         fields = np.asarray(self.train.fields[:256])
         change = fields[:, every:] - fields[:, :-every]
         return float(f"{change.std():.2g}")
+
+
+def in_own_units(units: tuple[Scaling, ...], axes: int, fields: jax.Array) -> jax.Array:
+    """Fields `[..., C, *space]` over so many axes in the data's units; none leaves them."""
+    if not units:
+        return fields
+    shift, factor = unit_columns(units, axes)
+    return fields / factor + shift
 
 
 def prepare(study: StudyConfig, context: RunContext, stage: str = "data") -> StudyData:

@@ -118,6 +118,17 @@ def test_a_short_training_forgets_where_its_average_began() -> None:
     assert float(behind) < 0.25 * float(moved)
 
 
+def test_a_fresh_state_can_be_donated() -> None:
+    training = make_training(one_step(), SMALL)
+    state = training.init(jax.random.key(0))
+    pair = (jax.tree.leaves(tree) for tree in (state.params, state.average))
+    for own, behind in zip(*pair, strict=True):
+        assert own.unsafe_buffer_pointer() != behind.unsafe_buffer_pointer()
+        np.testing.assert_array_equal(own, behind)
+    state, _ = jax.jit(training.update, donate_argnums=0)(state, waves())
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(state.average))
+
+
 def test_two_seeds_are_two_runs_and_a_second_call_compiles_nothing() -> None:
     training = make_training(one_step(), SMALL)
     run = functools.partial(
