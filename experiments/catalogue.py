@@ -142,7 +142,7 @@ _LISTED = (
         "ks_settled",
         "when refinement pays: MSE, a free low-pass and refiners over step size, data, a transient",
         LIPPE,
-        minutes={"smoke": None, "cpu": 71},
+        minutes={"smoke": None, "cpu": 32},
         needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),

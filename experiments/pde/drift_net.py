@@ -65,7 +65,7 @@ SMOKE = DriftNetConfig(
 CPU = DriftNetConfig(
     seconds=("attention", "fno"), test=flow("", 8, 113, 1, 32),
     training=TrainingConfig(
-        updates=240, batch=8, rate=3e-3, final_rate=1e-5, warmup=24, per_iteration=20
+        updates=4000, batch=8, rate=3e-3, final_rate=1e-5, warmup=200, per_iteration=20
     ),
 )  # fmt: skip
 # Never run: twice the points, every arm with as many seconds.

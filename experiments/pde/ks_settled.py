@@ -77,6 +77,7 @@ PRESETS = {
         study=SMOKE, refiner=REFINER, regimes=("0.8", "few 0.2", "transient"), few=4,
         transient_frames=40, solved_from=(0, 6), screen_from=0,
     ),
-    "cpu": SettledConfig(study=CPU, refiner=REFINER),
+    # The attractor; other regimes are `--regimes` of it.
+    "cpu": SettledConfig(study=CPU, refiner=REFINER, regimes=("0.8", "0.1", "0.2", "0.4")),
 }  # fmt: skip
 EXPERIMENT = LISTINGS["ks_settled"].experiment(SettledConfig, PRESETS, run)
