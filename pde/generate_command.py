@@ -51,26 +51,33 @@ def generate(
         out: the file to write, .h5 or .hdf5 (.npy for apebench); it appears once it is complete.
         split: which set it is.
         layout: of the file. pdearena keeps float64; well and apebench are float32. Left out,
-            pdearena for one axis, well for the plane.
+            pdearena for one axis, well for the plane. In the plane pdearena has a scalar and its
+            velocity, so it is for flows: vorticity is the scalar.
         config: what to solve.
         progress: show progress.
     """
     # These load jax, which help should not wait for.
     from .equations import equation
-    from .files import write_apebench, write_pdearena, write_well
+    from .files import write_apebench, write_pdearena, write_pdearena_flows, write_well
     from .generate import generate as solve
 
     check_options(config)
     which = equation(config.equation)
     layout = layout or ("pdearena" if which.axes == 1 else "well")
-    if which.axes > 1 and layout != "well":
+    if which.axes > 1 and layout == "apebench":
         expected = f"well: {layout} is of one axis, {which.name} has {which.axes}"
+        raise ConfigError("--layout", layout, expected)
+    flow = which.channels == ("vorticity",)
+    if which.axes > 1 and layout == "pdearena" and not flow:
+        expected = f"well: {layout} holds a vorticity in the plane, {which.name} has none"
         raise ConfigError("--layout", layout, expected)
     endings = (".npy",) if layout == "apebench" else (".h5", ".hdf5")
     if out.suffix not in endings:
         raise ConfigError("--out", str(out), f"a file name that ends in {' or '.join(endings)}")
     chunks, name = solve(config, progress=progress), which.parameter
-    if layout == "pdearena":
+    if layout == "pdearena" and flow:
+        write_pdearena_flows(out, chunks, split=split, parameter=name, equation=which.name)
+    elif layout == "pdearena":
         low, high = config.parameter
         write_pdearena(out, chunks, split=split, viscosity=low < high)
     elif layout == "apebench":

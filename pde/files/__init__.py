@@ -3,6 +3,7 @@
 from .apebench import read_apebench, write_apebench
 from .arrays import from_arrays, read_arrays
 from .pdearena import read_pdearena, write_pdearena
+from .pdearena_flows import read_pdearena_flows, write_pdearena_flows
 from .pdebench import read_pdebench
 from .pdegym import read_pdegym
 from .sniff import read_fields
@@ -15,10 +16,12 @@ __all__ = [
     "read_arrays",
     "read_fields",
     "read_pdearena",
+    "read_pdearena_flows",
     "read_pdebench",
     "read_pdegym",
     "read_well",
     "write_apebench",
     "write_pdearena",
+    "write_pdearena_flows",
     "write_well",
 ]

@@ -1,12 +1,14 @@
 """PDEArena's layout of one-dimensional trajectories, as its Kuramoto-Sivashinsky files have it.
 
+Flows in the plane have another one, `pdearena_flows`.
+
 A group named after the split holds `pde_<frames>-<points>` [n, T, N], `x` [n, N], `dx` [n],
 `t` [n, T], `dt` [n] and, where viscosity varies, `v` [n].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,23 +68,28 @@ def write_pdearena(
                 "dt": chunk.dt,
             }
             columns |= {"v": chunk.parameter} if viscosity else {}
-            for name, values in columns.items():
-                if not count:
-                    group.create_dataset(
-                        name,
-                        shape=(0, *values.shape[1:]),
-                        maxshape=(None, *values.shape[1:]),
-                        chunks=(1, *values.shape[1:]) if values.ndim > 1 else (1024,),
-                        dtype=values.dtype,
-                        fletcher32=True,
-                    )
-                stored: Any = group[name]
-                stored.resize(count + rows, axis=0)
-                stored[count:] = values
+            append(group, columns, count)
             count += rows
         if not count:
             raise DataError(path, "chunks", "none", "at least one")
     return path
+
+
+def append(group: h5py.Group, columns: Mapping[str, np.ndarray], count: int) -> None:
+    """Write more rows of arrays `[rows, ...]` behind the first `count`."""
+    for name, values in columns.items():
+        if not count:
+            group.create_dataset(
+                name,
+                shape=(0, *values.shape[1:]),
+                maxshape=(None, *values.shape[1:]),
+                chunks=(1, *values.shape[1:]) if values.ndim > 1 else (1024,),
+                dtype=values.dtype,
+                fletcher32=True,
+            )
+        stored: Any = group[name]
+        stored.resize(count + len(values), axis=0)
+        stored[count:] = values
 
 
 def read_pdearena(path: str | Path) -> FieldSet:

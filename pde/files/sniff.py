@@ -15,16 +15,17 @@ from ..fieldset import FieldSet
 from .apebench import MAGIC, is_described, read_apebench
 from .arrays import read_arrays
 from .pdearena import SPLITS, find_group, read_pdearena
+from .pdearena_flows import find_flow_group, read_pdearena_flows
 from .pdebench import pdebench_kind, read_pdebench
 from .pdegym import pdegym_key, read_pdegym
 from .stored import listed
 from .well import is_well, read_well
 
 KNOWN = (
-    f"PDEArena (a group {', '.join(SPLITS)} with an array pde_...), The Well (groups dimensions "
-    "and t0_fields), PDEBench (tensor, density, velocity and t, or groups 0000, ...), PDEgym (one "
-    "array velocity or solution) or APEBench (an .npy array and a .json file beside it), or an "
-    ".npy or .npz file of plain arrays"
+    f"PDEArena (a group {', '.join(SPLITS)} with an array pde_..., or u, vx and vy), The Well "
+    "(groups dimensions and t0_fields), PDEBench (tensor, density, velocity and t, or groups "
+    "0000, ...), PDEgym (one array velocity or solution) or APEBench (an .npy array and a .json "
+    "file beside it), or an .npy or .npz file of plain arrays"
 )
 
 
@@ -50,13 +51,15 @@ def read_fields(path: str | Path) -> FieldSet:
         raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
     with open_hdf5(path) as file:
         arena, well, bench = find_group(file), is_well(file), pdebench_kind(file)
-        gym = pdegym_key(file)
+        gym, flow = pdegym_key(file), find_flow_group(file)
         found = listed(file)
         for split in SPLITS:
             if split in file and hasattr(file[split], "keys"):
                 found += f"; in {split}: {listed(file[split])}"  # type: ignore[arg-type]
     if arena:
         return read_pdearena(path)
+    if flow:
+        return read_pdearena_flows(path)
     if well:
         return read_well(path)
     if gym:

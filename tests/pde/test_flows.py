@@ -218,8 +218,21 @@ def test_from_the_command_line_to_a_file_of_the_well(
     assert found.boundaries == ("periodic", "periodic")
     np.testing.assert_allclose(found.extent, TURN)
     np.testing.assert_allclose(found.parameters["viscosity"], 0.025)
-    with pytest.raises(ConfigError, match="--layout: .*well: pdearena is of one axis"):
-        cli.dispatch([*command, "--layout", "pdearena"])
+    with pytest.raises(ConfigError, match="--layout: .*well: apebench is of one axis"):
+        cli.dispatch([*command, "--layout", "apebench"])
+
+
+def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
+    file = tmp_path / "flow_train.h5"
+    command = ["pde", "generate", "--no-progress", "--layout", "pdearena", "--out", str(file)]
+    few = ["--trajectories", "2", "--frames", "3", "--points", "16", "--substeps", "4"]
+    with jax.enable_x64(False):
+        cli.dispatch([*command, "--equation", "navier_stokes_2d", *few])
+        found = read_fields(file)
+        assert found.shape == (2, 3, 3, 16, 16) and found.channels == ("u", "vx", "vy")
+        assert found.equation == "navier_stokes_2d" and set(found.parameters) == {"viscosity"}
+        with pytest.raises(ConfigError, match="--layout: .*well: pdearena holds a vorticity"):
+            cli.dispatch([*command, "--equation", "gray_scott_2d", *few])
 
 
 def test_solved_into_memory() -> None:

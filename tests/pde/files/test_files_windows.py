@@ -116,9 +116,9 @@ def test_files_of_no_known_kind(tmp_path: Path, content: bytes) -> None:
 
 def test_other_hdf5_files_are_described(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "ns.h5", "w") as file:
-        for name in ("u", "vx", "vy", "t"):
+        for name in ("p", "u", "t", "w"):
             file[f"train/{name}"] = np.ones(2)
-    with pytest.raises(DataError, match=r"ns\.h5: layout: found train; in train: t, u, vx, vy, e"):
+    with pytest.raises(DataError, match=r"ns\.h5: layout: found train; in train: p, t, u, w, e"):
         read_fields(tmp_path / "ns.h5")
     for path in (tmp_path, tmp_path / "none.h5"):
         with pytest.raises(DataError, match=r"file: found (a folder|nothing)"):
