@@ -66,7 +66,7 @@ class FlowsConfig:
         samples: rollouts of every test trajectory by the refiner; their spread is its own guess.
     """
 
-    smooth: GenerateConfig = field(default_factory=lambda: kolmogorov(0.025, 0.25, 6))
+    smooth: GenerateConfig = field(default_factory=lambda: kolmogorov(0.025, 0.25, 10))
     turbulent: GenerateConfig = field(default_factory=lambda: kolmogorov(0.01, 0.1, 5))
     tested: int = positive(16)
     seeds: int = positive(3)

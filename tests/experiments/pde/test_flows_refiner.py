@@ -54,6 +54,13 @@ def test_settings_are_checked(change: dict, setting: str) -> None:
         replace(SMOKE, **change).validate()
 
 
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_solver_steps_finely_enough_for_the_first_vortices(flow: str) -> None:
+    """At steps of 0.04 a training trajectory of the smooth flow is not finite."""
+    made = getattr(EXPERIMENT.preset("cpu"), flow)
+    assert made.dt[1] / made.substeps <= 0.025
+
+
 @pytest.mark.slow
 def test_the_smoke_preset_reports_both_flows(tmp_path: Path) -> None:
     run = ["run", "flows_refiner", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
