@@ -115,7 +115,7 @@ def solver_conditions(found: FieldSet, every: int) -> np.ndarray:
     if len(grid) != which.axes or channels != len(which.channels) or len({*grid}) > 1:
         fields = f"{channels} channel(s) on {' x '.join(map(str, grid))} points"
         expected = f"{len(which.channels)} over {which.axes} equal axes, for {which.name}"
-        raise DataError(found.path, "fields", fields, expected)
+        raise DataError(found.path, "fields", fields, expected, _WITHOUT)
     value = found.parameters.get(which.parameter)
     if value is None:
         known = ", ".join(found.parameters) or "no parameters"

@@ -20,6 +20,7 @@ from jaxrl_rollouts.pde.files import read_fields
 from jaxrl_rollouts.pde.flows import to_velocity, to_vorticity
 from jaxrl_rollouts.pde.generate_settings import SUITED
 from jaxrl_rollouts.pde.starts import Domain, piecewise, ripples, shear_layer, squares, vortices
+from jaxrl_rollouts.pde.study.beside import solver_conditions
 
 N = 32
 
@@ -231,6 +232,8 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
         found = read_fields(file)
         assert found.shape == (2, 3, 3, 16, 16) and found.channels == ("u", "vx", "vy")
         assert found.equation == "navier_stokes_2d" and set(found.parameters) == {"viscosity"}
+        with pytest.raises(DataError, match="found 3 channel.*leave the solver out"):
+            solver_conditions(found, 1)
         with pytest.raises(ConfigError, match="--layout: .*well: pdearena holds a vorticity"):
             cli.dispatch([*command, "--equation", "gray_scott_2d", *few])
 
