@@ -9,7 +9,6 @@ import tyro
 from jaxrl_rollouts.errors import ConfigError
 
 ENDINGS = (".h5", ".hdf5", ".npy", ".npz")
-STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 
 
 def roll(

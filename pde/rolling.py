@@ -15,10 +15,11 @@ from .files import read_fields, write_apebench, write_pdearena, write_well
 from .generate import Solved
 from .inspection import draw
 from .metrics import correlation, correlation_horizons
-from .roll_command import STEPS
 from .saved import TrainedEmulator, load_emulator
 from .study.pictures import moving_frames
 from .study.units import start_of
+
+STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 
 
 def roll_file(
