@@ -159,16 +159,13 @@ def prepare(config: DriftNetConfig, context: RunContext) -> Flows:
                 solve(replace(solved, start=start), progress=context.progress)
                 for start in config.starts
             ]
-            parts = [one.read(slice(None), slice(None)) for one in made]
+            parts = [one.array() for one in made]
             return {"fields": np.concatenate(parts).astype(np.float32)}
 
         u = remember(context, "data", split, measure)["fields"]
         sets[split] = _as_set(solved, u)
-    units = channel_units(sets["train"], sets["train"].read(slice(None), slice(None)))
-    fields = {
-        name: standardised(one, one.read(slice(None), slice(None)), units, {})
-        for name, one in sets.items()
-    }
+    units = channel_units(sets["train"], sets["train"].array())
+    fields = {name: standardised(one, one.array(), units, {}) for name, one in sets.items()}
     study = StudyConfig(
         seeds=config.seeds, seed=config.seed, points=config.test.points, steps=config.steps
     )
@@ -270,7 +267,7 @@ def baseline(
     if name == "persistence":
         emulator, params = persistence(), nothing
     elif name == "linear":
-        u = flows.train.read(slice(None), slice(None))
+        u = flows.train.array()
         linear = fit_linear([scaled(flows.data.units, u, axes=2)])
         emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
     else:

@@ -120,7 +120,7 @@ def solved(name: str, config: GenerateConfig, context: RunContext) -> FieldSet:
 
     def measure() -> dict[str, np.ndarray]:
         found = solve(config, progress=context.progress)
-        return {"u": found.read(slice(None), slice(None)).astype(np.float32), "dt": found.dt}
+        return {"u": found.array().astype(np.float32), "dt": found.dt}
 
     kept = remember(context, "data", name, measure)
     dx = config.extent[0] / config.points
@@ -142,7 +142,7 @@ class FlowStudy:
         )
         self.train = solved(f"{name}_train", made, context)
         self.test = solved(f"{name}_test", tests, context)
-        self.u = np.asarray(self.train.read(slice(None), slice(None)))
+        self.u = np.asarray(self.train.array())
         self.looks = quality(self.u)
         self.noises = noise_variances(self.u, config.quieter)
 
@@ -175,7 +175,7 @@ class FlowStudy:
     def beside(self, fitted: Fitted) -> Beside:
         """How arms are tested, and on what, in the units of the training fields."""
         own, config = fitted.emulator, self.config
-        u = np.asarray(self.test.read(slice(None), slice(None)), np.float32)
+        u = np.asarray(self.test.array(), np.float32)
         fields = standardised(self.test, u, own.units, own.conditions)
         study = StudyConfig(
             seeds=config.seeds, points=own.grid[0], steps=config.steps, samples=config.samples,
@@ -219,9 +219,8 @@ class FlowStudy:
 
 def arrays_of(found: look.Evaluation, dt: float) -> dict[str, np.ndarray]:
     """An evaluation's arrays, and both times `[seeds]` for which vorticities stay correlated."""
-    times = {"time_curve": look.high_correlation_times(found.vorticity, dt)[0]}
-    times["time_each"] = look.high_correlation_times(found.vorticity, dt)[1]
-    return found._asdict() | times
+    curve, each = look.high_correlation_times(found.vorticity, dt)
+    return found._asdict() | {"time_curve": curve, "time_each": each}
 
 
 def per_flow(config: FlowsConfig, context: RunContext) -> Callable[[str], FlowStudy]:
