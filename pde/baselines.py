@@ -78,13 +78,21 @@ def make_low_pass(emulator: Emulator, axes: int) -> Emulator:
     Its parameters are those of the emulator and a gain per bin `[*bins]`, as for `filtered`.
     """
 
-    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        inner, gain = params
-        after = emulator.step(inner, key, field, conditions)
+    def cut(after: jax.Array, gain: jax.Array) -> jax.Array:
         newest = latest(after, emulator.history)
         return after.at[-len(newest) :].set(filtered(newest, gain, axes))
 
-    return emulator._replace(step=step)
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
+        return cut(emulator.step(params[0], key, field, conditions), params[1])
+
+    def stages(
+        params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+    ) -> jax.Array:
+        assert emulator.stages is not None
+        fields = emulator.stages(params[0], key, field, conditions)
+        return jax.vmap(cut, (0, None))(fields, params[1])
+
+    return emulator._replace(step=step, stages=stages if emulator.stages else None)
 
 
 def low_pass_cut(error: np.ndarray, amplitude: np.ndarray) -> int:

@@ -58,6 +58,8 @@ class Emulator(NamedTuple):
         frames: `W`, the frames a training window has.
         calls: of the network per step.
         history: `H`, frames in a field, oldest first.
+        stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
+            the last is what `step` returns. None where nothing is refined.
     """
 
     init: Callable[[jax.Array], PyTree]
@@ -66,6 +68,7 @@ class Emulator(NamedTuple):
     frames: int
     calls: int
     history: int = 1
+    stages: EmulatorStep | None = None
 
 
 def latest(field: jax.Array, history: int) -> jax.Array:

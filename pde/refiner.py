@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -137,15 +137,8 @@ def make_refiner(
         frames=net.history + 1,
         calls=config.samples * calls,
         history=net.history,
+        stages=functools.partial(stages, refiner),
     )
-
-
-def refinements(
-    net: FieldNetwork, config: RefinerConfig, *, after: Emulator | None = None
-) -> list[Emulator]:
-    """`make_refiner` stepping with 0, 1, ... K refinements applied; the last is the whole."""
-    stages = [replace(config, applied=n) for n in range(config.steps + 1)]
-    return [make_refiner(net, stage, after=after) for stage in stages]
 
 
 class Refiner(NamedTuple):
@@ -259,7 +252,7 @@ def loss(
 def predict(
     refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
-    """The residual `[C, *space]`: a first prediction and its refinements.
+    """Residuals `[K + 1, C, *space]`: a first prediction and after each of its refinements.
 
     The noised input of index `t - 1` is `on_guess_t x + on_noised_t z_t + on_fresh_t e`, with `x`
     the clean residual that index `t` predicts.
@@ -274,31 +267,40 @@ def predict(
         mixed = refiner.on_guess[t] * guess + refiner.on_noised[t] * noised
         return mixed + refiner.on_fresh[t] * noise(t)
 
-    def refine(carry: tuple[jax.Array, jax.Array], t: jax.Array) -> tuple[tuple, None]:
-        noised, _ = carry
+    def refine(noised: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         prediction = call(refiner, params, field, noised, t, conditions)
         guess = denoised(refiner, prediction, noised, t)
-        return (renoised(guess, noised, t), guess), None
+        return renoised(guess, noised, t), guess
 
-    noised = guess = noise(last + 1)  # nothing but noise at index K
-    begin = last
+    noised, begin = noise(last + 1), last  # nothing but noise at index K
+    first = []
     if after is not None:
-        first = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
-        guess = residual(field, latest(first, refiner.net.history), config.residual_scale)
-        noised, begin = renoised(guess, noised, last), last - 1
+        given = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
+        guess = residual(field, latest(given, refiner.net.history), config.residual_scale)
+        noised, begin, first = renoised(guess, noised, last), last - 1, [guess[None]]
     indices = jnp.arange(begin, last - _applied(config) - 1, -1)
-    return jax.lax.scan(refine, (noised, guess), indices)[0][1]
+    return jnp.concatenate([*first, jax.lax.scan(refine, noised, indices)[1]])
+
+
+def stages(
+    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+) -> jax.Array:
+    """`u + c x` `[K + 1, H * C, *space]` with the residual `x` after 0, 1, ... refinements, a mean
+    over `samples` predictions."""
+    config = refiner.config
+    scale = per_channel(config.residual_scale, field)
+    if config.samples == 1:
+        guesses = predict(refiner, params, key, field, conditions)
+    else:
+        keys = jax.random.split(key, config.samples)
+        guess = functools.partial(predict, refiner)
+        sampled = jax.vmap(guess, in_axes=(None, 0, None, None))(params, keys, field, conditions)
+        guesses = sampled.mean(0)
+    return jax.vmap(lambda x: pushed(field, scale * x))(guesses)
 
 
 def step(
     refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
-    """`u + c x` with the predicted residual `x`, a mean over `samples` predictions."""
-    config = refiner.config
-    scale = per_channel(config.residual_scale, field)
-    if config.samples == 1:
-        return pushed(field, scale * predict(refiner, params, key, field, conditions))
-    keys = jax.random.split(key, config.samples)
-    guess = functools.partial(predict, refiner)
-    guesses = jax.vmap(guess, in_axes=(None, 0, None, None))(params, keys, field, conditions)
-    return pushed(field, scale * guesses.mean(0))
+    """The last of the `stages`."""
+    return stages(refiner, params, key, field, conditions)[-1]

@@ -25,7 +25,7 @@ from .objectives import OneStep, OneStepConfig
 from .operators import DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
 from .study.beside import Baseline, Beside, linear, low_pass, solver, solver_conditions
-from .study.fit import Fitted, fit, hold_fields, stages
+from .study.fit import Fitted, fit, hold_fields
 from .study.flow import find_flow
 from .study.page import make_report
 from .study.train import StudyConfig, StudyData
@@ -121,13 +121,13 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     fitted.save(context.folder.path / "emulator")
     study, data = tested(config, fitted, test_set, context)
     beside = Beside(own, train_set, test_set, study, data, config.every, context)
-    arms = {config.objective: beside.judge(config.objective, stages(own), fitted.params)}
+    arms = {config.objective: beside.judge(config.objective, own.emulator, fitted.params)}
     notes = []
     if "low_pass" in config.baselines and beside.periodic:
         one_step, name = own, config.objective
         if name == "refiner":
             one_step, name = fitted_to(config, "mse", train_set, context).emulator, "mse"
-            arms[name] = beside.judge(name, stages(one_step), one_step.params)
+            arms[name] = beside.judge(name, one_step.emulator, one_step.params)
         arms[f"{name}, low-pass"], cuts = low_pass(beside, name, one_step)
         notes.append(cut_note(name, cuts, arms[name].late.shape[-1]))
     if "linear" in config.baselines and beside.periodic:
@@ -136,7 +136,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
         notes.append("Linear and low-pass baselines are left out: they need circles, not walls.")
     if "solver" in config.baselines and test_set.equation:
         arms["solver"] = solver(beside)
-    arms["persistence"] = beside.judge("persistence", [persistence(config.history)], ())
+    arms["persistence"] = beside.judge("persistence", persistence(config.history), ())
     report = Report.of(context, config.seeds)
     make_report(report, fitted, train_set, study, data, arms)
     for note in notes:

@@ -240,7 +240,7 @@ def judge(
     test trajectory, `step_spectrum` `[seeds, B, K]` the mean amplitude of their errors by shell;
     the rest are the arrays of `look.Evaluation`.
     """
-    found = look.evaluate(stage, [emulator], params, flows.study, flows.data, context)
+    found = look.evaluate(stage, emulator, params, flows.study, flows.data, context)
     fields, given = flows.data.test.fields, flows.data.test.conditions
     at = np.linspace(0, fields.shape[1] - 2, STARTS).astype(int)
     before, after = (fields[:, at + n].reshape(-1, *fields.shape[2:]) for n in (0, 1))

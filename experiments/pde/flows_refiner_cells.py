@@ -26,7 +26,7 @@ from jaxrl_rollouts.pde.operators import FnoConfig
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study import look
 from jaxrl_rollouts.pde.study.beside import Beside, linear, low_pass
-from jaxrl_rollouts.pde.study.fit import Fitted, fit, stages
+from jaxrl_rollouts.pde.study.fit import Fitted, fit
 from jaxrl_rollouts.pde.study.flow import find_flow
 from jaxrl_rollouts.pde.study.solve import solve
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
@@ -190,14 +190,14 @@ class FlowStudy:
         fitted = self.fitted("refiner" if arm == "refiner" else "mse")
         beside, extra = self.beside(fitted), dict[str, Any]()
         if arm == "persistence":
-            found = beside.judge(stage, [persistence(1)], ())
+            found = beside.judge(stage, persistence(1), ())
         elif arm == "linear":
             found = linear(beside, "never", stage)
         elif arm == "mse, low-pass":
             found, cuts = low_pass(beside, f"{self.name}-mse", fitted.emulator)
             extra["cut"] = cuts
         else:
-            found = beside.judge(stage, stages(fitted.emulator), fitted.params)
+            found = beside.judge(stage, fitted.emulator.emulator, fitted.params)
         if arm == "refiner":
             extra |= self.sampled(stage, fitted, found, beside)
         extra |= arrays_of(found, beside.data.dt)
@@ -208,7 +208,7 @@ class FlowStudy:
     ) -> dict[str, np.ndarray]:
         """What its samples know: spread, error, predicted and true horizons."""
         samples = look.sample(
-            stage, stages(fitted.emulator)[-1], fitted.params, beside.study, beside.data,
+            stage, fitted.emulator.emulator, fitted.params, beside.study, beside.data,
             self.context,
         )  # fmt: skip
         outcome = look.Outcome(fitted.trained, found, samples)

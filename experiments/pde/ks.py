@@ -17,7 +17,7 @@ from jaxrl_rollouts.pde.generate import GenerateConfig
 from jaxrl_rollouts.pde.operators import ResnetConfig
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study import look
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulator
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -41,8 +41,8 @@ def train_cell(
 
     `how` is for `train_and_roll`: another training, whether to draw samples.
     """
-    emulators = make_emulators(method, study, refiner)
-    return cell_of(look.train_and_roll(stage, emulators, study, data, context, **how), data.dt)
+    emulator = make_emulator(method, study, refiner)
+    return cell_of(look.train_and_roll(stage, emulator, study, data, context, **how), data.dt)
 
 
 def cell_of(outcome: look.Outcome, dt: float, extra: Mapping[str, Any] | None = None) -> Cell:

@@ -18,7 +18,7 @@ from jaxrl_rollouts.pde.metrics import correlation_horizons, high_correlation_ti
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.look import Outcome, train_and_roll
 from jaxrl_rollouts.pde.study.pictures import draw_rollouts
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulators, prepare
+from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulator, prepare
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
@@ -68,8 +68,8 @@ def run(config: ConditionalConfig, context: RunContext) -> Report:
     study, data = config.study, prepare(config.study, context)
 
     def train(method: str, stage: str) -> Cell:
-        emulators = make_emulators(method, study, config.refiner)
-        outcome = train_and_roll(stage, emulators, study, data, context)
+        emulator = make_emulator(method, study, config.refiner)
+        outcome = train_and_roll(stage, emulator, study, data, context)
         return cell_of(outcome, data.dt, _by_viscosity(config, data, outcome))
 
     cells = run_grid({"method": METHODS}, train, context, seeds=study.seeds)

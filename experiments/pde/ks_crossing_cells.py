@@ -18,7 +18,7 @@ from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator
-from jaxrl_rollouts.pde.refiner import RefinerConfig, refinements
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.study import look, train
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_network
 from jaxrl_rollouts.pde.training import TrainingConfig
@@ -166,7 +166,7 @@ def first_model(
 ) -> First:
     """Train by MSE for a share of the budget; arms that begin with the same one share its stage."""
     study, stage = config.study, stage or f"mse_{share:g}"
-    (emulator,) = train.make_emulators("mse", study)
+    emulator = train.make_emulator("mse", study)
     training = part(study.training, share)
     trained = train.train_emulator(stage, emulator, study, data.train, context, training=training)
     # Training's own loss at its end: no test trajectory is looked at to choose a noise.
@@ -211,21 +211,21 @@ def train_arm(
     study = config.study
     training, start, refiner = study.training, None, None
     first = None if arm.levels is None else first_model(arm.before, config, data, context, before)
-    stages = train.make_emulators("mse", study)
+    emulator = train.make_emulator("mse", study)
     if arm.changes is not None:
         refiner = refiner_of(config, arm, first)
         after = first.emulator if first and arm.first == "own" else None
-        stages = refinements(make_network(study), refiner, after=after)
+        emulator = make_refiner(make_network(study), refiner, after=after)
     if first is not None and arm.first != "shared":
         training, start = following(arm, training), first.params
     if first is not None and arm.first == "own":
         start = (first.params, jax.vmap(make_network(study).init)(train.per_seed_keys(study, 7)))
     outcome = look.train_and_roll(
-        stage, stages, study, data, context, training=training, start=start
+        stage, emulator, study, data, context, training=training, start=start
     )
     extra: dict[str, Any] = {"refiner": refiner}
     if arm.changes is None:
-        solved = _solved(stage, stages[0], outcome.params, config, data, context)
+        solved = _solved(stage, emulator, outcome.params, config, data, context)
         extra["time_solved"] = {lowest: times[0] for lowest, times in solved.items()}
         extra["time_solved_each"] = {lowest: times[1] for lowest, times in solved.items()}
     return cell_of(outcome, data.dt, extra)

@@ -166,14 +166,14 @@ def _low_passed(case: Case, context: RunContext | None, stage: str, mse: str) ->
     Extra are `cuts` `[seeds]` and `amplitude` `[seeds, K]`, that of the training fields.
     """
     data, study = case.data, case.config.study
-    (emulator,) = train.make_emulators("mse", study)
+    emulator = train.make_emulator("mse", study)
     trained = train.train_emulator(mse, emulator, study, data.train, context)
     params, (fields, conditions) = trained.state.average, data.train
     seen = Fields(fields[:TRAINING_ROWS, :: study.every], conditions[:TRAINING_ROWS])
     found = remember(context, stage, "cut", lambda: cut_off(emulator, params, study, seen))
     gain = np.arange(study.points // 2 + 1) < found["cuts"][:, None]
-    arms, both = [make_low_pass(emulator, 1)], (params, jnp.asarray(gain, jnp.float32))
-    evaluation = look.evaluate(stage, arms, both, study, data, context)
+    filtered, both = make_low_pass(emulator, 1), (params, jnp.asarray(gain, jnp.float32))
+    evaluation = look.evaluate(stage, filtered, both, study, data, context)
     amplitude = np.tile(found["amplitude"], (study.seeds, 1))
     outcome = look.Outcome(trained, evaluation, None)
     return cell_of(outcome, data.dt, {"cuts": found["cuts"], "amplitude": amplitude})

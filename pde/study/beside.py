@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -22,7 +21,6 @@ from ..generate_settings import GenerateConfig
 from ..saved import TrainedEmulator
 from ..spectral import lengths
 from ..streaming import all_fields, trajectories
-from .fit import stages
 from .look import Evaluation, evaluate, one_step_errors
 from .train import StudyConfig, StudyData
 from .units import scaled, standardised
@@ -56,9 +54,9 @@ class Beside(NamedTuple):
         """Whether every axis is a circle, as far as the file says."""
         return not {*self.own.boundaries} - {"", "periodic"}
 
-    def judge(self, name: str, emulators: Sequence[Emulator], params: PyTree) -> Evaluation:
-        """On the test trajectories; the last emulator is rolled."""
-        return evaluate(name, emulators, params, self.study, self.data, self.context)
+    def judge(self, name: str, emulator: Emulator, params: PyTree) -> Evaluation:
+        """On the test trajectories."""
+        return evaluate(name, emulator, params, self.study, self.data, self.context)
 
 
 def linear(beside: Beside, stream: Stream, name: str = "linear") -> Evaluation:
@@ -74,13 +72,13 @@ def linear(beside: Beside, stream: Stream, name: str = "linear") -> Evaluation:
     found = remember(beside.context, name, "fitted", measure)["map"]
     emulator = make_linear(len(own.grid), own.history)
     params = jnp.broadcast_to(jnp.asarray(found), (beside.study.seeds, *found.shape))
-    return beside.judge(name, [emulator], params)
+    return beside.judge(name, emulator, params)
 
 
 def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evaluation, np.ndarray]:
     """An emulator cut off where its training error is larger than the field; the cuts `[seeds]`."""
     own, train = trained, take_trajectories(beside.train, slice(0, TRAINING_ROWS))
-    axes, emulator = len(own.grid), stages(trained)[-1]
+    axes, emulator = len(own.grid), trained.emulator
 
     def measure() -> dict[str, np.ndarray]:
         u = np.asarray(train.read(slice(None), slice(0, None, beside.every)), np.float32)
@@ -89,9 +87,9 @@ def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evalu
 
     found = remember(beside.context, f"{name}_low_pass", "cut", measure)
     gain = lengths(own.grid) < found["cuts"].reshape(-1, *(1,) * axes) - 0.5
-    arms = [make_low_pass(one, axes) for one in stages(trained)]
+    filtered = make_low_pass(emulator, axes)
     params = (own.params, jnp.asarray(gain, jnp.float32))
-    return beside.judge(f"{name}_low_pass", arms, params), found["cuts"]
+    return beside.judge(f"{name}_low_pass", filtered, params), found["cuts"]
 
 
 def cut_off(
@@ -140,4 +138,4 @@ def solver(beside: Beside) -> Evaluation:
     substeps = GenerateConfig(which.name).substeps * beside.every
     emulator = make_solver(which, own.grid[0], own.units, substeps)
     fields = beside.data.test._replace(conditions=jnp.asarray(told, jnp.float32))
-    return beside._replace(data=beside.data._replace(test=fields)).judge("solver", [emulator], ())
+    return beside._replace(data=beside.data._replace(test=fields)).judge("solver", emulator, ())

@@ -28,13 +28,12 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Emulator
 from ..equations import EQUATIONS
 from ..fieldset import FieldSet, check_trainable
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
 from ..operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
-from ..refiner import RefinerConfig, refinements
+from ..refiner import RefinerConfig
 from ..saved import TrainedEmulator
 from ..streaming import all_fields, windows_feed
 from ..training import TrainingConfig, make_training
@@ -228,13 +227,6 @@ def hold_fields(found: FieldSet, u: np.ndarray, part: str, context: RunContext |
     if context:
         sha256 = hashlib.sha256(np.ascontiguousarray(u).data).hexdigest()
         context.folder.hold(f"{found.path.name} ({part})", sha256=sha256, shape=list(u.shape))
-
-
-def stages(own: TrainedEmulator) -> list[Emulator]:
-    """Its emulator, on standardised fields, with 0, 1, ... refinements; the last is the whole."""
-    if isinstance(own.objective, RefinerConfig):
-        return refinements(own.net, own.objective)
-    return [own.emulator]
 
 
 def _fields(given: FieldSet | str | Path | ArrayLike) -> FieldSet:

@@ -6,7 +6,7 @@ What was measured is kept in the run's folder, so that a resumed run does not me
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -94,7 +94,7 @@ class Outcome(NamedTuple):
 
 def train_and_roll(
     stage: str,
-    emulators: Sequence[Emulator],
+    emulator: Emulator,
     study: StudyConfig,
     data: StudyData,
     context: RunContext | None,
@@ -107,7 +107,7 @@ def train_and_roll(
 
     Args:
         stage: its folder in the run.
-        emulators: the method with 0, 1, ... refinements applied; the last is trained and rolled.
+        emulator: the method; every refinement of it is judged.
         study: everything methods of a comparison share.
         data: training windows and test trajectories.
         context: of the run; None keeps nothing.
@@ -120,17 +120,17 @@ def train_and_roll(
         Interrupted: the context's stop flag was raised.
     """
     trained = train_emulator(
-        stage, emulators[-1], study, data.train, context, training=training, start=start
+        stage, emulator, study, data.train, context, training=training, start=start
     )
     params = trained.state.average
-    evaluation = evaluate(stage, emulators, params, study, data, context)
-    samples = sample(stage, emulators[-1], params, study, data, context) if sampled else None
+    evaluation = evaluate(stage, emulator, params, study, data, context)
+    samples = sample(stage, emulator, params, study, data, context) if sampled else None
     return Outcome(trained, evaluation, samples)
 
 
 def evaluate(
     stage: str,
-    emulators: Sequence[Emulator],
+    emulator: Emulator,
     params: PyTree,
     study: StudyConfig,
     data: StudyData,
@@ -140,7 +140,7 @@ def evaluate(
 
     Args:
         stage: whose folder keeps the result.
-        emulators: the method with 0, 1, ... refinements applied; the last is rolled.
+        emulator: the method; single steps are judged after each of its refinements.
         params: `[seeds, ...]`.
         study, data, context: as for `train_and_roll`.
     """
@@ -148,18 +148,15 @@ def evaluate(
     def measure() -> dict:
         keys = per_seed_keys(study, 1)
         steps = _steps(study, data, study.steps)
-        single = []
-        for emulator in emulators:
-            poll(context, f"while measuring {stage}")
-            single.append(map_seeds(_single(emulator), (params, keys), steps))
         poll(context, f"while measuring {stage}")
-        squares, errors = (np.stack([np.asarray(s[i]) for s in single], 1) for i in (0, 1))
+        single = map_seeds(_single(emulator), (params, keys), steps)
+        poll(context, f"while measuring {stage}")
         truth = data.truth(study.steps, study.history)
         shared = (steps[0][0], truth, data.test.conditions)
         axes = data.test.fields.ndim - 3
-        roll = _rolled(emulators[-1], study.steps, data.units, axes, data.flow)
+        roll = _rolled(emulator, study.steps, data.units, axes, data.flow)
         rolled = map_seeds(roll, (params, keys), shared)
-        result, fields, flow = jax.tree.map(np.asarray, rolled)
+        (squares, errors), (result, fields, flow) = jax.tree.map(np.asarray, (single, rolled))
         return Evaluation(
             result.correlation, result.last_spectrum, squares, errors, fields[0],
             result.nrmse, result.relative_l1, result.vrmse, *flow,
@@ -171,12 +168,12 @@ def evaluate(
 def one_step_errors(
     emulator: Emulator, params: PyTree, study: StudyConfig, fields: Fields
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spectra of single steps' errors `[seeds, K]`, and of what they should have come to `[K]`."""
+    """Spectra of whole steps' errors `[seeds, K]`, and of what they should have come to `[K]`."""
     data = StudyData(fields, fields, 1.0, np.zeros(0))
     steps = _steps(study, data, fields.fields.shape[1] - study.history)
     _, errors = map_seeds(_single(emulator), (params, per_seed_keys(study, 3)), steps)
     amplitude = metrics.mean_spectrum(steps[1], space_dims=fields.fields.ndim - 3)
-    return np.asarray(errors), np.asarray(amplitude)
+    return np.asarray(errors[:, -1]), np.asarray(amplitude)
 
 
 def _steps(study: StudyConfig, data: StudyData, count: int) -> tuple[jax.Array, ...]:
@@ -188,18 +185,30 @@ def _steps(study: StudyConfig, data: StudyData, count: int) -> tuple[jax.Array, 
 
 @functools.lru_cache(maxsize=32)
 def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax.Array]]:
-    """Of one seed: mean square error of single steps, and its spectrum `[K]`."""
+    """Of one seed: mean square error `[calls]` of single steps, and its spectrum `[calls, K]`."""
 
     def single(of_seed: tuple, steps: tuple) -> tuple[jax.Array, jax.Array]:
         (params, key), (before, after, given) = of_seed, steps
 
-        def one(key: jax.Array, field: jax.Array) -> jax.Array:
-            return roll_emulator(emulator, params, field, given, key, 1)[0]
+        def stopped(n: jax.Array) -> Emulator:
+            whole = emulator.stages
+            if whole is None:
+                return emulator
+            return emulator._replace(step=lambda *args: whole(*args)[n])
 
-        keys = jax.random.split(key, len(before))
-        prediction = jax.lax.map(lambda start: one(*start), (keys, before))
-        error = metrics.error_spectrum(prediction, after, space_dims=after.ndim - 3)
-        return jnp.square(prediction - after).mean(), error
+        def judged(n: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def one(start: tuple[jax.Array, jax.Array]) -> jax.Array:
+                return roll_emulator(stopped(n), params, start[1], given, start[0], 1)[0]
+
+            prediction = jax.lax.map(one, (jax.random.split(key, len(before)), before))
+            error = metrics.error_spectrum(prediction, after, space_dims=after.ndim - 3)
+            return jnp.square(prediction - after).mean(), error
+
+        count = 1
+        if emulator.stages is not None:
+            shape = jax.eval_shape(emulator.stages, params, key, before[0, 0], given[0])
+            count = len(shape)
+        return jax.lax.map(judged, jnp.arange(count))
 
     return single
 

@@ -2,8 +2,8 @@
 
 study = StudyConfig(seeds=4, points=64)
 data = prepare(study, context)
-stages = make_emulators("refiner", study, RefinerConfig())
-outcome = train_and_roll("refiner", stages, study, data, context)  # of `look`
+emulator = make_emulator("refiner", study, RefinerConfig())
+outcome = train_and_roll("refiner", emulator, study, data, context)  # of `look`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
 from ..operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
-from ..refiner import RefinerConfig, refinements
+from ..refiner import RefinerConfig, make_refiner
 from ..training import TrainingConfig, make_training
 from .flow import Flow
 
@@ -187,22 +187,22 @@ def make_network(study: StudyConfig) -> FieldNetwork:
     return make(getattr(study, study.network), *sizes)
 
 
-def make_emulators(
+def make_emulator(
     method: str, study: StudyConfig, refiner: RefinerConfig | None = None
-) -> list[Emulator]:
-    """A method's emulator stepping with 0, 1, ... refinements; the last is the whole.
+) -> Emulator:
+    """A method's emulator.
 
     Args:
-        method: `refiner`, or an objective of `OneStepConfig` (a list of one).
+        method: `refiner`, or an objective of `OneStepConfig`.
         study: the network and the residual scale.
         refiner: schedule and forms; the paper's if left out.
     """
     net, scale = make_network(study), study.residual_scale
     if method == "refiner":
         config = refiner or RefinerConfig()
-        return refinements(net, replace(config, residual_scale=scale))
+        return make_refiner(net, replace(config, residual_scale=scale))
     objective: Any = method
-    return [make_one_step(net, OneStepConfig(objective=objective, residual_scale=scale))]
+    return make_one_step(net, OneStepConfig(objective=objective, residual_scale=scale))
 
 
 def train_emulator(

@@ -23,7 +23,7 @@ from jaxrl_rollouts.experiments.gpu_plan import EXTRAS, PRESET, STOPS, Stop, sto
 from jaxrl_rollouts.offline.data import CATALOGUE, MADE_DATASETS
 from jaxrl_rollouts.offline.neubay.config import Sizes, ring_bytes
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.study.train import make_emulators
+from jaxrl_rollouts.pde.study.train import make_emulator
 from jaxrl_rollouts.pde.training import make_training
 from jaxrl_rollouts.plugins import load_experiment
 
@@ -50,7 +50,7 @@ def of_fields(name: str) -> float:
     """PDE-Refiner's gradient step, with a GPU's form of convolutions."""
     config = config_of(name)
     study = replace(config.study, resnet=replace(config.study.resnet, form="conv"))
-    emulator = make_emulators("refiner", study, config.refiner)[-1]
+    emulator = make_emulator("refiner", study, config.refiner)
     training = make_training(emulator, replace(study.training, every=study.every))
     solved = study.train
     data = Fields(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, persistence
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner, refinements
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
 
 C, N = 2, 24
@@ -282,14 +282,28 @@ def test_settings_are_checked(wrong: dict, named: str) -> None:
         make_refiner(silent(), RefinerConfig(**wrong))
 
 
-def test_refinements_are_the_refiner_stopped_earlier() -> None:
-    truth, key = field(1), jax.random.key(2)
-    stages = refinements(oracle(truth, RELEASED, 1), RELEASED)
-    assert [emulator.calls for emulator in stages] == [1, 2, 3, 4]
-    whole = make_refiner(oracle(truth, RELEASED, 1), RELEASED)
-    u = field(0)
-    after = [emulator.step({}, key, u, NONE) for emulator in (stages[-1], whole)]
-    np.testing.assert_array_equal(*after)
+@pytest.mark.parametrize("samples", [1, 2])
+def test_stages_are_the_refiner_stopped_earlier(samples: int) -> None:
+    net, key, u = oracle(field(1), RELEASED, 1), jax.random.key(2), field(0)
+    config = replace(RELEASED, samples=samples)
+    whole = make_refiner(net, config)
+    assert whole.stages is not None
+    stages = whole.stages({}, key, u, NONE)
+    assert len(stages) == config.steps + 1
+    for count, found in enumerate(stages):
+        stopped = make_refiner(net, replace(config, applied=count))
+        assert stopped.calls == samples * (count + 1)
+        np.testing.assert_array_equal(found, stopped.step({}, key, u, NONE))
+    np.testing.assert_array_equal(stages[-1], whole.step({}, key, u, NONE))
+
+
+def test_stages_after_another_emulator_begin_with_its_step() -> None:
+    first, key, u = persistence(), jax.random.key(2), field(0)
+    refiner = make_refiner(oracle(field(1), RELEASED, 1), RELEASED, after=first)
+    assert refiner.stages is not None
+    stages = refiner.stages(((), {}), key, u, NONE)
+    assert len(stages) == RELEASED.steps + 1 == refiner.calls + 1  # persistence calls nothing
+    np.testing.assert_allclose(stages[0], u, rtol=1e-6)
 
 
 def precisions(jaxpr: Any) -> set[Any]:

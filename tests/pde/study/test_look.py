@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices
+from jaxrl_rollouts.pde.baselines import make_low_pass
 from jaxrl_rollouts.pde.emulator import persistence
 from jaxrl_rollouts.pde.fieldset import Fields
+from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
+from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.study.look import evaluate
 from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
 
@@ -24,9 +30,29 @@ def waves(phase: float) -> StudyData:
 
 def test_other_trajectories_are_judged_by_the_same_programs() -> None:
     devices._mapped.cache_clear()
-    arms = [persistence(1)]
+    arms = persistence(1)
     first = evaluate("first", arms, (), STUDY, waves(0.0), None)
     programs = devices._mapped.cache_info().misses
     second = evaluate("second", arms, (), STUDY, waves(1.0), None)
     assert devices._mapped.cache_info().misses == programs == 2
     assert (first.rollout != second.rollout).any()
+
+
+def test_single_steps_are_judged_after_each_refinement_as_if_it_were_the_last() -> None:
+    config = RefinerConfig(steps=2)
+    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1, 2), embedding=4), 1, 8)
+    emulator = make_refiner(net, config)
+    params = jax.vmap(net.init)(jax.random.split(jax.random.key(3), STUDY.seeds))
+    params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # its last layer is zero at first
+    whole = evaluate("whole", emulator, params, STUDY, waves(0.0), None)
+    assert whole.one_step.shape == (STUDY.seeds, 3)
+    for count in range(3):
+        stopped = make_refiner(net, replace(config, applied=count))
+        alone = evaluate("alone", stopped, params, STUDY, waves(0.0), None)
+        for name in ("one_step", "first_error"):
+            found, last = getattr(whole, name)[:, count], getattr(alone, name)[:, -1]
+            np.testing.assert_allclose(found, last, rtol=1e-5)
+    low = make_low_pass(emulator, 1)
+    kept = (params, jnp.ones((STUDY.seeds, 5)))
+    same = evaluate("low", low, kept, STUDY, waves(0.0), None)
+    np.testing.assert_allclose(same.one_step, whole.one_step, rtol=1e-4)
