@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.compare.timing import in_turns
 from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, gelu, use_matmul
 from jaxrl_rollouts.record.context import RunContext
 
@@ -52,6 +53,8 @@ class FormSizes:
 
     def validate(self) -> None:
         at_least_one(self, "channels", "width", "layers", "batch", "steps", "repeats")
+        if self.width % 2 == 0:
+            raise ConfigError("width", self.width, "an odd number")
 
 
 def patches(x: jax.Array, layer: Mapping[str, jax.Array]) -> jax.Array:
@@ -140,7 +143,7 @@ def time_forms(context: RunContext, sizes: FormSizes) -> list[dict[str, Any]]:
     the time of the work.
 
     Raises:
-        ConfigError: a size below 1.
+        ConfigError: a size below 1, or an even width.
     """
     sizes.validate()
     rows = []

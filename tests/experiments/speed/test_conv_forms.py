@@ -98,6 +98,7 @@ def test_cpu_seconds_do_not_count_waiting() -> None:
     assert cpu_seconds(lambda: time.sleep(0.2)) < 0.15
 
 
-def test_sizes_are_checked(context: RunContext) -> None:
-    with pytest.raises(ConfigError, match="layers"):
-        time_forms(context, FormSizes(layers=0))
+@pytest.mark.parametrize(("setting", "value"), [("layers", 0), ("width", 2)])
+def test_sizes_are_checked(setting: str, value: int, context: RunContext) -> None:
+    with pytest.raises(ConfigError, match=setting):
+        time_forms(context, FormSizes(**{setting: value}))
