@@ -2,6 +2,7 @@
 
 from .drift import DriftConfig, make_drift
 from .fno import FnoConfig, make_fno
+from .ported import unet_from_pdearena
 from .resnet import ResnetConfig, make_resnet
 from .unet import UnetConfig, make_unet
 
@@ -24,4 +25,5 @@ __all__ = [
     "make_fno",
     "make_resnet",
     "make_unet",
+    "unet_from_pdearena",
 ]

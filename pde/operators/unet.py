@@ -48,7 +48,8 @@ class UnetConfig:
         multipliers: of the channels, level by level.
         blocks: residual blocks at each level.
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
-        zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena.
+        zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with its
+            weights (`unet_from_pdearena`) the network then says what PDEArena's does.
     """
 
     hidden: int = 64
