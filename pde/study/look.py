@@ -246,7 +246,8 @@ def sample(
         return metrics.cross_correlation(samples), *squares
 
     def measure() -> dict:
-        start, given = data.opening(study.history)[some], data.test.conditions[some]
+        start = data.opening(study.history)[some]
+        given = jax.tree.map(lambda x: x[some], data.test.conditions)
         rolled = []
         shown = bool(context and context.progress)
         bar = Progress(f"{stage}: sample", total=study.samples, unit="samples", enabled=shown)
