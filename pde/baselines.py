@@ -5,6 +5,7 @@ Each is an `Emulator`, so that it is rolled and judged as trained ones are.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import Emulator, latest, persistence, pushed
+from .emulator import Conditions, Emulator, Told, latest, persistence, pushed
 from .equations import Equation
 from .fieldset import Scaling, unit_columns
 from .spectral import filtered
@@ -22,26 +23,36 @@ from .spectral import filtered
 RIDGE = 1e-10  # of the mean power of a wavenumber's inputs
 
 
-def fit_linear(parts: Iterable[np.ndarray], history: int = 1, every: int = 1) -> np.ndarray:
+def fit_linear(
+    parts: Iterable[np.ndarray],
+    history: int = 1,
+    every: int = 1,
+    constant: Iterable[np.ndarray] | None = None,
+) -> np.ndarray:
     """The best linear map for every wavenumber, in closed form.
 
     `u_{t+1}(k) = A(k) [u_{t-H+1}(k); ...; u_t(k)]` with `A = S_yx (S_xx + ridge)^-1`, least squares
-    over all windows of all trajectories.
+    over all windows of all trajectories. Constant channels stand behind the frames that are seen.
 
     Args:
         parts: standardised fields `[n, T, C, *space]`, some trajectories at a time; periodic.
         history: frames that are seen, `H`.
         every: frames per step.
+        constant: `[n, S, *space]` of the same trajectories, standardised.
 
     Returns:
-        Parameters of `make_linear`, `[2, *bins, C, H * C]` float32: real and imaginary parts.
+        Parameters of `make_linear`, `[2, *bins, C, H * C + S]` float32: real and imaginary parts.
     """
     above, below = 0.0, 0.0
-    for part in parts:
+    beside = constant if constant is not None else itertools.repeat(None)
+    for part, held in zip(parts, beside, strict=False):
         axes = tuple(range(3, part.ndim))
         modes = np.fft.rfftn(part, axes=axes)
         windows = part.shape[1] - history * every
         seen = [modes[:, h * every : h * every + windows] for h in range(history)]
+        if held is not None:
+            once = np.fft.rfftn(held, axes=tuple(range(2, held.ndim)))[:, None]
+            seen.append(np.broadcast_to(once, (len(once), windows, *once.shape[2:])))
         after = np.moveaxis(modes[:, history * every :], 2, -1)
         before = np.moveaxis(np.concatenate(seen, 2), 2, -1)
         above = above + np.einsum("nt...c,nt...d->...cd", after, before.conj())
@@ -60,10 +71,11 @@ def fit_linear(parts: Iterable[np.ndarray], history: int = 1, every: int = 1) ->
 def make_linear(axes: int, history: int = 1) -> Emulator:
     """The emulator of `fit_linear`'s parameters; a step is one product per wavenumber."""
 
-    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
-        del key, conditions
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions) -> jax.Array:
+        del key
         over = tuple(range(-axes, 0))
-        modes = jnp.fft.rfftn(field, axes=over)
+        beside = [conditions.constant] if isinstance(conditions, Told) else []
+        modes = jnp.fft.rfftn(jnp.concatenate([field, *beside]), axes=over)
         real, imaginary = params
         mixed = jnp.einsum("...cd,d...->c...", real + 1j * imaginary, modes)
         after = jnp.fft.irfftn(mixed, s=field.shape[-axes:], axes=over)

@@ -7,7 +7,7 @@ then have about unit variance. Networks share one signature, so that objectives 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,22 @@ Scale = float | tuple[float, ...]
 FIRST_INDEX = 1000.0
 
 
+class Told(NamedTuple):
+    """What is known of a trajectory whose fields have constant channels; see `constant`.
+
+    Attributes:
+        conditions: `[P]`, the equation's parameters, scaled to about [0, 10].
+        constant: `[S, *space]`, channels that are seen and never predicted, standardised.
+    """
+
+    conditions: jax.Array
+    constant: jax.Array
+
+
+# What objectives hand on to a network: `[P]`, or `Told` where there are constant channels.
+Conditions = Any
+
+
 class FieldNetwork(NamedTuple):
     """A network on fields; see `operators`.
 
@@ -29,7 +45,7 @@ class FieldNetwork(NamedTuple):
         apply: `(params, field [H * C, *space], noised [C, *space], index, conditions [P]) -> [C,
             *space]`; `noised` is a second input of the field's shape (zeros where there is
             none), `index` a scalar in [0, 1000] that says which refinement this is, and
-            `conditions` are the equation's parameters, scaled to about [0, 10].
+            `conditions` are the equation's parameters, scaled to about [0, 10], or `Told`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
     """
 
@@ -42,12 +58,14 @@ class EmulatorStep(Protocol):
     """See `Emulator.step`; positional arguments only."""
 
     def __call__(
-        self, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array, /
+        self, params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions, /
     ) -> jax.Array: ...
 
 
 class Emulator(NamedTuple):
     """Functions of one emulator; see `objectives` and `refiner`.
+
+    Fields are what changes; channels that are constant in time come with the conditions, as `Told`.
 
     Attributes:
         init: `key -> params`.
@@ -64,7 +82,7 @@ class Emulator(NamedTuple):
 
     init: Callable[[jax.Array], PyTree]
     step: EmulatorStep
-    loss: Callable[[PyTree, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
+    loss: Callable[[PyTree, jax.Array, jax.Array, Conditions], tuple[jax.Array, Metrics]]
     frames: int
     calls: int
     history: int = 1

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.trees import PyTree
 
 from . import metrics
-from .emulator import Emulator
+from .emulator import Conditions, Emulator
 from .field import roll_field
 
 
@@ -19,7 +19,7 @@ def roll_emulator(
     emulator: Emulator,
     params: PyTree,
     start: jax.Array,
-    conditions: jax.Array,
+    conditions: Conditions,
     key: jax.Array,
     steps: int,
 ) -> jax.Array:
@@ -28,7 +28,7 @@ def roll_emulator(
     Args:
         emulator, params: what to roll.
         start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
-        conditions: `[B, P]`.
+        conditions: `[B, P]`; `Told` where there are constant channels.
         key: consumed; every field, step and refinement draws its own noise from it.
         steps: how many.
 
@@ -36,7 +36,7 @@ def roll_emulator(
         `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
     """
 
-    def step(conditions: jax.Array, key: jax.Array, field: jax.Array) -> jax.Array:
+    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
         return emulator.step(params, key, field, conditions)
 
     fields = roll_field(step, conditions, start, key, steps, own_params=True)
@@ -88,7 +88,7 @@ def sampled_horizon(
     emulator: Emulator,
     params: PyTree,
     start: jax.Array,
-    conditions: jax.Array,
+    conditions: Conditions,
     key: jax.Array,
     steps: int,
     samples: int,

@@ -13,6 +13,8 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
+from .emulator import Conditions, Told
+
 
 class FieldSet(NamedTuple):
     """Trajectories in a file; nothing is read before it is asked for.
@@ -30,6 +32,7 @@ class FieldSet(NamedTuple):
         boundaries: per axis: periodic, wall, open or several with a slash; "" where the file does
             not say.
         equation: its name in `equations`, where the file says it.
+        constant: numbers of the channels that the file itself holds once for all frames.
     """
 
     path: Path
@@ -42,6 +45,7 @@ class FieldSet(NamedTuple):
     channels: tuple[str, ...] = ()
     boundaries: tuple[str, ...] = ()
     equation: str = ""
+    constant: tuple[int, ...] = ()
 
     def array(self) -> np.ndarray:
         """All of it, in memory: `[trajectories, frames, C, *space]`."""
@@ -53,18 +57,19 @@ class Fields(NamedTuple):
 
     Attributes:
         fields: `[trajectories, frames, C, *space]` float32.
-        conditions: `[trajectories, P]` what an emulator is told about each, scaled.
+        conditions: `[trajectories, P]` what an emulator is told about each, scaled; `Told` where
+            there are constant channels.
     """
 
     fields: jax.Array
-    conditions: jax.Array
+    conditions: Conditions
 
 
 class PickedWindows(NamedTuple):
     """Windows that were read before: `[batch, frames, C, *space]`, conditions `[batch, P]`."""
 
     fields: jax.Array
-    conditions: jax.Array
+    conditions: Conditions
 
 
 TOLD = 10.0  # conditions are told on a scale from 0 to about this
@@ -212,7 +217,7 @@ def sample_windows(
     shift: bool = True,
     axes: Sequence[int] | None = None,
     every: int = 1,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, Conditions]:
     """Random windows of consecutive frames.
 
     Args:
@@ -226,7 +231,8 @@ def sample_windows(
         axes: of space, along which they are moved: periodic ones. None: every axis.
 
     Returns:
-        `[batch, frames, C, *space]` and their conditions `[batch, P]`.
+        `[batch, frames, C, *space]` and their conditions `[batch, P]`; constant channels among
+        these are moved as their windows are.
 
     Raises:
         ValueError: trajectories shorter than a window.
@@ -236,7 +242,7 @@ def sample_windows(
     else:
         row, begin = window_places(key, *data.fields.shape[:2], batch, (frames - 1) * every + 1)
         windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
-        conditions = data.conditions[row]
+        conditions = jax.tree.map(lambda x: x[row], data.conditions)
     shift_key = jax.random.split(key, 3)[2]
     if shift:
         space = windows.ndim - 3
@@ -244,7 +250,10 @@ def sample_windows(
         for axis in sorted((axis - space for axis in moved), reverse=True):
             key = shift_key if axis == -1 else jax.random.fold_in(shift_key, -axis)
             by = jax.random.randint(key, (batch,), 0, windows.shape[axis])
-            windows = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))(windows, by)
+            moved_by = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))
+            windows = moved_by(windows, by)
+            if isinstance(conditions, Told):
+                conditions = conditions._replace(constant=moved_by(conditions.constant, by))
     return windows, conditions
 
 

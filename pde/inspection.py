@@ -23,8 +23,8 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     """Print what a file of trajectories holds and whether it can be trained on.
 
     Args:
-        file: a file in the layout of PDEArena, The Well, PDEBench, PDEgym or APEBench, or a plain
-            array (.npy, or .npz with u, dt, dx, ...).
+        file: a file in the layout of PDEArena (on one axis or NavierStokes2D), The Well, PDEBench,
+            PDEgym or APEBench, or a plain array (.npy, or .npz with u, dt, dx, ...).
         out: also draw a trajectory and the increments into this PNG file.
         rows: trajectories to look at; fewer of large ones.
     """
@@ -54,6 +54,7 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
             one = np.asarray(values[:, :, i], np.float64)
             step = np.diff(one, axis=1).std() if frames > 1 else 0.0
             print(f"{name:<12} spread {one.std():.4g}, change {step:.4g}")
+    found, values = only_changing(found, values)
     if frames > 1:
         seen = quality(values)
         read = f"{len(values)} trajectories" + f", {looked} frames" * (looked < frames)
@@ -64,6 +65,26 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     if out is not None:
         draw(found, values, out)
         print(f"picture: {out}")
+
+
+def only_changing(found: FieldSet, values: np.ndarray) -> tuple[FieldSet, np.ndarray]:
+    """The set and what was looked at of it without constant channels, which are said; whole where
+    nothing else is left."""
+    from .constant import changing, never_changing, others
+
+    named = found.channels or tuple(f"channel {i}" for i in range(found.shape[2]))
+    never = never_changing(values, [slice(None)]) if values.shape[1] > 1 else ()
+    if found.constant:
+        names = ", ".join(named[i] for i in found.constant)
+        print(f"constant     {names}: in the file once for all frames; seen, not predicted")
+    if silent := [named[i] for i in never if i not in found.constant]:
+        print(f"unchanged    {', '.join(silent)}: the same in every frame that was looked at;")
+        print(f"{'':<12} if in all others too, pde train holds it constant: seen, not predicted")
+    constant = tuple(sorted({*found.constant, *never}))
+    kept = others(found.shape[2], constant)
+    if not constant or not kept:
+        return found, values
+    return changing(found._replace(constant=constant)), values[:, :, list(kept)]
 
 
 def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:

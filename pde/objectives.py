@@ -20,6 +20,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .emulator import (
     FIRST_INDEX,
+    Conditions,
     Emulator,
     FieldNetwork,
     Metrics,
@@ -141,32 +142,32 @@ def make_one_step(net: FieldNetwork, config: OneStepConfig) -> Emulator:
             found += config.frequency_weight * frequency_error(said, target)
         return found
 
-    def first(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+    def first(params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
         nothing = jnp.zeros_like(latest(field, net.history))
         return net.apply(params, field, nothing, FIRST_INDEX, conditions)
 
     def second(
-        params: PyTree, field: jax.Array, guess: jax.Array, conditions: jax.Array
+        params: PyTree, field: jax.Array, guess: jax.Array, conditions: Conditions
     ) -> jax.Array:
         said = net.apply(params, field, guess, SECOND_CALL, conditions)
         return guess + said if objective == "prediction" else said
 
-    def change(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+    def change(params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
         guess = first(params, field, conditions)
         return second(params, field, guess, conditions) if twice else guess
 
     def moved(field: jax.Array, said: jax.Array) -> jax.Array:
         return pushed(field, per_channel(scale, said) * said)
 
-    def advance(params: PyTree, field: jax.Array, conditions: jax.Array) -> jax.Array:
+    def advance(params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
         return moved(field, change(params, field, conditions))
 
-    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
+    def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions) -> jax.Array:
         del key
         return advance(params, field, conditions)
 
     def loss(
-        params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
+        params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
     ) -> tuple[jax.Array, Metrics]:
         del key
         field, following = opening(window, net.history)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.reports.pictures import save_gif
 
+from .constant import check_constant, take_channels
 from .fieldset import FieldSet, take_trajectories
 from .files import read_fields, write_apebench, write_pdearena, write_well
 from .generate import Solved
@@ -42,29 +43,37 @@ def roll_file(
     steps = STEPS[len(own.grid)] if steps is None else steps
     if picture is not None and picture.suffix == ".gif" and len(own.grid) == 1:
         raise ConfigError("--picture", picture.name, "a .png: fields of one axis need no animation")
-    if found.shape[2:] != (own.channels, *own.grid):
+    if found.shape[2:] != (own.width, *own.grid):
         points = " x ".join(map(str, own.grid))
-        expected = f"{own.channels} on {points} points, as the emulator was trained"
+        expected = f"{own.width} on {points} points, as the emulator was trained"
         sizes = " x ".join(map(str, found.shape[3:]))
         raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
     every = int(own.facts.get("every", 1))
     start, told = start_of(own, found, every)
     rolled = own.roll(start, steps, key, conditions=told, seed=emulator)
-    first = np.asarray(start, np.float32).reshape(len(start), -1, own.channels, *own.grid)[:, -1:]
+    first = np.asarray(start, np.float32).reshape(len(start), -1, own.width, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
+    truth = found.read(slice(None), slice(own.history * every, None, every))
+    if own.constant:
+        seen = np.concatenate([first, np.asarray(truth, np.float32)], 1)
+        check_constant(found.path, seen, own.constant, own.names)
     write(out, fields, found, own)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
+    if own.constant:
+        named = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
+        print(f"constant, as in the file: {', '.join(named)}")
     if not np.isfinite(fields).all():
         others = (0, *range(2, fields.ndim))
         when = int(np.isfinite(fields).all(others).argmin())
         print(f"not finite from step {when} on: the emulator has left what it knows")
-    truth = found.read(slice(None), slice(own.history * every, None, every))
     tell_truth(fields, truth, own)
     if picture is not None:
         if picture.suffix == ".gif":
             animate(fields, truth, own, picture)
         else:
-            draw(read_fields(out), fields, picture)
+            written = read_fields(out)._replace(channels=found.channels)
+            drawn = take_channels(written, own.changing)
+            draw(drawn, fields[:, :, list(own.changing)], picture)
         print(f"picture: {picture}")
 
 
@@ -91,8 +100,8 @@ def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
         own: the emulator.
         out: a GIF file.
     """
-    rolled = fields[0, 1:, 0]
-    true = truth[0, : len(rolled), 0]
+    rolled = fields[0, 1:, own.changing[0]]
+    true = truth[0, : len(rolled), own.changing[0]]
     panels = {"rollout": rolled}
     if len(true):
         rolled = rolled[: len(true)]
@@ -106,7 +115,8 @@ def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> N
     `[N, T, C, *X]`."""
     length = min(truth.shape[1], fields.shape[1] - 1)
     if length:
-        pair = (np.swapaxes(x[:, :length], 0, 1) for x in (fields[:, 1:], truth))
+        some = list(own.changing)
+        pair = (np.swapaxes(x[:, :length, some], 0, 1) for x in (fields[:, 1:], truth))
         held = correlation_horizons(np.asarray(correlation(*pair)), own.dt or 1.0)
         unit = "" if own.dt else " steps"
         print(
@@ -132,9 +142,10 @@ def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) 
     chunks = [Solved(fields, extent, dt, values)]
     if out.suffix == ".npy":
         write_apebench(out, chunks, split="test", parameter=name)
-    elif own.channels == len(grid) == 1:
+    elif own.width == len(grid) == 1:
         write_pdearena(out, chunks, split="test", viscosity=name in found.parameters)
     else:
         equation = found.equation if found.parameters else ""
         named: Any = {"channels": found.channels, "equation": equation}
+        named["constant"] = tuple(own.constant)
         write_well(out, chunks, split="test", parameter=name, **named)

@@ -33,7 +33,8 @@ from jaxrl_rollouts.record.saved import (
 )
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import Emulator, FieldNetwork
+from .constant import check_constant, others, told_constant
+from .emulator import Emulator, FieldNetwork, Told
 from .evaluation import roll_emulator
 from .fieldset import CONDITIONS, Scaling, unit_columns
 from .objectives import OneStepConfig, make_one_step
@@ -58,13 +59,16 @@ class TrainedEmulator:
     Attributes:
         network, objective: settings it was made with; the residual scale is the objective's.
         params: leading axis = seeds; the moving average where there is one.
-        channels, points: of its fields `[C, *N]`; points of one axis, or of each.
+        channels, points: of its fields `[C, *N]`, those that change; points of one axis, or of
+            each.
         history: `H`, frames it steps from.
         conditions: what it is told about a trajectory, and how that is scaled.
         dt: time from one frame to the next of what it rolls; None where nobody said.
         units: of every channel, for an emulator of standardised fields; () for fields as they are.
         facts: what else is known (data, channel names, length of the domain), for `emulator.json`.
         boundaries: of every axis, as a `FieldSet` has them; none is periodic.
+        constant: channels of the data that are constant in time, by their numbers among all
+            channels, and how they are scaled: seen at every step, predicted at none.
     """
 
     network: ResnetConfig | UnetConfig | FnoConfig | DriftConfig
@@ -78,6 +82,23 @@ class TrainedEmulator:
     units: tuple[Scaling, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     boundaries: tuple[str, ...] = ()
+    constant: Mapping[int, Scaling] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Channels of the data: those that change and those that are constant."""
+        return self.channels + len(self.constant)
+
+    @property
+    def changing(self) -> tuple[int, ...]:
+        """Numbers of the channels that change, among all."""
+        return others(self.width, self.constant)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all channels, where they are known."""
+        named = tuple(map(str, self.facts.get("channel_names") or ()))
+        return named if len(named) == self.width else ()
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -89,8 +110,9 @@ class TrainedEmulator:
         """Its network."""
         make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
         scalars = sum(map(self._columns, self.conditions))
-        sizes = (self.channels, self.points, scalars, self.history)
-        return make(self.network, *sizes, self.boundaries)
+        sizes = (self.width, self.points, scalars, self.history)
+        net = make(self.network, *sizes, self.boundaries)
+        return told_constant(net) if self.constant else net
 
     @functools.cached_property
     def emulator(self) -> Emulator:
@@ -111,7 +133,8 @@ class TrainedEmulator:
 
         Args:
             initial: one field `[C, *N]` or many `[B, C, *N]`; `[H, C, *N]` or `[B, H, C, *N]`,
-                oldest frame first, for an emulator that sees a history.
+                oldest frame first, for an emulator that sees a history. Of all channels, those
+                that are constant included.
             steps: how many.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
@@ -119,10 +142,12 @@ class TrainedEmulator:
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, C, *N]` or `[steps, B, C, *N]` float32, the start left out.
+            `[steps, C, *N]` or `[steps, B, C, *N]` float32, the start left out; constant channels
+            are what they were.
 
         Raises:
-            DataError: fields of another shape, or not finite.
+            DataError: fields of another shape, or not finite; or a constant channel that changes
+                within a history.
             ConfigError: `steps` below 1, or conditions that are not the emulator's.
             CheckpointError: there is no such seed.
         """
@@ -130,13 +155,24 @@ class TrainedEmulator:
             raise ConfigError("steps", steps, "at least 1")
         params = one_seed(self.params, seed)
         fields, single = self._fields(initial)
-        told = self._told(conditions or {}, len(fields))
+        told: Any = self._told(conditions or {}, len(fields))
+        held = fields[:, -1, list(self.constant)]
+        if self.constant:
+            check_constant("initial", fields, self.constant, self.names)
+            shift, factor = unit_columns(tuple(self.constant.values()), len(self.grid))
+            told = Told(told, jnp.asarray((held - shift) * factor))
+        moving = fields[:, :, list(self.changing)] if self.constant else fields
+        start = jnp.asarray(moving.reshape(len(fields), -1, *self.grid))
         key = jax.random.key(key) if isinstance(key, int) else key
         shift, factor = self._units()
-        start = (fields - np.concatenate([shift] * self.history)) * np.concatenate(
+        start = (start - np.concatenate([shift] * self.history)) * np.concatenate(
             [factor] * self.history
         )
         rolled = np.asarray(self._rolled(params, start, told, key, steps)) / factor + shift
+        if self.constant:
+            whole = np.empty((*rolled.shape[:2], self.width, *self.grid), rolled.dtype)
+            whole[:, :, list(self.changing)], whole[:, :, list(self.constant)] = rolled, held
+            rolled = whole
         return rolled[:, 0] if single else rolled
 
     def save(self, folder: str | Path) -> Path:
@@ -151,10 +187,10 @@ class TrainedEmulator:
     def _units(self) -> np.ndarray:
         return unit_columns(self.units or (Scaling(),) * self.channels, len(self.grid))
 
-    def _fields(self, initial: ArrayLike) -> tuple[jax.Array, bool]:
-        """`[B, H * C, *N]` on the device, and whether it was one field."""
+    def _fields(self, initial: ArrayLike) -> tuple[np.ndarray, bool]:
+        """`[B, H, C, *N]` of all channels, and whether it was one field."""
         values = np.asarray(initial, np.float32)
-        shape = (self.channels, *self.grid)
+        shape = (self.width, *self.grid)
         shape = shape if self.history == 1 else (self.history, *shape)
         single = values.ndim == len(shape)
         many = values[None] if single else values
@@ -164,7 +200,7 @@ class TrainedEmulator:
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0].tolist()
             raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")
-        return jnp.asarray(many.reshape(len(many), -1, *self.grid)), single
+        return many.reshape(len(many), self.history, self.width, *self.grid), single
 
     def _columns(self, name: str) -> int:
         """How many scalars a condition is: a spacing for every axis, one of all others."""
@@ -197,6 +233,7 @@ def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
         "channels": trained.channels,
         "points": trained.points if len(trained.grid) == 1 else list(trained.grid),
         "boundaries": list(trained.boundaries),
+        "constant": {str(channel): list(unit) for channel, unit in trained.constant.items()},
         "history": trained.history,
         "conditions": {name: list(scaling) for name, scaling in trained.conditions.items()},
         "dt": trained.dt,
@@ -232,6 +269,7 @@ def load_emulator(folder: str | Path) -> TrainedEmulator:
         tuple(_scalings(path, dict(enumerate(facts.get("units") or []))).values()),
         facts,
         tuple(map(str, facts.get("boundaries") or ())),
+        _constant(path, facts.get("constant") or {}, facts["channels"]),
     )
     return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))
 
@@ -255,6 +293,19 @@ def _points(path: Path, given: Any) -> Points:
         expected = "a whole number of at least 1, or one for each of up to three axes"
         raise CheckpointError(f"{path}: points: found {given!r}, expected {expected}")
     return tuple(listed) if isinstance(given, list) else given
+
+
+def _constant(path: Path, given: Any, channels: int) -> dict[int, Scaling]:
+    found = _scalings(path, given)
+    width = channels + len(found)
+    try:
+        numbers = {int(name): scaling for name, scaling in found.items()}
+    except ValueError:
+        numbers = {}
+    if len(numbers) != len(found) or not {*numbers} <= {*range(width)}:
+        expected = f"different numbers of channels, from 0 to {width - 1}"
+        raise CheckpointError(f"{path}: constant: found {sorted(found)}, expected {expected}")
+    return dict(sorted(numbers.items()))
 
 
 def _scalings(path: Path, given: Any) -> dict[str, Scaling]:

@@ -82,7 +82,7 @@ def deviation(parts: Iterable[np.ndarray], axes: tuple[int, ...]) -> tuple[Any, 
 
 def windows_feed(
     fields: np.ndarray,
-    conditions: np.ndarray,
+    conditions: Any,
     scale: Callable[[np.ndarray], np.ndarray],
     frames: int,
     config: TrainingConfig,
@@ -91,7 +91,7 @@ def windows_feed(
 
     Args:
         fields: `[N, T, C, *space]`, mapped.
-        conditions: `[N, P]` as they are told.
+        conditions: `[N, P]` as they are told; `Told` where there are constant channels, in memory.
         scale: standardises fields.
         frames: of a window.
         config: of the training.
@@ -102,7 +102,8 @@ def windows_feed(
     def read(places: tuple[np.ndarray, np.ndarray]) -> Drawn:
         row, begin = places
         index = row[..., None].astype(np.int64) * shape[1] + begin[..., None] + steps
-        return Drawn(PickedWindows(scale(scattered(path, index, axes=2)), conditions[row]))
+        told = jax.tree.map(lambda x: x[row], conditions)
+        return Drawn(PickedWindows(scale(scattered(path, index, axes=2)), told))
 
     return ReadAhead((), make_plan(config, frames, *shape[:2]), read)
 

@@ -17,9 +17,10 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .commands import TRAIN
+from .constant import changing, check_changing, check_constant
 from .emulator import persistence
 from .equations import equation
-from .fieldset import FieldSet, check_trainable, take_trajectories
+from .fieldset import FieldSet, take_trajectories
 from .files import read_fields
 from .objectives import OneStep, OneStepConfig
 from .operators import DriftConfig, FnoConfig, ResnetConfig, UnetConfig
@@ -38,8 +39,9 @@ class TrainConfig:
     """What `pde train` does.
 
     Attributes:
-        file: trajectories in the layout of PDEArena, The Well, PDEBench, PDEgym or APEBench, or
-            a plain array (.npy, .npz with u, dt, dx, ...).
+        file: trajectories in the layout of PDEArena (on one axis or NavierStokes2D), The Well,
+            PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...).
+            Channels that are constant in time (a force, a mask) are seen and not predicted.
         test: another file, to test on; left out, the last trajectories of `file`.
         test_share: their share.
         objective: refiner, mse, pushforward, unrolled, sobolev, correction or prediction.
@@ -102,8 +104,14 @@ def prepare(config: TrainConfig) -> list[str]:
     return [
         f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
         f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), "
-        f"{' x '.join(map(str, grid))} points"
+        f"{' x '.join(map(str, grid))} points" + constant_line(train_set)
     ]
+
+
+def constant_line(found: FieldSet) -> str:
+    """Which channels the file itself says are constant; "" where none are."""
+    names = [found.channels[i] for i in found.constant]
+    return f"; constant, not predicted: {', '.join(names)}" if names else ""
 
 
 def unread(config: TrainConfig) -> list[str]:
@@ -118,6 +126,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     train_set, test_set = split(config)
     fitted = fitted_to(config, config.objective, train_set, context)
     own = fitted.emulator
+    train_set, test_set = (s._replace(constant=tuple(own.constant)) for s in (train_set, test_set))
     fitted.save(context.folder.path / "emulator")
     study, data = tested(config, fitted, test_set, context)
     beside = Beside(own, train_set, test_set, study, data, config.every, context)
@@ -195,7 +204,7 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
             "file", "nothing", "a file of trajectories: jaxrl-rollouts pde train FILE"
         )
     found = _read(config, config.file)
-    check_trainable(found)
+    check_changing(found)
     if config.test:
         other = _read(config, config.test)
         if other.shape[2:] != found.shape[2:]:
@@ -236,8 +245,10 @@ def tested(
     """
     own = fitted.emulator
     u = np.asarray(test.read(slice(None), slice(0, None, config.every)), np.float32)
+    check_constant(test.path, u, own.constant, own.names)
+    u, moving = u[:, :, list(own.changing)] if own.constant else u, changing(test)
     hold_fields(test, u, "test", context)
-    fields = standardised(test, u, own.units, own.conditions)
+    fields = standardised(test, u, own.units, own.conditions, own.constant)
     longest = u.shape[1] - config.history
     steps = config.steps or longest
     if not 0 < steps <= longest:
@@ -251,7 +262,7 @@ def tested(
         steps=steps,
     )
     none = np.zeros(len(u))
-    return study, StudyData(fields, fields, own.dt or 1.0, none, own.units, find_flow(test))
+    return study, StudyData(fields, fields, own.dt or 1.0, none, own.units, find_flow(moving))
 
 
 EXPERIMENT = TRAIN.experiment(

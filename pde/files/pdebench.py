@@ -28,6 +28,7 @@ from .stored import (
     check_finite,
     check_numbers,
     check_shape,
+    constant_channels,
     field_array,
     frame_time,
     hdf5_reader,
@@ -56,7 +57,7 @@ def read_pdebench(path: str | Path) -> FieldSet:
     """Look into a file; its fields are read when asked for.
 
     Numbers among the file's attributes (`beta`, `Nu`, `eta`, ...) become `parameters`; force and
-    permeability are channels that do not change.
+    permeability are `constant` channels.
 
     Raises:
         DataError: another layout, or an array that is missing, misshapen or not finite.
@@ -127,6 +128,7 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
         _parameters(path, file, count),
         channels,
         ("",) * len(axes),
+        constant=constant_channels(fields),
     )
 
 
@@ -217,4 +219,5 @@ def _incompressible(path: Path, file: h5py.File) -> FieldSet:
         _parameters(path, file, count),
         channels,
         ("",) * len(space),
+        constant=constant_channels(fields),
     )

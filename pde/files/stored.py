@@ -212,6 +212,12 @@ def check_finite(
         )
 
 
+def constant_channels(fields: Sequence[Stored]) -> tuple[int, ...]:
+    """Numbers of the channels whose arrays have no axis of time."""
+    times = [field.times for field in fields for _ in field.channels]
+    return tuple(i for i, there in enumerate(times) if not there)
+
+
 def hdf5_reader(
     path: Path, fields: Sequence[Stored], shape: tuple[int, ...]
 ) -> Callable[[Any, Any], np.ndarray]:

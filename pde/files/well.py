@@ -26,6 +26,7 @@ from .stored import (
     check_count,
     check_numbers,
     check_shape,
+    constant_channels,
     field_array,
     frame_time,
     hdf5_reader,
@@ -48,7 +49,8 @@ def read_well(path: str | Path) -> FieldSet:
     """Look into a file; its fields are read when asked for.
 
     Scalar, vector and tensor fields become channels in this order, components named `velocity_x`
-    and `stress_xy`; those that do not vary over trajectories, time or an axis are repeated.
+    and `stress_xy`; those that do not vary over trajectories, time or an axis are repeated, and
+    are `constant` where it is time.
     Scalars that do not vary over time, and the simulation's parameters, become `parameters`;
     those that do are left out. Time between frames and extents are those of the axes, unless the
     file is of our writer, which keeps both exactly.
@@ -76,8 +78,9 @@ def read_well(path: str | Path) -> FieldSet:
         if (values <= 0).any():
             raise DataError(path, key, f"a step or extent of {values.min()}", "values above 0")
     equation = known if known in EQUATIONS else ""
+    constant = constant_channels(fields)
     return FieldSet(
-        path, LAYOUT, shape, read, dt, extent, parameters, channels, boundaries, equation
+        path, LAYOUT, shape, read, dt, extent, parameters, channels, boundaries, equation, constant
     )
 
 

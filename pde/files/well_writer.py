@@ -14,6 +14,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.hdf5 import new_hdf5
 from jaxrl_rollouts.record.folder import write_atomically
 
+from ..constant import check_constant
 from ..generate import Solved
 from .pdearena import SPLITS
 from .well import EXACT, EXTENT, FRAME_TIME, ORDERS
@@ -32,6 +33,7 @@ def write_well(
     channels: Sequence[str] = ("u",),
     equation: str = "",
     dtype: str = "float32",
+    constant: Sequence[int] = (),
 ) -> Path:
     """Write solved chunks as they come; the file appears once the last is in.
 
@@ -54,10 +56,13 @@ def write_well(
         channels: a name for each of `C`.
         equation: that was solved, kept as an attribute.
         dtype: of the fields; the schema asks for float32.
+        constant: channels that are constant in time, by number: written once for all frames
+            (`time_varying` false), a vector where all of its components are.
 
     Raises:
         ConfigError: another split.
-        DataError: nothing to write, chunks that do not fit each other, or it cannot be written.
+        DataError: nothing to write, chunks that do not fit each other, a constant channel that
+            changes, or it cannot be written.
     """
     path = Path(path)
     if split not in SPLITS:
@@ -71,7 +76,8 @@ def write_well(
         for chunk in chunks:
             shape = shape or chunk.fields.shape[1:]
             fields = fields or grouped(channels, len(shape) - 2)
-            _append(path, file, chunk, shape, fields, dtype)
+            check_constant(path, chunk.fields, constant, channels)
+            _append(path, file, chunk, shape, fields, dtype, constant)
             if counted:
                 moments.add(chunk.fields)
             rows, axes = len(chunk.fields), len(shape) - 2
@@ -168,6 +174,7 @@ def _append(
     shape: tuple[int, ...],
     fields: Fields,
     dtype: str,
+    constant: Sequence[int],
 ) -> None:
     """Add the rows of a chunk to one array per field, made at the first."""
     frames, count, *space = shape
@@ -180,17 +187,20 @@ def _append(
         group = file.require_group(ORDERS[order])
         values = np.moveaxis(chunk.fields[:, :, list(parts)], 2, -1)
         values = values if order else values[..., 0]
+        times = not {*parts} <= {*constant}
+        together = frames if len(space) == 1 else 1  # frames in a chunk of the file
+        values, lead = (values, (1, together)) if times else (values[:, 0], (1,))
         if name not in group:
             made = group.create_dataset(
                 name,
                 (0, *values.shape[1:]),
                 dtype,
                 maxshape=(None, *values.shape[1:]),
-                chunks=(1, frames if len(space) == 1 else 1, *values.shape[2:]),
+                chunks=(*lead, *values.shape[len(lead) :]),
                 fletcher32=True,
             )
             made.attrs["dim_varying"] = np.ones(len(space), bool)
-            made.attrs.update(sample_varying=True, time_varying=True)
+            made.attrs.update(sample_varying=True, time_varying=times)
         stored: Any = group[name]
         begin = len(stored)
         stored.resize(begin + len(values), axis=0)

@@ -14,6 +14,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..baselines import fit_linear, low_pass_cut, make_linear, make_low_pass, make_solver
+from ..constant import changing
 from ..emulator import Emulator
 from ..equations import equation
 from ..fieldset import Fields, FieldSet, take_trajectories
@@ -23,7 +24,7 @@ from ..spectral import lengths
 from ..streaming import all_fields, trajectories
 from .look import Evaluation, evaluate, one_step_errors
 from .train import StudyConfig, StudyData
-from .units import scaled, standardised
+from .units import scaled, standardised, told
 
 Baseline = Literal["linear", "low_pass", "solver"]
 _WITHOUT = "leave the solver out: --baselines linear low_pass"
@@ -64,10 +65,14 @@ def linear(beside: Beside, stream: Stream, name: str = "linear") -> Evaluation:
     own = beside.own
 
     def measure() -> dict[str, np.ndarray]:
-        u = all_fields(beside.train, stream)
+        u = all_fields(changing(beside.train), stream)
         axes = len(own.grid)
         parts = (scaled(own.units, u[part], axes=axes) for part in trajectories(u.shape))
-        return {"map": fit_linear(parts, own.history, beside.every)}
+        constant = None
+        if own.constant:
+            fields = told(beside.train, {}, own.constant).constant
+            constant = (fields[part] for part in trajectories(u.shape))
+        return {"map": fit_linear(parts, own.history, beside.every, constant)}
 
     found = remember(beside.context, name, "fitted", measure)["map"]
     emulator = make_linear(len(own.grid), own.history)
@@ -81,8 +86,9 @@ def low_pass(beside: Beside, name: str, trained: TrainedEmulator) -> tuple[Evalu
     axes, emulator = len(own.grid), trained.emulator
 
     def measure() -> dict[str, np.ndarray]:
-        u = np.asarray(train.read(slice(None), slice(0, None, beside.every)), np.float32)
-        fields = standardised(train, u, own.units, own.conditions)
+        u = changing(train).read(slice(None), slice(0, None, beside.every))
+        u = np.asarray(u, np.float32)
+        fields = standardised(train, u, own.units, own.conditions, own.constant)
         return cut_off(emulator, own.params, beside.study, fields)
 
     found = remember(beside.context, f"{name}_low_pass", "cut", measure)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,18 +29,20 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
+from ..constant import changing, check_changing, constant_fields, never_changing, others
 from ..equations import EQUATIONS
-from ..fieldset import FieldSet, check_trainable
+from ..fieldset import FieldSet
 from ..files import from_arrays, read_fields
 from ..objectives import OBJECTIVES, OneStepConfig
 from ..operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from ..refiner import RefinerConfig
 from ..saved import TrainedEmulator
-from ..streaming import all_fields, windows_feed
+from ..streaming import all_fields, trajectories, windows_feed
 from ..training import TrainingConfig, make_training
 from .units import (
     channel_units,
     condition_scalings,
+    constant_units,
     scaled,
     standardised,
     start_of,
@@ -104,7 +107,7 @@ class Fitted(NamedTuple):
         if isinstance(initial, FieldSet):
             initial, conditions = start_of(own, initial, self.every)
         start = np.asarray(initial)
-        if own.channels == own.history == 1 and start.ndim == 1 + len(own.grid):
+        if own.width == own.history == 1 and start.ndim == 1 + len(own.grid):
             start = start[:, None]
         return own.roll(start, steps, key, conditions=conditions, seed=seed)
 
@@ -136,6 +139,9 @@ def fit(
     `fields` and kept with the emulator, as are the boundaries, which say how the network goes on
     beyond the ends of an axis.
 
+    Channels that are constant in time, by the file's word or because they never change, are seen at
+    every step and neither predicted nor counted in a loss or an error.
+
     Args:
         objective: `mse`, `refiner`, another name of `OneStepConfig`, or a configuration, whose
             residual scale is replaced.
@@ -163,17 +169,18 @@ def fit(
         Interrupted: the context's stop flag was raised.
     """
     found = _fields(fields)
-    check_trainable(found)
+    check_changing(found)
     config, net = _objective(objective), _network(network)
     if min(history, every, seeds) < 1:
         raise ConfigError("history, every, seeds", (history, every, seeds), "each at least 1")
-    u = all_fields(found, stream)
+    found, u = parted(found, stream)
+    moving = changing(found)
     hold_fields(found, u, stage, context)
-    units = channel_units(found, u)
-    scalings = condition_scalings(found, conditions)
+    units = channel_units(moving, u)
+    scalings, constant = condition_scalings(found, conditions), constant_units(found)
     own = TrainedEmulator(
         net,
-        replace(config, residual_scale=step_scale(found, u, units, every)),
+        replace(config, residual_scale=step_scale(moving, u, units, every)),
         None,
         u.shape[2],
         found.shape[3] if len(found.shape) == 4 else found.shape[3:],
@@ -183,6 +190,7 @@ def fit(
         units,
         {"every": every, "channel_names": list(found.channels), "data": found.path.name},
         boundaries=found.boundaries,
+        constant=constant,
     )
     needed = (own.emulator.frames - 1) * every + 1
     if u.shape[1] < needed:
@@ -192,13 +200,13 @@ def fit(
     data: Any = (
         windows_feed(
             u,
-            told(found, scalings),
+            told(found, scalings, constant),
             functools.partial(scaled, units, axes=len(own.grid)),
             own.emulator.frames,
             training,
         )
         if isinstance(u, np.memmap)
-        else standardised(found, u, units, scalings)
+        else standardised(found, u, units, scalings, constant)
     )
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train(
@@ -215,17 +223,45 @@ def fit(
     return Fitted(replace(own, params=trained.state.average), trained, every)
 
 
+def parted(found: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:
+    """The set with all its constant channels named, and `all_fields` of those that change.
+
+    A channel that the file holds for every frame and that never changes is said and made one.
+
+    Raises:
+        DataError: nothing changes.
+    """
+    moving = changing(found)
+    u = all_fields(moving, stream)
+    still = never_changing(u, trajectories(u.shape))
+    if not still:
+        return found, u
+    numbers = np.asarray(others(found.shape[2], found.constant))[list(still)]
+    found = found._replace(constant=tuple(sorted({*found.constant, *numbers.tolist()})))
+    check_changing(found)
+    names = ", ".join(moving.channels[i] for i in still) or "a channel"
+    warnings.warn(
+        f"{found.path.name}: {names}: the same in every frame: held constant, seen at every step "
+        "and not predicted",
+        stacklevel=3,
+    )
+    return found, all_fields(changing(found), stream)
+
+
 def hold_fields(found: FieldSet, u: np.ndarray, part: str, context: RunContext | None) -> None:
     """`DataError` where a run that goes on would see other fields than it began with.
 
     Args:
-        found: where the fields are from.
-        u: the fields themselves.
+        found: where the fields are from, with the constant channels.
+        u: the fields that change.
         part: what they are used for.
         context: None holds nothing.
     """
     if context:
-        sha256 = hashlib.sha256(np.ascontiguousarray(u).data).hexdigest()
+        digest = hashlib.sha256(np.ascontiguousarray(u).data)
+        if found.constant:
+            digest.update(np.ascontiguousarray(constant_fields(found, found.constant)).data)
+        sha256 = digest.hexdigest()
         context.folder.hold(f"{found.path.name} ({part})", sha256=sha256, shape=list(u.shape))
 
 

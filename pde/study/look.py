@@ -206,8 +206,8 @@ def _single(emulator: Emulator) -> Callable[[tuple, tuple], tuple[jax.Array, jax
 
         count = 1
         if emulator.stages is not None:
-            shape = jax.eval_shape(emulator.stages, params, key, before[0, 0], given[0])
-            count = len(shape)
+            told = jax.tree.map(lambda of_each: of_each[0], given)
+            count = len(jax.eval_shape(emulator.stages, params, key, before[0, 0], told))
         return jax.lax.map(judged, jnp.arange(count))
 
     return single
@@ -255,7 +255,8 @@ def sample(
         return metrics.cross_correlation(samples), *squares
 
     def measure() -> dict:
-        start, given = data.opening(study.history)[some], data.test.conditions[some]
+        start = data.opening(study.history)[some]
+        given = jax.tree.map(lambda x: x[some], data.test.conditions)
         rolled = []
         shown = bool(context and context.progress)
         bar = Progress(f"{stage}: sample", total=study.samples, unit="samples", enabled=shown)

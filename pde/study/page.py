@@ -72,6 +72,12 @@ def make_report(
         f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} in {clock}. Errors are in "
         f"standard deviations of the training data. The emulator is told {told}."
     )
+    if own.constant:
+        names = ", ".join(train.channels[i] for i in own.constant)
+        report.note(
+            f"Constant in time: {names}. The network sees them at every step and does not predict "
+            "them; nothing on this page is measured on them."
+        )
     if "" in (train.boundaries or ("",)):
         report.note(
             "The file does not say what lies beyond the ends of every axis: windows were not moved "

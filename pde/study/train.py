@@ -131,7 +131,7 @@ class StudyData(NamedTuple):
     def first(self, share: float) -> StudyData:
         """With a share of the training trajectories, the first ones."""
         count = max(1, round(share * len(self.train.fields)))
-        return self._replace(train=Fields(*(x[:count] for x in self.train)))
+        return self._replace(train=jax.tree.map(lambda x: x[:count], self.train))
 
     def step_scale(self, every: int = 1) -> float:
         """Standard deviation of a step's change in training, two digits: the residual scale."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
-from ..emulator import Scale
+from ..constant import constant_fields
+from ..emulator import Scale, Told
 from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, unit_columns
 from ..saved import TrainedEmulator
 from ..streaming import deviation, trajectories
@@ -20,17 +23,19 @@ def standardised(
     u: np.ndarray,
     units: tuple[Scaling, ...],
     scalings: Mapping[str, Scaling],
+    constant: Mapping[int, Scaling] | None = None,
 ) -> Fields:
     """Fields `[N, T, C, *X]` and conditions as a network sees them.
 
     Args:
-        found: of which the conditions are.
-        u: its fields.
+        found: of which the conditions are, and the constant channels.
+        u: its fields that change.
         units: of `channel_units`.
         scalings: of `condition_scalings`.
+        constant: of `constant_units`.
     """
     seen = scaled(units, u, axes=u.ndim - 3)
-    return Fields(jnp.asarray(seen), jnp.asarray(told(found, scalings)))
+    return Fields(jnp.asarray(seen), jax.tree.map(jnp.asarray, told(found, scalings, constant)))
 
 
 def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
@@ -39,11 +44,21 @@ def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.nd
     return (u - shift) * factor
 
 
-def told(found: FieldSet, scalings: Mapping[str, Scaling]) -> np.ndarray:
-    """Conditions of every trajectory as a network is told them, `[N, P]` float32."""
+def told(
+    found: FieldSet,
+    scalings: Mapping[str, Scaling],
+    constant: Mapping[int, Scaling] | None = None,
+) -> Any:
+    """Conditions of every trajectory as a network is told them, `[N, P]` float32; `Told` with the
+    constant channels `[N, S, *X]` where there are some."""
     columns = [np.zeros((found.shape[0], 0))]
     columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
-    return np.concatenate(columns, 1).astype(np.float32)
+    conditions: Any = np.concatenate(columns, 1).astype(np.float32)
+    if not constant:
+        return conditions
+    fields = constant_fields(found, tuple(constant))
+    seen: Any = scaled(tuple(constant.values()), fields, axes=fields.ndim - 2)
+    return Told(conditions, seen)
 
 
 def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
@@ -58,6 +73,18 @@ def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
         name = found.channels[int(spread.argmin())] if found.channels else "u"
         raise DataError(found.path, name, "a constant", "a channel that changes")
     return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
+
+
+def constant_units(found: FieldSet) -> dict[int, Scaling]:
+    """As `channel_units`, of the constant channels, by number; the factor is 1 where one is the
+    same everywhere."""
+    if not found.constant:
+        return {}
+    fields = constant_fields(found, found.constant)
+    mean, spread = deviation([fields], (0, *range(2, fields.ndim)))
+    factor = 1 / np.where(spread == 0, 1.0, spread)
+    units = (Scaling(float(m), float(f)) for m, f in zip(mean, factor, strict=True))
+    return dict(zip(found.constant, units, strict=True))
 
 
 def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> Scale:
@@ -102,7 +129,7 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
 def start_of(
     own: TrainedEmulator, found: FieldSet, every: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """First frames `[N, (H,) C, *X]` of trajectories and what an emulator is told about them."""
+    """First frames `[N, (H,) C, *X]` of trajectories, all channels, and what is told of them."""
     frames = found.read(slice(None), slice(0, (own.history - 1) * every + 1, every))
     told = {name: condition_values(found, name) for name in own.conditions}
     return frames[:, 0] if own.history == 1 else frames, told

@@ -1,0 +1,109 @@
+"""Channels that are constant in time: a force, a mask, the speed of sound of a medium.
+
+They are seen at every step and predicted at none. A set is read in two parts: fields that change,
+`changing(found)`, and those that do not, `constant_fields`. What is scaled, trained, compared and
+drawn are the former alone; a network is given the latter with its conditions, as `Told`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.trees import PyTree
+
+from .emulator import FieldNetwork, Told
+from .fieldset import FieldSet, check_trainable
+
+
+def others(channels: int, constant: Iterable[int]) -> tuple[int, ...]:
+    """The channels that are not `constant`, in their order."""
+    return tuple(sorted({*range(channels)} - {*constant}))
+
+
+def take_channels(found: FieldSet, channels: Sequence[int]) -> FieldSet:
+    """Some of the channels, by their numbers, as a set."""
+    kept = list(channels)
+
+    def read(rows: Any, frames: Any) -> np.ndarray:
+        return found.read(rows, frames)[:, :, kept]
+
+    return found._replace(
+        shape=(*found.shape[:2], len(kept), *found.shape[3:]),
+        read=read,
+        channels=tuple(found.channels[i] for i in kept if found.channels),
+        constant=tuple(i for i, channel in enumerate(kept) if channel in found.constant),
+    )
+
+
+def changing(found: FieldSet) -> FieldSet:
+    """The set without its constant channels."""
+    return take_channels(found, others(found.shape[2], found.constant)) if found.constant else found
+
+
+def constant_fields(found: FieldSet, channels: Sequence[int]) -> np.ndarray:
+    """Some channels of the first frame of every trajectory, `[N, S, *space]` float32."""
+    values = found.read(slice(None), slice(0, 1))[:, 0, list(channels)]
+    return np.asarray(values, np.float32)
+
+
+def never_changing(u: np.ndarray, parts: Iterable[slice]) -> tuple[int, ...]:
+    """Channels of `[N, T, C, *space]` that are the same in every frame of every trajectory.
+
+    Args:
+        u: the fields.
+        parts: slices of trajectories to look at, one after the other.
+    """
+    left = np.ones(u.shape[2], bool)
+    over = (0, 1, *range(3, u.ndim))
+    for part in parts:
+        left &= (u[part, 1:] == u[part, :1]).all(over)
+        if not left.any():
+            break
+    return tuple(np.flatnonzero(left).tolist())
+
+
+def check_constant(
+    path: str | Path, values: np.ndarray, channels: Iterable[int], names: Sequence[str] = ()
+) -> None:
+    """`DataError` where one of these channels of `[N, T, C, *space]` changes over the frames."""
+    for channel in channels:
+        apart = values[:, 1:, channel] != values[:, :1, channel]
+        if apart.any():
+            row, frame = (int(n) for n in np.argwhere(apart)[0][:2])
+            name = names[channel] if names else f"channel {channel}"
+            where = f"a change in trajectory {row}, frame {frame + 1}"
+            raise DataError(path, name, where, "the same in every frame: it is held constant")
+
+
+def told_constant(net: FieldNetwork) -> FieldNetwork:
+    """A network on `C + S` channels as one on `C`, told the `S` that are constant.
+
+    Its conditions are `Told`. The constant channels stand behind the others in every frame that
+    it sees, zeros in its second input, and what it says of them is dropped.
+    """
+
+    def apply(
+        params: PyTree, field: jax.Array, noised: jax.Array, index: Any, told: Told
+    ) -> jax.Array:
+        frames = field.reshape(net.history, *noised.shape)
+        beside = jnp.broadcast_to(told.constant, (net.history, *told.constant.shape))
+        seen = jnp.concatenate([frames, beside], 1).reshape(-1, *noised.shape[1:])
+        second = jnp.concatenate([noised, jnp.zeros_like(told.constant)])
+        return net.apply(params, seen, second, index, told.conditions)[: len(noised)]
+
+    return net._replace(apply=apply)
+
+
+def check_changing(found: FieldSet) -> None:
+    """`DataError` unless fields can be trained on, and some of their channels change."""
+    check_trainable(found)
+    if len(found.constant) == found.shape[2]:
+        name = found.channels[0] if found.channels else "u"
+        raise DataError(found.path, name, "no change from step to step", "fields that change")
