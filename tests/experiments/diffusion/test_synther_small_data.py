@@ -11,8 +11,8 @@ import pytest
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.diffusion.synther_small_data import (
-    EXPERIMENT,
+from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     Config,
     own_rows,
     with_noise,
