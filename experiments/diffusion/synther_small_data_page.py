@@ -186,7 +186,8 @@ def told_claims(report: Report, config: Config, agent: str, dataset: str, grids:
             claim(text, earned[kind] - earned[beside], at_least=0.0, means=means)
     earned = earned_by(grids, most, agent)
     means = f"score above that on the rows themselves, or at most {POINTS:g} points below it"
-    for arm in dict.fromkeys((kind, *(["oracle"] if "oracle" in config.told else []))):
+    bound = ["oracle"] if "oracle" in config.told and kind != "oracle" else []
+    for arm in (kind, *bound):
         scores = [normalised_score(dataset, earned[one]) for one in (arm, "rows")]
         if scores[0] is None or scores[1] is None:  # no returns to normalise by are known
             continue
