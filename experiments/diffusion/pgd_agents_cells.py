@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxrl_rollouts import diffusion
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import fraction, positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
@@ -58,7 +58,8 @@ class Config:
             agents on other sources take as many in all.
         windows: drawn per refresh and seed.
         pool: windows of the unguided set, drawn once.
-        real_share: of every batch on a synthetic source.
+        real_share: of every batch on a synthetic source, as policy-guided diffusion has it; 0 is
+            SynthER's own.
         length, stride: states of a window, and rows between two windows of the data.
         unet, unet_training: the denoiser of windows.
         synther: that of transitions.
@@ -80,7 +81,7 @@ class Config:
     updates: int = positive(4000)
     windows: int = positive(1536)
     pool: int = positive(7680)
-    real_share: float = 1 / 16
+    real_share: float = fraction(1 / 16)
     length: int = 32
     stride: int = 8
     unet: diffusion.TemporalUnetConfig = diffusion.TemporalUnetConfig()

@@ -57,8 +57,9 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
     draw(report, config, grids, earned)
     report.note(
         "One denoiser of each kind per dataset, shared by all seeds; SynthER's and the unguided "
-        "rows are drawn once and shared, guided ones are every seed's own. A batch on a synthetic "
-        f"source has {config.real_share:.3g} real rows."
+        "rows are drawn once and shared, guided ones are every seed's own. Of a batch on a "
+        f"synthetic source, SynthER's too, {100 * config.real_share:g} % are real rows; SynthER's "
+        "authors have none (--real-share 0)."
     )
     report.note(
         "Best: for every seed the regulariser that is best on the mean of the other seeds. "

@@ -73,7 +73,8 @@ PRESETS = {
         mujoco=CaseConfig(
             "halfcheetah-medium-v2", rows=0, unet=Unet(features=1024, time_scale=1.0),
             training=replace(
-                training(500_000, batch=32), rate=2e-3, clip=None, average=0.995, average_every=10
+                training(500_000, batch=32), rate=2e-3, clip=None, average=0.995, average_every=10,
+                ramp="updates",
             ),
             ensemble=EnsembleConfig(), agent_updates=1_000_000,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +35,11 @@ class DenoiserTrainingConfig:
         warmup: updates over which the rate rises from a tenth of its peak.
         clip: greatest global norm of a gradient; None for no clipping.
         average: decay of the moving average, applied every `average_every` updates. It ramps up
-            as `1 - (1 + k)^(-2/3)`, so that short trainings forget their first weights. Here k
-            counts steps of the average; in SynthER's library, updates beyond the first hundred,
-            and its average goes back further sooner.
+            as `1 - k^(-2/3)`, so that short trainings forget their first weights.
         average_every: updates between two steps of the average.
+        ramp: what k counts: `updates` beyond the first hundred, during which the average is the
+            weights themselves (ema_pytorch's, and so SynthER's); or `steps` of the average, and
+            one, for trainings that have no hundred updates to lose.
         per_iteration: updates in one iteration of the loop.
     """
 
@@ -49,12 +51,15 @@ class DenoiserTrainingConfig:
     clip: float | None = 1.0
     average: float = 0.995
     average_every: int = positive(10)
+    ramp: Literal["updates", "steps"] = "updates"
     per_iteration: int = 500
 
     def validate(self) -> None:
         check_schedule(self)
         if self.rate <= 0 or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
+        if self.ramp not in ("updates", "steps"):
+            raise ConfigError("ramp", self.ramp, "updates or steps")
 
 
 def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
@@ -68,6 +73,7 @@ def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserT
         warmup=per,
         average=1.0 - min(0.5, 20.0 / updates),
         average_every=1,
+        ramp="steps",
         per_iteration=per,
     )
 
@@ -102,8 +108,11 @@ def make_denoiser_training(
 
     def weight(count: jax.Array) -> jax.Array:
         """Of the new weights in the average, which moves every `average_every` updates."""
-        times = count // config.average_every
-        decay = jnp.minimum(config.average, 1.0 - (1.0 + times) ** (-2.0 / 3.0))
+        if config.ramp == "steps":
+            k = 1.0 + count // config.average_every
+        else:
+            k = 1.0 * jnp.maximum(count - 100, 1)
+        decay = jnp.minimum(config.average, 1.0 - k ** (-2.0 / 3.0))
         return jnp.where(count % config.average_every == 0, 1.0 - decay, 0.0)
 
     def draw(key: jax.Array, data: PyTree) -> tuple[jax.Array, jax.Array | None]:

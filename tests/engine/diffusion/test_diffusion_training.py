@@ -98,18 +98,34 @@ def test_rate_rises_then_falls_as_a_cosine() -> None:
     np.testing.assert_allclose(moved, np.where(i < 4, rise, fall), rtol=1e-3, atol=1e-6)
 
 
+def averaged(weights: np.ndarray, every: int, decay: Any) -> np.ndarray:
+    """The average of weights after each update, moved after every few; it begins at zero."""
+    kept, want = 0.0, []
+    for n, weight in enumerate(weights, start=1):
+        if n % every == 0:
+            kept = decay(n) * kept + (1 - decay(n)) * weight
+        want.append(kept)
+    return np.array(want)
+
+
 def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
     config = DenoiserTrainingConfig(
-        updates=30, rate=1e-2, per_iteration=1, batch=1, average=0.7, average_every=5
+        updates=30, rate=1e-2, per_iteration=1, batch=1, average=0.7, average_every=5, ramp="steps"
     )
     weights, average = trajectory(config)
-    want, kept = [], 0.0
-    for i, weight in enumerate(weights, start=1):
-        if i % 5 == 0:
-            decay = min(0.7, 1 - (1 + i // 5) ** (-2 / 3))
-            kept = decay * kept + (1 - decay) * weight
-        want.append(kept)
+    want = averaged(weights, 5, lambda n: min(0.7, 1 - (1 + n // 5) ** (-2 / 3)))
     np.testing.assert_allclose(average, want, rtol=1e-4, atol=1e-7)
+
+
+def test_the_published_average_is_the_weights_and_then_follows_updates() -> None:
+    config = DenoiserTrainingConfig(
+        updates=140, rate=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
+    )
+    weights, average = trajectory(config)
+    # ema_pytorch: copies up to its 100th step, then counts every update beyond, moving or not.
+    want = averaged(weights, 10, lambda n: min(0.9, 1 - max(n - 100, 1) ** (-2 / 3)))
+    np.testing.assert_allclose(average, want, rtol=1e-4, atol=1e-7)
+    assert average[99] == weights[99] and average[109] != weights[109]
 
 
 def test_batches_may_be_made_of_anything() -> None:
@@ -136,6 +152,7 @@ def test_batches_may_be_made_of_anything() -> None:
         ({"warmup": 100_000}, "warmup"),
         ({"clip": 0.0}, "clip"),
         ({"average": 1.0}, "average"),
+        ({"ramp": "epochs"}, "ramp"),
         ({"batch": 0}, "batch"),
     ],
 )

@@ -123,6 +123,8 @@ def reported(tmp_path: Path, config: Config, name: str, grid: Grid) -> Report:
     folder = RunFolder.create(tmp_path, "pgd_agents", "smoke", config, "")
     report = Report.of(RunContext(folder, progress=False), 2)
     page(report, config, {name: SETTING}, {name: grid})
+    share = f"SynthER's too, {100 * config.real_share:g} % are real rows"
+    assert any(share in note for note in report.notes)
     return report
 
 
@@ -191,6 +193,7 @@ def test_scores_are_claimed_where_there_are_references(tmp_path: Path) -> None:
         ({"alphas": ()}, "datasets, alphas, iql"),
         ({"evaluations": 3}, "evaluations"),
         ({"pool": 0}, "pool"),
+        ({"real_share": 1.5}, "real_share"),
     ],
 )
 def test_settings_of_pgd_agents_are_checked(change: dict[str, Any], setting: str) -> None:
