@@ -56,6 +56,7 @@ class FlowsConfig:
 
     Attributes:
         smooth, turbulent: training trajectories.
+        flows: which of the two.
         tested: test trajectories of each.
         seeds: emulators side by side.
         fno: the operator of MSE training and of the refiner.
@@ -68,6 +69,7 @@ class FlowsConfig:
 
     smooth: GenerateConfig = field(default_factory=lambda: kolmogorov(0.025, 0.25, 10))
     turbulent: GenerateConfig = field(default_factory=lambda: kolmogorov(0.01, 0.1, 5))
+    flows: tuple[str, ...] = FLOWS
     tested: int = positive(16)
     seeds: int = positive(3)
     fno: FnoConfig = field(default_factory=lambda: FnoConfig(16, 3, 12, 16))
@@ -86,6 +88,8 @@ class FlowsConfig:
             raise ConfigError("quieter", self.quieter, "above 1")
         if self.refiner.steps != 2:
             raise ConfigError("refiner.steps", self.refiner.steps, "2, which the rule is for")
+        if not self.flows or {*self.flows} - {*FLOWS}:
+            raise ConfigError("flows", self.flows, " or ".join(FLOWS) + ", or both")
         for name in FLOWS:
             if getattr(self, name).equation != "kolmogorov_2d":
                 expected = "kolmogorov_2d, which has a flow to judge"

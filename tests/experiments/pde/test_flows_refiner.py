@@ -45,6 +45,8 @@ def test_a_quieter_tail_asks_for_less_noise() -> None:
     [
         ({"samples": 1}, "samples"),
         ({"quieter": 1.0}, "quieter"),
+        ({"flows": ()}, "flows"),
+        ({"flows": ("smooth", "laminar")}, "flows"),
         ({"refiner": RefinerConfig(steps=3)}, "refiner.steps"),
         ({"smooth": replace(SMOKE.smooth, equation="ks_2d")}, "smooth.equation"),
     ],
@@ -59,6 +61,15 @@ def test_the_solver_steps_finely_enough_for_the_first_vortices(flow: str) -> Non
     """At steps of 0.04 a training trajectory of the smooth flow is not finite."""
     made = getattr(EXPERIMENT.preset("cpu"), flow)
     assert made.dt[1] / made.substeps <= 0.025
+
+
+@pytest.mark.slow
+def test_one_flow_alone(tmp_path: Path) -> None:
+    run = ["run", "flows_refiner", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
+    cli.dispatch([*run, "--flows", "turbulent"])
+    report = load_report(*tmp_path.iterdir())
+    assert [row["flow"] for row in report.tables["flows"]] == ["turbulent"]
+    assert not any("smooth" in claim.name for claim in report.claims)
 
 
 @pytest.mark.slow
