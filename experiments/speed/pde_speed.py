@@ -105,16 +105,12 @@ def draw_against(report: Report, compared: str, timings: Mapping[str, Timing]) -
         caption = (
             "Steps per second over ours (1): higher is faster; medians, same network and batch."
         )
-    title = COMPARED[compared].title
-    size = {"width": 3.6 + 0.6 * (len(timings) > 2) * len(timings), "title": title}
-    titles = tuple(KINDS)
-    with picture(
-        report, f"against_{compared}", caption, titles=titles, legend=False, **size
-    ) as axes:
+    size = {"width": 3.6 + 0.6 * (len(timings) > 2) * len(timings), "titles": tuple(KINDS)}
+    size["title"] = COMPARED[compared].title
+    with picture(report, f"against_{compared}", caption, **size) as axes:
         for ax, kind in zip(axes, KINDS.values(), strict=True):
             draw_bars(ax, {name: each.rates.of(kind) for name, each in timings.items()}, shares)
         axes[0].set_ylabel("steps per second" + (", ours 1" if shares else ""))
-        axes[0].legend(fontsize=7)
 
 
 def draw_bars(ax: Axes, rates: Mapping[str, timing.Rates], shares: bool) -> None:
