@@ -172,7 +172,8 @@ class PlainResnet(nn.Module):
     dilations: tuple[int, ...]
 
     @nn.compact
-    def __call__(self, x: jax.Array, *_: Any) -> jax.Array:
+    def __call__(self, x: jax.Array, *told: Any) -> jax.Array:
+        del told
         x = PeriodicConv(self.width, width=1)(x[:, :CHANNELS])
         for _ in range(self.blocks):
             h = x
@@ -214,7 +215,7 @@ def cases(config: Config, compared: str) -> Iterator[Case]:
         return
     grids = [((n, n), config.plane) for n in nets.points]
     kinds = ("resnet", "unet", "fno") if compared == "plane" else ("fno",)
-    asked = [(kind, getattr(nets, kind), *grid) for kind in kinds for grid in grids]
+    asked: list[Any] = [(kind, getattr(nets, kind), *grid) for kind in kinds for grid in grids]
     if compared == "neuralop":
         asked.insert(0, ("fno", nets.line_fno, *line))
     for kind, network, space, work in asked:
