@@ -197,7 +197,7 @@ _LISTED = (
     ),
     Listing(
         "pde_speed",
-        "benchmark: emulators' gradient steps and rollouts, beside torch's and APEBench's",
+        "benchmark: emulators' steps and rollouts, beside torch's, APEBench's, neuraloperator's",
         GOALS,
         minutes={"smoke": None, "cpu": 8},
         caches=False,

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 Net = Callable[..., torch.Tensor]
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class Weights(dict[str, torch.Tensor]):
@@ -25,16 +26,19 @@ class Weights(dict[str, torch.Tensor]):
         """The layer with the weights of this name."""
         normalises = isinstance(layer, nn.GroupNorm | nn.LayerNorm)
         weight = self[f"{name}/scale" if normalises else f"{name}/kernel"]
-        layer.weight = nn.Parameter(weight.permute(*reversed(range(weight.ndim))).contiguous())
+        if not normalises:  # [*widths, inputs, outputs]
+            order = (-2, -1) if isinstance(layer, TRANSPOSED) else (-1, -2)
+            weight = weight.permute(*order, *range(weight.ndim - 2))
+        layer.weight = nn.Parameter(weight.contiguous())
         layer.bias = nn.Parameter(self[f"{name}/bias"])
         return layer
 
     def linear(self, name: str) -> nn.Linear:
         return self.fill(nn.Linear(*self[f"{name}/kernel"].shape), name)
 
-    def conv(self, name: str, kind: type[nn.Conv1d] = nn.Conv1d, **how: Any) -> nn.Conv1d:
-        width, inputs, outputs = self[f"{name}/kernel"].shape
-        return self.fill(kind(inputs, outputs, width, **how), name)
+    def conv(self, name: str, kind: type[Any] = nn.Conv1d, **how: Any) -> Any:
+        *widths, inputs, outputs = self[f"{name}/kernel"].shape
+        return self.fill(kind(inputs, outputs, tuple(widths), **how), name)
 
     def group_norm(self, name: str, groups: int = 1, **how: Any) -> nn.GroupNorm:
         return self.fill(nn.GroupNorm(groups, len(self[f"{name}/bias"]), **how), name)
@@ -42,7 +46,8 @@ class Weights(dict[str, torch.Tensor]):
     def numbered(self, name: str, make: Callable[[str], nn.Module], first: int = 0) -> Any:
         """All layers of a name, in order: `name_0`, `name_1`, ..."""
         names = (f"{name}_{i}" for i in itertools.count(first))
-        return nn.ModuleList(map(make, itertools.takewhile(lambda n: f"{n}/bias" in self, names)))
+        known = {"/".join(each.split("/")[: name.count("/") + 1]) for each in self}
+        return nn.ModuleList(map(make, itertools.takewhile(known.__contains__, names)))
 
 
 class TorchStudy:
@@ -65,7 +70,8 @@ class TorchStudy:
     def learner(self, rate: float, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         """Give the network an optimiser and a moving average of its weights."""
         self.average = [p.detach().clone() for p in self.weights]
-        self.optimiser = torch.optim.Adam(self.weights, lr=rate, betas=betas, fused=True)
+        fused = not any(p.is_complex() for p in self.weights)  # torch has none for complex numbers
+        self.optimiser = torch.optim.Adam(self.weights, lr=rate, betas=betas, fused=fused)
 
     def descend(self, loss: torch.Tensor, average: float = 0.0) -> None:
         """A clipped step of Adam, and one of the average by this share."""
@@ -78,7 +84,8 @@ class TorchStudy:
                 torch._foreach_lerp_(self.average, self.weights, average)
 
     def describe(self) -> dict[str, Any]:
-        return {"parameters": sum(p.numel() for p in self.weights), "torch": torch.__version__}
+        count = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.weights)
+        return {"parameters": count, "torch": torch.__version__}
 
     def said(self, **inputs: Any) -> list:
         """Lists become tensors, and one becomes lists again."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from jaxrl_rollouts.compare.timing import (
     claim_times,
     in_turns,
     matmul_peak,
+    products,
     rounds,
     show_seeds,
     start_report,
@@ -81,6 +84,18 @@ def test_a_peer_without_interpreter_is_named(context: RunContext) -> None:
 
 def test_the_peak_is_a_rate() -> None:
     assert 1e8 < matmul_peak(256, 2) < 1e16
+
+
+def test_products_are_counted_wherever_a_program_has_them() -> None:
+    kernel = jnp.ones((3, 3, 5, 7))
+
+    def program(x: jax.Array) -> jax.Array:
+        by_matrix = jax.jit(lambda x: x @ jnp.ones((4, 6)))(x)
+        image = jax.lax.conv(jnp.ones((1, 5, 8, 8)), kernel.transpose(3, 2, 0, 1), (1, 1), "SAME")
+        return by_matrix.sum() + jnp.abs((1j * x) @ jnp.ones((4, 2))).sum() + image.sum()
+
+    counted = products(jax.make_jaxpr(program)(jnp.ones((10, 4))).jaxpr)
+    assert counted == 2 * 10 * 4 * 6 + 8 * 10 * 4 * 2 + 2 * 8 * 8 * 9 * 5 * 7
 
 
 def test_turns_are_counted_and_shown(context: RunContext, capsys: pytest.CaptureFixture) -> None:

@@ -13,12 +13,18 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.peer import Outputs, Peer, Theirs, shaken
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.experiments.speed.pde_speed import (
-    EXPERIMENT,
+from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.speed.pde_speed_cells import (
+    COMPARED,
+    NETWORKS,
+    Case,
     Config,
     PlainResnet,
-    forward_operations,
+    Work,
+    cases,
     make_ours,
+    operations,
+    resnet_case,
 )
 from jaxrl_rollouts.networks import parameter_count as count
 from jaxrl_rollouts.pde.emulator import FieldNetwork
@@ -52,21 +58,26 @@ def peer(script: Path, outputs: Outputs = ()) -> Peer:
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
     cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
-    assert len(report.tables) == 5
+    assert len(report.tables) == 2 * len(COMPARED) + 1
     for name, rows in report.tables.items():
         if name == "seeds side by side":
             assert [row["seeds"] for row in rows] == [1, 2]
             continue
-        (row,) = rows
-        assert row["ours"] > 0 and 0 < row["% of peak"] < 100 and row["parameters"] > 0
-        assert row["compile s"] > 0.05 or "rollout" in name
-        assert row.get("second call compiles s", 0.0) < 0.05
-    assert [claim.name for claim in report.claims] == ["2 seeds in 4 times the time of one"]
+        assert len(rows) == (3 if "plane" in name else 2 if "neuraloperator" in name else 1)
+        for row in rows:
+            assert row["ours"] > 0 and 0 < row["% of peak"] < 100 and row["parameters"] > 0
+            assert row["ms a step"] == pytest.approx(1e3 / row["ours"])
+            assert row["compile s"] > 0.05 or "rollout" in name
+            assert row.get("second call compiles s", 0.0) < 0.05
+    assert [claim.name for claim in report.claims] == [
+        "training, width 8: 30 % of the matrix peak",
+        "2 seeds in 4 times the time of one",
+    ]
     notes = " ".join(report.notes)
-    assert "torch was left out" in notes and "apebench was left out" in notes
+    assert all(f"{peer} was left out" in notes for peer in ("torch", "apebench", "neuraloperator"))
 
 
-@pytest.mark.parametrize("option", ["torch-python", "apebench-python"])
+@pytest.mark.parametrize("option", ["torch-python", "apebench-python", "neuralop-python"])
 def test_a_missing_peer_is_said_before_anything_runs(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,9 +89,8 @@ def test_a_missing_peer_is_said_before_anything_runs(
 
 @pytest.mark.slow
 def test_a_peer_with_another_network_is_refused(script: Path) -> None:
-    config = EXPERIMENT.preset("smoke")
-    ours = make_ours(config, 8, plain=True)
-    outputs = ours.outputs(config.points)
+    case = resnet_case(EXPERIMENT.preset("smoke"), 8, plain=True)
+    outputs = make_ours(case).outputs(case.space)
     with peer(script, outputs) as running, pytest.raises(DataError, match="torch: .*network"):
         running.check_same()
 
@@ -112,11 +122,56 @@ def test_the_plain_network_is_translation_equivariant_and_sees_the_field_only() 
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_operations_are_those_of_the_program(plain: bool) -> None:
-    """Counted by hand against XLA's count, which has the elementwise ones too."""
-    config, fields = Config(), jnp.ones((4, 1, 64))
-    ours = make_ours(config, 64, plain=plain)
-    apply = jax.vmap(lambda p, u: ours.net.apply(p, u, u, 0.0, jnp.zeros(0)), (None, 0))
-    counted = jax.jit(apply).lower(ours.params, fields).compile().cost_analysis()["flops"]
-    by_hand = 4 * forward_operations(config, 64, plain=plain)
-    assert by_hand == pytest.approx(counted, rel=0.2)
+def test_operations_of_a_resnet_are_those_of_its_convolutions(plain: bool) -> None:
+    """2 for every weight and point of 14 layers and both ends; the embedding is shared."""
+    case = resnet_case(Config(), 64, plain=plain)
+    ends = 2 * 64 if plain else 9 * 64  # width 1 and 1; width 3 on two channels, and 3
+    assert operations(case) == 2 * 64 * (14 * 3 * 64**2 + ends)
+
+
+def test_operations_in_the_plane_are_those_of_the_network() -> None:
+    """By hand: 9 taps in the ResNet; 2 x 12 x 12 complex matrices a layer, and 1 x 1 layers."""
+    rows = {case.name: case for case in cases(Config(), "plane")}
+    points, width, depth = 32 * 32, 16, 7
+    resnet = 2 * points * 9 * (depth * width**2 + (2 + 1) * width)
+    assert operations(rows["dilated ResNet, 32 x 32"]) == resnet
+    mixing, beside = 8 * 2 * 12 * 12 * width**2, 2 * points * width**2
+    ends = 2 * points * (2 * width + 2 * width**2 + 2 * width)
+    assert operations(rows["FNO, 32 x 32"]) == 4 * (mixing + beside) + ends
+    # Four times the points; the FNO's modes stay as many.
+    for name in ("dilated ResNet", "U-Net"):
+        large, small = (operations(rows[f"{name}, {on}"]) for on in ("64 x 64", "32 x 32"))
+        assert large == 4 * small
+
+
+def test_the_peers_rows_are_our_networks_of_the_tables() -> None:
+    config = Config()
+    names = {compared: [case.name for case in cases(config, compared)] for compared in COMPARED}
+    assert names["torch"] == names["apebench"] == ["width 32", "width 64"]
+    grids = ("32 x 32", "64 x 64")
+    kinds = ("dilated ResNet", "U-Net", "FNO")
+    assert names["plane"] == [f"{kind}, {on}" for kind in kinds for on in grids]
+    assert names["neuralop"] == ["FNO, 64", *(f"FNO, {on}" for on in grids)]
+
+
+def test_neuraloperator_goes_without_what_tells_the_index() -> None:
+    """What is left has the number of its FNO: lifted by one layer, one bias a layer, no MLPs."""
+    for case in cases(Config(), "neuralop"):
+        width, modes = case.settings["width"], case.settings["modes"]
+        params = jax.eval_shape(case.net.init, jax.random.key(0))
+        left = count({k: v for k, v in params.items() if k not in case.apart})
+        matrices = modes * (1 if len(case.space) == 1 else 2 * modes)
+        layer = 2 * matrices * width**2 + width**2 + width
+        ends = (2 + 1) * width + (width + 1) * 2 * width + 2 * width + 1
+        assert left == 4 * layer + ends
+
+
+@pytest.mark.slow
+def test_a_network_in_the_plane_trains_and_rolls() -> None:
+    net = NETWORKS["fno"](EXPERIMENT.preset("smoke").networks.fno, 1, (8, 8))
+    work = Work(batch=2, trajectories=2, frames=3, updates=2, fields=3, steps=4)
+    ours = make_ours(Case("", {}, net, (8, 8), work, {}))
+    first, second = ours.train(2), ours.train(2)  # raises where a loss is not finite
+    assert first.compile_seconds > 0.0 == round(second.compile_seconds, 1)
+    rolled = ours.roll()
+    assert rolled.shape == (4, 3, 1, 8, 8) and np.isfinite(rolled).all()

@@ -1,0 +1,251 @@
+"""Time the emulators of `pde/operators` in torch, on one axis or two; run by `pde_speed`.
+
+As a careful torch user would write them: channels first, `Conv` with circular padding, one fused
+Adam, the moving average in one foreach call, the embedding once per batch and not once per row, no
+gradients in rollouts. Eager, on as many threads as asked, and compiled where that works.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from serving import serve
+from torch import nn
+from torch.nn.functional import gelu, pad
+from torch_study import Net, TorchStudy, Weights
+
+CONVS = {1: nn.Conv1d, 2: nn.Conv2d}
+TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d}
+
+
+def circular(weights: Weights, name: str, axes: int, dilation: int = 1, stride: int = 1) -> Any:
+    """A convolution of width 3 around the circle."""
+    how = {"padding": dilation, "dilation": dilation, "stride": stride, "padding_mode": "circular"}
+    return weights.conv(name, CONVS[axes], **how)
+
+
+def pointwise(weights: Weights, name: str, axes: int) -> Any:
+    """A `Dense` of ours over channels that come first."""
+    inputs, outputs = weights[f"{name}/kernel"].shape
+    layer = weights.fill(CONVS[axes](inputs, outputs, 1), name)
+    layer.weight = nn.Parameter(layer.weight[(..., *(None,) * axes)].contiguous())
+    return layer
+
+
+class Embedding(nn.Module):
+    """The index, in `[cos, sin]` and two layers: `[features]`."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.layers = weights.numbered("Embedding_0/Dense", weights.linear)
+        half = self.layers[0].in_features // 2
+        self.register_buffer("angles", torch.exp(-math.log(1e4) * torch.arange(half) / half))
+
+    def forward(self, index: torch.Tensor) -> torch.Tensor:
+        angles = index * self.angles
+        return self.layers[1](gelu(self.layers[0](torch.cat([angles.cos(), angles.sin()]))))
+
+
+class Resnet(nn.Module):
+    """`(x [B, 2 C, *N], index) -> [B, C, *N]`."""
+
+    def __init__(self, weights: Weights, s: SimpleNamespace) -> None:
+        super().__init__()
+        self.blocks, axes = s.blocks, len(s.space)
+        self.wide, dilated = (..., *(None,) * axes), iter([1, *s.dilations * s.blocks, 1])
+        self.embedding = Embedding(weights)
+        convs = weights.numbered(
+            "PeriodicConv", lambda name: circular(weights, name, axes, next(dilated))
+        )
+        norms = weights.numbered("GroupNorm", weights.group_norm)
+        self.lift, self.convs, self.project = convs[0], convs[1:-1], convs[-1]
+        self.norms, self.last = norms[:-1], norms[-1]
+        self.given = weights.numbered("Dense", weights.linear)
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        embedding = gelu(self.embedding(index))
+        layers = list(zip(self.norms, self.given, self.convs, strict=True))
+        x, depth = self.lift(x), len(layers) // self.blocks
+        for block in range(self.blocks):
+            h = x
+            for norm, given, conv in layers[block * depth : (block + 1) * depth]:
+                scale, shift = given(embedding).chunk(2)
+                h = conv(gelu(norm(h) * (1.0 + scale)[self.wide] + shift[self.wide]))
+            x = x + h
+        return self.project(gelu(self.last(x)))
+
+
+class Block(nn.Module):
+    """A residual block with the embedding added between its convolutions."""
+
+    def __init__(self, weights: Weights, name: str, axes: int) -> None:
+        super().__init__()
+        self.convs = weights.numbered(f"{name}/PeriodicConv", lambda n: circular(weights, n, axes))
+        self.norms = weights.numbered(f"{name}/GroupNorm", weights.group_norm)
+        self.given, skip = weights.linear(f"{name}/Dense_0"), f"{name}/Dense_1"
+        self.skip = pointwise(weights, skip, axes) if f"{skip}/bias" in weights else nn.Identity()
+        self.wide = (..., *(None,) * axes)
+
+    def forward(self, x: torch.Tensor, embedding: torch.Tensor) -> torch.Tensor:
+        h = self.convs[0](gelu(self.norms[0](x))) + self.given(embedding)[self.wide]
+        return self.convs[1](gelu(self.norms[1](h))) + self.skip(x)
+
+
+class Upsample(nn.Module):
+    """Twice the points by a transposed convolution that goes around the circle."""
+
+    def __init__(self, weights: Weights, name: str, axes: int) -> None:
+        super().__init__()
+        # torch pads these with zeros only: a point more at each end, and its outputs cut off.
+        self.conv = weights.conv(name, TRANSPOSED[axes], stride=2, padding=3)
+        self.beyond = (1, 1) * axes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(pad(x, self.beyond, mode="circular"))
+
+
+class Unet(nn.Module):
+    """`(x [B, 2 C, *N], index) -> [B, C, *N]`."""
+
+    def __init__(self, weights: Weights, s: SimpleNamespace) -> None:
+        super().__init__()
+        axes, self.levels, self.blocks = len(s.space), len(s.multipliers), s.blocks
+        strides = iter([1, *(2,) * (self.levels - 1), 1])
+        self.embedding = Embedding(weights)
+        convs = weights.numbered(
+            "PeriodicConv", lambda name: circular(weights, name, axes, stride=next(strides))
+        )
+        self.lift, self.halving, self.project = convs[0], convs[1:-1], convs[-1]
+        self.each = weights.numbered("Block", lambda name: Block(weights, name, axes))
+        self.doubling = weights.numbered(
+            "PeriodicUpsample", lambda name: Upsample(weights, name, axes)
+        )
+        self.last = weights.group_norm("GroupNorm_0", 8)
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        embedding, each = self.embedding(index), iter(self.each)
+        x = self.lift(x)
+        skips = [x]
+        for level in range(self.levels):
+            for _ in range(self.blocks):
+                x = next(each)(x, embedding)
+                skips.append(x)
+            if level < self.levels - 1:
+                x = self.halving[level](x)
+                skips.append(x)
+        for _ in range(2):
+            x = next(each)(x, embedding)
+        for level in range(self.levels):
+            for _ in range(self.blocks + 1):
+                x = next(each)(torch.cat([x, skips.pop()], 1), embedding)
+            if level < self.levels - 1:
+                x = self.doubling[level](x)
+        return self.project(gelu(self.last(x)))
+
+
+class Spectral(nn.Module):
+    """A complex matrix per wavenumber below `modes`: `[B, C, *N] -> [B, F, *N]`."""
+
+    def __init__(self, weights: Weights, name: str) -> None:
+        super().__init__()
+        both = torch.stack([weights[f"{name}/real"], weights[f"{name}/imaginary"]], -1)
+        *modes, _, _, _ = both.shape
+        space = range(len(modes))
+        order = (len(modes), len(modes) + 1, *space, len(modes) + 2)
+        self.weight = nn.Parameter(both.permute(*order).contiguous())  # [C, F, *modes, 2]
+        self.kept, self.axes = modes[-1], tuple(i - len(modes) for i in space)
+        self.sums = {1: "bix,iox->box", 2: "bixy,ioxy->boxy"}[len(modes)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        m, weight = self.kept, torch.view_as_complex(self.weight)
+        modes = torch.fft.rfftn(x, dim=self.axes)
+        mixed = modes.new_zeros(len(x), weight.shape[1], *modes.shape[2:])
+        if len(self.axes) == 1:
+            mixed[..., :m] = torch.einsum(self.sums, modes[..., :m], weight)
+        else:  # positive wavenumbers of the first axis, then its negative ones
+            for rows, given in ((slice(m), slice(m)), (slice(-m, None), slice(m, None))):
+                low, each = modes[..., rows, :m], weight[:, :, given]
+                mixed[..., rows, :m] = torch.einsum(self.sums, low, each)
+        return torch.fft.irfftn(mixed, s=x.shape[2:], dim=self.axes)
+
+
+class Fno(nn.Module):
+    """`(x [B, 2 C, *N], index) -> [B, C, *N]`."""
+
+    def __init__(self, weights: Weights, s: SimpleNamespace) -> None:
+        super().__init__()
+        axes = len(s.space)
+        self.embedding, self.wide = Embedding(weights), (..., *(None,) * axes)
+        self.spectral = weights.numbered("SpectralConv", lambda name: Spectral(weights, name))
+        layers = range(len(self.spectral))
+        self.given = nn.ModuleList(weights.linear(f"Dense_{1 + 2 * i}") for i in layers)
+        dense = [0, *(2 + 2 * i for i in layers), 1 + 2 * len(layers), 2 + 2 * len(layers)]
+        self.lift, *beside, self.widen, self.project = (
+            pointwise(weights, f"Dense_{i}", axes) for i in dense
+        )
+        self.beside = nn.ModuleList(beside)
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        embedding, x = gelu(self.embedding(index)), self.lift(x)
+        layers = list(zip(self.spectral, self.beside, self.given, strict=True))
+        for spectral, beside, given in layers:
+            x = spectral(x) + beside(x) + given(embedding)[self.wide]
+            x = x if spectral is layers[-1][0] else gelu(x)
+        return self.project(gelu(self.widen(x)))
+
+
+NETWORKS = {"resnet": Resnet, "unet": Unet, "fno": Fno}
+
+
+class Study(TorchStudy):
+    """One network, its data and its optimiser."""
+
+    def __init__(self, s: SimpleNamespace, net: nn.Module | None = None) -> None:
+        super().__init__(s, net or NETWORKS[s.network](Weights(s.weights), s))
+        self.learner(s.rate)
+        self.data = torch.randn(s.trajectories, s.frames, s.channels, *s.space)
+        self.index = torch.tensor(1000.0)
+
+    def residual(self, net: Net, field: torch.Tensor) -> torch.Tensor:
+        return net(torch.cat([field, torch.zeros_like(field)], 1), self.index)
+
+    def outputs(self, **inputs: Any) -> torch.Tensor:
+        return self.residual(self.net, inputs["fields"])
+
+    def batch(self) -> torch.Tensor:
+        """Random windows of two frames, `[batch, 2, C, *N]`, each moved around every circle."""
+        (rows, frames), batch = self.data.shape[:2], self.settings.batch
+        row = torch.randint(rows, (batch,))
+        begin = torch.randint(frames - 1, (batch,))
+        windows = self.data[row[:, None], begin[:, None] + torch.arange(2)]
+        for axis, points in enumerate(self.settings.space, start=3):
+            by = torch.randint(points, (batch, 1))
+            places = (torch.arange(points) - by) % points
+            shape = [points if i == axis else 1 for i in range(1, windows.ndim)]
+            windows = windows.gather(axis, places.view(batch, *shape).expand_as(windows))
+        return windows
+
+    def train(self, net: Net, updates: int) -> None:
+        """As `pde/training.py`: a clipped step of Adam and the average of the weights."""
+        for _ in range(updates):
+            windows = self.batch()
+            field = windows[:, 0]
+            target = (windows[:, 1] - field) / self.settings.scale
+            self.descend((self.residual(net, field) - target).square().mean(), 1e-3)
+
+    def use(self, net: Net) -> None:
+        """Roll: `[steps, fields, C, *N]`."""
+        s, rolled = self.settings, []
+        field = torch.randn(s.fields, s.channels, *s.space)
+        with torch.inference_mode():
+            for _ in range(s.steps):
+                field = field + s.scale * self.residual(net, field)
+                rolled.append(field)
+            torch.stack(rolled)
+
+
+if __name__ == "__main__":
+    serve(Study)
