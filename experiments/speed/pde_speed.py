@@ -29,6 +29,7 @@ from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import GOALS, LISTINGS
 from . import pde_speed_cells as cells
+from .conv_forms import FormSizes, time_forms
 from .goals import claim_times, show_seeds
 from .pde_speed_cells import COMPARED, NEEDS, Case, Config, Networks, Work
 
@@ -51,6 +52,8 @@ def run(config: Config, context: RunContext) -> Report:
     train = cells.make_ours(cells.resnet_case(config, width, plain=False)).train
     title = f"dilated ResNet, width {width}, batch {config.line.batch}"
     show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
+    forms = time_forms(context, config.forms)
+    report.table("convolutions in the plane: CPU ms a training step", forms)
     note_meaning(report, config, peak)
     timing.note_load(report, "at the end")
     return report
@@ -168,6 +171,7 @@ SMALL = Networks(
 )
 SMOKE = Config(
     widths=(8,), blocks=1, dilation_factor=1, points=16, line=TINY, networks=SMALL, plane=TINY,
+    forms=FormSizes(points=(8,), channels=4, steps=2, repeats=1),
     repeats=2, seeds=(1, 2), seeds_width=8, torch_compile=False,
 )  # fmt: skip
 PRESETS = {"smoke": SMOKE, "cpu": Config()}

@@ -58,10 +58,13 @@ def peer(script: Path, outputs: Outputs = ()) -> Peer:
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
     cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
-    assert len(report.tables) == 2 * len(COMPARED) + 1
+    assert len(report.tables) == 2 * len(COMPARED) + 2
     for name, rows in report.tables.items():
         if name == "seeds side by side":
             assert [row["seeds"] for row in rows] == [1, 2]
+            continue
+        if "convolutions" in name:
+            assert {row["form"] for row in rows} == {"conv", "patches", "matmul"}
             continue
         assert len(rows) == (3 if "plane" in name else 2 if "neuraloperator" in name else 1)
         for row in rows:
