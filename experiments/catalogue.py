@@ -90,7 +90,7 @@ _LISTED = (
         "flows_refiner",
         "PDE-Refiner on a smooth and on a turbulent flow, beside MSE training and a low-pass",
         LIPPE,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 30},
         needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
