@@ -76,7 +76,7 @@ _LISTED = (
         "drift_net",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",
-        minutes={"smoke": None, "cpu": None, "cpu-long": None},
+        minutes={"smoke": None, "cpu": 127, "cpu-long": None},
         needs=dict.fromkeys(("smoke", "cpu", "cpu-long"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
