@@ -199,7 +199,7 @@ _LISTED = (
         "pde_speed",
         "benchmark: emulators' steps and rollouts, beside torch's, APEBench's, neuraloperator's",
         GOALS,
-        minutes={"smoke": None, "cpu": 8},
+        minutes={"smoke": None, "cpu": 29},
         caches=False,
     ),
     Listing(
