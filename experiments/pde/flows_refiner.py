@@ -172,7 +172,7 @@ def _draw_correlation(report: Report, flows: Mapping[str, FlowStudy], cells: Gri
                 cell = cells[name, arm]
                 if not cell.diverged:
                     values = cell["vorticity"].mean(2)
-                    time = float(found.train.dt.mean()) * np.arange(1, values.shape[1] + 1)
+                    time = found.times(values.shape[1])
                     curve_with_band(ax, time, values, arm, linestyle=line(arm))
             level(ax, 0.8, linestyle=":")
             ax.set_xlabel("time")
@@ -227,7 +227,7 @@ def _draw_samples(report: Report, flows: Mapping[str, FlowStudy], cells: Grid) -
             if not cell.diverged:
                 for label, metric in (("spread of samples", "spread"), ("error", "error")):
                     values = cell[f"sampled_{metric}"]
-                    time = float(found.train.dt.mean()) * np.arange(1, values.shape[1] + 1)
+                    time = found.times(values.shape[1])
                     curve_with_band(ax, time, values, label)
             ax.set_yscale("log")
             ax.set_xlabel("time")

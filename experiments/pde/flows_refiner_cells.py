@@ -150,6 +150,10 @@ class FlowStudy:
         self.looks = quality(self.u)
         self.noises = noise_variances(self.u, config.quieter)
 
+    def times(self, steps: int) -> np.ndarray:
+        """When every step of a rollout ends, `[steps]`."""
+        return float(self.train.dt.mean()) * np.arange(1, steps + 1)
+
     def amplitude(self) -> np.ndarray:
         """Mean amplitudes of standardised training fields by shell, `[K]`."""
         fields = jnp.asarray(self.u / self.u.std())
