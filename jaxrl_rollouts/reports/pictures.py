@@ -177,15 +177,20 @@ def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
         return
     if len(axes) == 1 and len(handles) <= INSIDE:
         axes[0].legend(frameon=False, fontsize=8)
-    else:
-        made.legend(
+        return
+    wanted = min(len(handles), columns, max(int(made.get_figwidth() / ENTRY), 1))
+    for ncols in range(wanted, 0, -1):  # the text's own width decides: long names need fewer
+        drawn = made.legend(
             handles.values(),
             handles.keys(),
             loc="outside lower center",
-            ncols=min(len(handles), columns, max(int(made.get_figwidth() / ENTRY), 1)),
+            ncols=ncols,
             frameon=False,
             fontsize=8,
         )
+        if drawn.get_window_extent().width <= made.bbox.width or ncols == 1:
+            return
+        drawn.remove()
 
 
 def save_png(made: Figure, path: Path) -> Path:

@@ -100,6 +100,17 @@ def test_a_long_legend_leaves_the_curves_alone() -> None:
     assert ax.get_legend() is None and len(figure.legends[0].get_texts()) == 5
 
 
+@pytest.mark.parametrize("suffix", ["", ", then the solver until its end"])
+def test_a_legend_is_no_wider_than_its_picture(suffix: str) -> None:
+    figure, (ax,) = pictures.figure(width=5.6, height=3.0)
+    for name in ("fno", "unet", "resnet", "drift", "linear", "persistence"):
+        ax.plot([0, 1], label=name + suffix)
+    pictures.legend(figure, [ax])
+    (drawn,) = figure.legends
+    assert drawn.get_window_extent().width <= figure.bbox.width
+    assert (drawn._ncols < 5) == bool(suffix)
+
+
 def test_no_global_state() -> None:
     code = (
         "import matplotlib; before = dict(matplotlib.rcParams);"
