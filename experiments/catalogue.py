@@ -266,7 +266,7 @@ _LISTED = (
         "synther_small_data",
         "SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows",
         "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1",
-        minutes={"smoke": None, "cpu": 53, "told": None, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 53, "told": 133, "gpu": None, "paper": None},
         needs={
             "cpu": ("halfcheetah-mixed", MUJOCO),
             "told": ("halfcheetah-medium", MUJOCO),
