@@ -18,6 +18,7 @@ from ..loop import Trained, train
 from ..record.context import RunContext
 from ..trees import PyTree
 from .edm import Denoiser
+from .flow import Flow
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,10 @@ def unweighted_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
 
 @functools.lru_cache(maxsize=32)
 def make_denoiser_training(
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     config: DenoiserTrainingConfig,
-    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = unweighted_rows,
+    batch_of: Callable[[PyTree, jax.Array], tuple] = unweighted_rows,
+    start: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> AveragedTraining:
     """Functions for `loop.train`. Equal arguments give the same functions.
 
@@ -95,7 +97,9 @@ def make_denoiser_training(
         denoiser: what learns.
         config: optimisation.
         batch_of: `(data, rows [B] int32) -> (clean rows [B, ...], weights or None)`, where rows
-            index the first leaf of `data`; weights are those of `Denoiser.loss`.
+            index the first leaf of `data`; weights, and what follows them (of a `Flow`: the
+            condition and a teacher's parameters), are those of its `loss`.
+        start: `(fresh parameters, data) -> parameters` to begin with; None for fresh ones.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -115,17 +119,15 @@ def make_denoiser_training(
         decay = jnp.minimum(config.average, 1.0 - k ** (-2.0 / 3.0))
         return jnp.where(count % config.average_every == 0, 1.0 - decay, 0.0)
 
-    def draw(key: jax.Array, data: PyTree) -> tuple[jax.Array, jax.Array | None]:
+    def draw(key: jax.Array, data: PyTree) -> tuple:
         size = jax.tree.leaves(data)[0].shape[0]
         return batch_of(data, jax.random.randint(key, (config.batch,), 0, size))
 
-    def loss(
-        params: PyTree, key: jax.Array, rows: jax.Array, weights: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return denoiser.loss(params, key, rows, weights), {}
+    def loss(params: PyTree, key: jax.Array, *batch: PyTree) -> tuple[jax.Array, dict]:
+        return denoiser.loss(params, key, *batch), {}
 
     adam = optax.adam(rate, *config.betas)
-    return make_averaged(config, adam, weight, denoiser.init, draw, loss)
+    return make_averaged(config, adam, weight, denoiser.init, draw, loss, start)
 
 
 def train_denoiser(
