@@ -20,8 +20,9 @@ from .. import draws
 from ..configs import check, number, positive, unknown
 from ..errors import ConfigError
 from ..trees import PyTree
-from .flow import Flow, noise_of
-from .sampler import Guidance
+from .edm import Denoiser
+from .flow import Flow, denoiser_of_flow, flow_of_denoiser, noise_of
+from .sampler import Guidance, SamplerConfig, sample
 
 METHODS = ("jump", "euler", "heun")
 
@@ -152,3 +153,31 @@ def sample_jumps(
     # To the data it is one call with every method: Heun's second would be at no noise.
     _, t, s = jax.tree.map(lambda column: column[-1], steps)
     return x - t * guided(x, t, s if config.method == "jump" else t)
+
+
+def draw_samples(
+    model: Denoiser | Flow,
+    params: PyTree,
+    key: jax.Array,
+    shape: tuple[int, ...],
+    *,
+    config: SamplerConfig | JumpConfig,
+    guidance: Guidance | None = None,
+    guide_params: PyTree = None,
+) -> jax.Array:
+    """`sample` or `sample_jumps`, as the `config` says, of either kind of model.
+
+    Raises:
+        ConfigError: a setting is out of range, or a denoiser is asked for jumps, which only a
+            student of it knows.
+    """
+    guided: dict[str, Any] = {"guidance": guidance, "guide_params": guide_params}
+    if isinstance(config, SamplerConfig):
+        model = denoiser_of_flow(model) if isinstance(model, Flow) else model
+        settings: dict[str, Any] = {"config": config, "edm": model.config}
+        return sample(model.denoise, params, key, shape, **settings, **guided)
+    if isinstance(model, Denoiser):
+        if config.method == "jump":
+            raise ConfigError("method", "jump", "euler or heun for a denoiser", "or distil it")
+        model = flow_of_denoiser(model)
+    return sample_jumps(model, params, key, shape, config=config, **guided)

@@ -131,7 +131,7 @@ def test_consistency_holds_at_the_exact_map() -> None:
         h = t / steps
         gap = midpoint(exact_velocity, x, t, t - h) - exact_end(x, t, t - h)
         far.append(float(jnp.abs(gap).max()))
-    assert 5.0 < far[0] / far[1] < 13.0, far  # one step of second order: h^3
+    assert far[1] < 1e-3 and far[0] > 6.0 * far[1], far  # at least h^3
 
 
 # In float64 and without jax: the same draws, the same formulas.
