@@ -220,6 +220,39 @@ def test_losses_are_their_formulas() -> None:
         np.testing.assert_allclose(found, want, rtol=2e-5)
 
 
+@pytest.mark.parametrize("path", ["linear", "trigonometric"])
+def test_unified_is_its_formula(path: str) -> None:
+    """Its value, with the derivative by differences."""
+    rows = jax.random.normal(jax.random.key(3), (50, 2))
+
+    def times(key: jax.Array) -> Any:
+        time_key, noise_key = jax.random.split(key)
+        t = jax.random.uniform(time_key, (50,), minval=1e-4, maxval=1.0) ** (1.0 / 0.8)
+        return noise_key, (t,)
+
+    x0, e, t = drawn(KEY, rows, times)
+    turn = np.pi / 2
+
+    def alphas(t: np.ndarray) -> tuple[np.ndarray, ...]:
+        if path == "linear":
+            return t, 1 - t
+        return np.sin(turn * t), np.cos(turn * t)
+
+    def clean(t: np.ndarray) -> np.ndarray:
+        alpha, gamma = alphas(t)
+        x = alpha[:, None] * e + gamma[:, None] * x0
+        total = alpha + gamma
+        y, time = x / total[:, None], alpha / total
+        return y - time[:, None] * Linear.average(y, time, np.zeros_like(time))
+
+    slope = (clean(t + 1e-5) - clean(t - 1e-5)) / 2e-5
+    factor = (-alphas(t)[0] * 4.0 / np.sin(1.57 * t))[:, None]  # den is -1 on both paths
+    square = np.square(factor * np.clip(slope, -1, 1)).mean(1)
+    want = ((np.sqrt(square + 0.0025) - 0.05) * np.cos(1.57 * t)).mean()
+    found = linear_flow(FlowConfig(loss="unified", path=path)).loss(Linear.params, KEY, rows)
+    np.testing.assert_allclose(found, want, rtol=1e-4)
+
+
 def test_an_empty_interval_is_flow_matching() -> None:
     """`equal=1`: MeanFlow's target is v; the same draws, so the same loss."""
     rows = jax.random.normal(jax.random.key(3), (50, 1))
