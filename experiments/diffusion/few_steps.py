@@ -74,6 +74,10 @@ PRESETS = {
         ),
     ),
     "ring": Config(parts=("ring",)),
+    # Three minutes of one core: transitions alone, models that have learned for a short while.
+    "quick": Config(
+        parts=("rows",), calls=(4, 8), training=small_training(2500, 256), student=1250, rows=2048
+    ),
     "cpu": Config(),
     "gpu": Config(
         seeds=8, network=Mlp(width=512), training=small_training(60_000, 256), student=30_000,

@@ -115,8 +115,7 @@ def draw_ring(
         if (family, sampler) in DRAWN and "no teacher" not in net and calls < 255:
             lines.setdefault(DRAWN[family, sampler], {})[calls] = cell
     caption = "Eight normals on a ring: what a call buys. Dashed: solvers. Black: fresh rows."
-    titles, size = ("", ""), {"width": 3.6, "height": 3.2}
-    with picture(report, "ring", caption, titles=titles, **size) as axes:
+    with picture(report, "ring", caption, titles=("", ""), width=3.6, height=3.2) as axes:
         for ax, metric in zip(axes, ("distance", "off_mode"), strict=True):
             for shade, (name, cells) in zip(PALETTE, lines.items(), strict=False):
                 means = [cell[metric].mean() for cell in cells.values()]
@@ -130,7 +129,7 @@ def draw_ring(
         axes[1].set_ylabel("share off mode")
     chosen = dict(list(shown.items())[:8])
     caption = "Samples of the first seed; crosses are the modes."
-    size = {"width": 1.9, "height": 1.9}
+    size: dict[str, Any] = {"width": 1.9, "height": 1.9}
     titles = [name.replace(": ", ":\n") for name in chosen]
     with picture(
         report, "samples", caption, titles=titles, columns=4, legend=False, **size

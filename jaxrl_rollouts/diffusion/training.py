@@ -220,13 +220,13 @@ def distil(
         ConfigError: a setting is out of range.
     """
     training = make_denoiser_training(flow, config, lesson_batch, start_from_teacher)
-    seeds: Any = Lesson(own_rows, True)
+    per_seed: Any = own_rows, True
     return train(
         training.update,
         training.init,
         keys,
         lesson,
-        per_seed=seeds,
+        per_seed=Lesson(*per_seed),
         iterations=training.iterations,
         units_per_iteration=config.per_iteration,
         stage=stage,

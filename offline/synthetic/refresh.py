@@ -115,7 +115,10 @@ def update(
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows = drawn(parts, state, draw_key, data)
     draw, both = mixing(config.real_share), MixedData(data.real, rows)
-    batch = functools.partial(draw, both, rows=config.batch_size)
+
+    def batch(key: jax.Array) -> Transitions:
+        return draw(both, key, config.batch_size)
+
     learned, metrics = learn(parts.agent, state.agent, learn_key, batch, config.updates)
     metrics = metrics | {"synthetic_reward": jnp.mean(rows.rewards)}
     return RefreshState(learned, key), metrics
