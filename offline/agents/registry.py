@@ -12,7 +12,7 @@ from typing import Any
 from jaxrl_rollouts.plugins import announced
 
 from ..data import Transitions
-from . import bc, cql, iql, rebrac, sac, td3_bc
+from . import bc, cql, iql, planner, rebrac, sac, td3_bc
 from .agent import Agent, AgentSpec
 
 AgentConfig = Any  # the configuration of a registered agent
@@ -26,6 +26,7 @@ AGENTS: Mapping[str, AgentSpec] = {
     "td3_bc": td3_bc.AGENT,
     "iql": iql.AGENT,
     "rebrac": rebrac.AGENT,
+    "planner": planner.AGENT,
     **announced(GROUP, "agent"),
 }
 
