@@ -74,6 +74,7 @@ def make_averaged(
     init_params: Callable[[jax.Array], PyTree],
     draw: Callable[[jax.Array, PyTree], tuple],
     loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]],
+    start: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> AveragedTraining:
     """Functions for `loop.train`.
 
@@ -85,14 +86,16 @@ def make_averaged(
         draw: `(key, data) -> batch`, a tuple; `data` is an update's own part of them where they
             were `Drawn` before.
         loss: `(params, key, *batch) -> (loss, metrics)`.
+        start: `(params, data) -> params`, what to begin with in their place (a teacher's, say).
     """
     limit = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
     optimise = optax.chain(*limit, optimiser)
 
     def init(key: jax.Array, data: PyTree = None) -> AveragedState:
-        del data
         net_key, key = jax.random.split(key)
         params = init_params(net_key)
+        if start is not None:
+            params = start(params, data)
         # A buffer each: who donates the state cannot donate one twice.
         average = jax.tree.map(jnp.copy, params)
         return AveragedState(params, average, optimise.init(params), key)

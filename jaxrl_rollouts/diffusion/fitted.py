@@ -2,6 +2,8 @@
 
 model = fit(rows, Unet(), updates=5000)          # rows [N, L, C], or [N, F]
 drawn = model.sample(64)                         # [64, L, C], in the rows' units
+few = model.distil(rows, calls=4)                # a student of it
+drawn = few.sample(64)                           # in four calls of the network
 """
 
 from __future__ import annotations
@@ -13,15 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..configs import check
 from ..errors import ConfigError, DataError
 from ..loop import Trained
+from ..networks import Network
 from ..record.context import RunContext
 from ..scaler import Scaler, fit_scaler
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, make_denoiser
+from .flow import Flow, Lesson, flow_of_denoiser, make_flow
+from .jumps import JumpConfig, sample_jumps
 from .networks import ResidualMlpConfig, make_residual_mlp
 from .sampler import Guidance, SamplerConfig, check_finite, sample
-from .training import DenoiserTrainingConfig, small_training, train_denoiser
+from .training import (
+    DenoiserTrainingConfig,
+    DistilConfig,
+    distil,
+    small_distil,
+    small_training,
+    train_denoiser,
+)
 from .unet import TemporalUnetConfig, make_temporal_unet
 
 SMALL = ResidualMlpConfig(width=256)
@@ -36,6 +49,7 @@ class FittedDenoiser(NamedTuple):
         scaler: of the last axis.
         shape: of one row, `(F,)` or `(L, C)`.
         trained: history and times.
+        network: sizes of its network, which a student's has, too.
     """
 
     denoiser: Denoiser
@@ -43,6 +57,7 @@ class FittedDenoiser(NamedTuple):
     scaler: Scaler
     shape: tuple[int, ...]
     trained: Trained
+    network: TemporalUnetConfig | ResidualMlpConfig = SMALL
 
     def sample(
         self,
@@ -78,6 +93,113 @@ class FittedDenoiser(NamedTuple):
         )
         return np.asarray(self.scaler.denormalise(check_finite(rows)))
 
+    def distil(
+        self,
+        rows: ArrayLike,
+        *,
+        calls: int = 4,
+        updates: int = 10_000,
+        batch: int = 128,
+        config: DistilConfig | None = None,
+        key: jax.Array | int = 0,
+        stage: str = "student",
+        context: RunContext | None = None,
+    ) -> FittedFlow:
+        """Train a student that draws in a few calls what this model draws in many.
+
+        Args:
+            rows: `[N, F]` or `[N, L, C]`, in the data's units: the model's own, or others like
+                them. The student sees them noised, and its teacher says where they go.
+            calls: of the network, per sample.
+            updates, batch: gradient steps, two calls of the teacher each, and rows of each.
+            config: all settings of the student instead, and of its sampler.
+            key: consumed, or the number to make one of.
+            stage, context: as for `train_loop`.
+
+        Raises:
+            DataError: rows of another shape than the model's, or not finite.
+            ConfigError: a setting out of range.
+            DivergenceError: the loss became non-finite.
+        """
+        data = _checked(rows)
+        if data.shape[1:] != self.shape:
+            expected = ["N", *self.shape]
+            raise DataError("rows", "shape", list(data.shape), f"{expected}, the model's")
+        config = config or small_distil(calls, updates, batch)
+        check(config)
+        net, teacher = _network(self.network, self.shape, interval=True), self.denoiser
+        flow = make_flow(net, config.flow, flow_of_denoiser(teacher))
+        lesson = Lesson(
+            self.scaler.normalise(jnp.asarray(data)), jax.tree.map(lambda x: x[None], self.params)
+        )
+        first = jax.random.key(key) if isinstance(key, int) else key
+        run = {"stage": stage, "context": context}
+        trained = distil(flow, config.training, lesson, first[None], **run)
+        params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
+        return FittedFlow(flow, params, self.scaler, self.shape, trained, config.jumps)
+
+
+class FittedFlow(NamedTuple):
+    """A trained student; attributes as a `FittedDenoiser`'s.
+
+    Attributes:
+        flow: its functions, of standardised rows.
+        params: the averaged weights.
+        scaler, shape, trained: of the last axis, of one row, history and times.
+        jumps: how it is sampled.
+    """
+
+    flow: Flow
+    params: PyTree
+    scaler: Scaler
+    shape: tuple[int, ...]
+    trained: Trained
+    jumps: JumpConfig
+
+    def sample(
+        self,
+        count: int,
+        key: jax.Array | int = 0,
+        *,
+        config: JumpConfig | None = None,
+        guidance: Guidance | None = None,
+        guide_params: PyTree = None,
+    ) -> np.ndarray:
+        """Draw `count` rows; arguments and errors as of `FittedDenoiser.sample`.
+
+        `config` None takes as many jumps as the student was trained for.
+        """
+        if count < 1:
+            raise ConfigError("count", count, "at least 1")
+        rows = sample_jumps(
+            self.flow,
+            self.params,
+            jax.random.key(key) if isinstance(key, int) else key,
+            (count, *self.shape),
+            config=config or self.jumps,
+            guidance=guidance,
+            guide_params=guide_params,
+        )
+        return np.asarray(self.scaler.denormalise(check_finite(rows)))
+
+
+def _network(
+    config: TemporalUnetConfig | ResidualMlpConfig, shape: tuple[int, ...], **given: bool
+) -> Network:
+    if isinstance(config, TemporalUnetConfig):
+        return make_temporal_unet(config, *shape, **given)
+    return make_residual_mlp(config, *shape, **given)
+
+
+def _checked(rows: ArrayLike) -> np.ndarray:
+    data = np.asarray(rows, np.float32)
+    if data.ndim not in (2, 3) or not data.size:
+        raise DataError("rows", "shape", list(data.shape), "[N, F] or [N, L, C], not empty")
+    if not np.isfinite(data).all():
+        bad = np.argwhere(~np.isfinite(data))[0].tolist()
+        raise DataError("rows", f"entry {bad}", data[tuple(bad)], "finite numbers")
+    return data
+
 
 def fit(
     rows: ArrayLike,
@@ -107,21 +229,12 @@ def fit(
         ConfigError: a network of the other kind, or a setting out of range.
         DivergenceError: the loss became non-finite.
     """
-    data = np.asarray(rows, np.float32)
-    if data.ndim not in (2, 3) or not data.size:
-        raise DataError("rows", "shape", list(data.shape), "[N, F] or [N, L, C], not empty")
-    if not np.isfinite(data).all():
-        bad = np.argwhere(~np.isfinite(data))[0].tolist()
-        raise DataError("rows", f"entry {bad}", data[tuple(bad)], "finite numbers")
+    data = _checked(rows)
     network = network or (SMALL if data.ndim == 2 else TemporalUnetConfig())
     if isinstance(network, TemporalUnetConfig) != (data.ndim == 3):
         expected = "a ResidualMlp for [N, F]" if data.ndim == 2 else "a Unet for [N, L, C]"
         raise ConfigError("network", type(network).__name__, expected)
-    if isinstance(network, TemporalUnetConfig):
-        net = make_temporal_unet(network, *data.shape[1:])
-    else:
-        net = make_residual_mlp(network, data.shape[1])
-    denoiser = make_denoiser(net, edm)
+    denoiser = make_denoiser(_network(network, data.shape[1:]), edm)
     scaler = fit_scaler(jnp.asarray(data.reshape(-1, data.shape[-1])))
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train_denoiser(
@@ -133,4 +246,4 @@ def fit(
         context=context,
     )
     params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
-    return FittedDenoiser(denoiser, params, scaler, data.shape[1:], trained)
+    return FittedDenoiser(denoiser, params, scaler, data.shape[1:], trained, network)

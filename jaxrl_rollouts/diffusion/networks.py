@@ -52,19 +52,40 @@ def fourier_features(c_noise: jax.Array, frequencies: jax.Array) -> jax.Array:
     return jnp.concatenate([c_noise[:, None], jnp.sin(angle), jnp.cos(angle)], -1)
 
 
+class Extra(nn.Module):
+    """What a flow's network is told beside the noise, as an embedding that is zero at first.
+
+    `(share [B], condition [B, K] or None) -> [B, width]`. With zeros added a network starts as the
+    one without intervals whose weights it was given.
+    """
+
+    width: int
+
+    @nn.compact
+    def __call__(self, share: jax.Array, condition: jax.Array | None = None) -> jax.Array:
+        angle = 0.5 * jnp.pi * share[:, None] * jnp.array([1.0, 2.0, 4.0, 8.0])
+        told = jnp.concatenate([share[:, None], jnp.sin(angle), jnp.cos(angle)], -1)
+        if condition is not None:
+            told = jnp.concatenate([told, condition], -1)
+        h = nn.silu(Dense(self.width, name="hidden")(told))
+        return Dense(self.width, name="output", kernel_init=nn.initializers.zeros)(h)
+
+
 class ResidualMlp(nn.Module):
-    """See the module; `(x [B, F], c_noise [B]) -> [B, F]`."""
+    """See the module; `(x [B, F], c_noise [B], *of Extra) -> [B, F]`."""
 
     config: ResidualMlpConfig
 
     @nn.compact
-    def __call__(self, x: jax.Array, c_noise: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
         c, dtype = self.config, DTYPES[self.config.dtype]
         # A named generator: what a checkpoint was trained with must not depend on jax's default.
         key = jax.random.key(c.frequency_seed, impl="threefry2x32")
         features = fourier_features(c_noise, jax.random.normal(key, (c.frequencies,)))
         time = Dense(c.embedding, name="time_0")(features)
         time = Dense(c.embedding, name="time_1")(nn.silu(time))
+        if extra:
+            time = time + Extra(c.embedding, name="extra")(*extra)
         h = Dense(c.embedding, name="input")(x) + time
         h = Dense(c.width, dtype=dtype, name="widen")(h)
         for i in range(c.blocks):
@@ -72,15 +93,37 @@ class ResidualMlp(nn.Module):
         return Dense(x.shape[-1], name="output")(nn.relu(h).astype(jnp.float32))
 
 
+def extra_shapes(interval: bool, conditions: int) -> list[tuple[int, ...]]:
+    """Of the inputs of `Extra`, for one row.
+
+    Raises:
+        ConfigError: conditions without an interval, or fewer than none.
+    """
+    if conditions < 0 or (conditions and not interval):
+        expected = "at least 0, and with interval=True: only flows are told of conditions"
+        raise ConfigError("conditions", conditions, expected)
+    shapes: list[tuple[int, ...]] = [(1,)] if interval else []
+    return [*shapes, (1, conditions + 1)] if conditions else shapes
+
+
 @functools.lru_cache(maxsize=32)
-def make_residual_mlp(config: ResidualMlpConfig, features: int) -> Network:
+def make_residual_mlp(
+    config: ResidualMlpConfig, features: int, *, interval: bool = False, conditions: int = 0
+) -> Network:
     """A raw network for `make_denoiser` on `[B, features]` rows. Equal arguments give the same one.
+
+    Args:
+        config: sizes.
+        features: of a row.
+        interval: it is a flow's and is told how long a jump is: `(params, x, c_noise, share [B])`.
+        conditions: numbers a flow is conditioned on; the network takes `[B, conditions + 1]` more,
+            the last of them 1 where they are known.
 
     Raises:
         ConfigError: a setting is out of range.
     """
     check(config)
-    shapes = ((1, features), (1,))
+    shapes = [(1, features), (1,), *extra_shapes(interval, conditions)]
     return from_linen(
         ResidualMlp(config), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
     )

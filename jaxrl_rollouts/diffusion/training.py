@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from ..loop import Trained, train
 from ..record.context import RunContext
 from ..trees import PyTree
 from .edm import Denoiser
+from .flow import Flow, FlowConfig, Lesson, lesson_batch, start_from_teacher
+from .jumps import JumpConfig
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ def unweighted_rows(data: jax.Array, rows: jax.Array) -> tuple[jax.Array, None]:
 
 @functools.lru_cache(maxsize=32)
 def make_denoiser_training(
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     config: DenoiserTrainingConfig,
-    batch_of: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array | None]] = unweighted_rows,
+    batch_of: Callable[[PyTree, jax.Array], tuple] = unweighted_rows,
+    start: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> AveragedTraining:
     """Functions for `loop.train`. Equal arguments give the same functions.
 
@@ -95,7 +98,9 @@ def make_denoiser_training(
         denoiser: what learns.
         config: optimisation.
         batch_of: `(data, rows [B] int32) -> (clean rows [B, ...], weights or None)`, where rows
-            index the first leaf of `data`; weights are those of `Denoiser.loss`.
+            index the first leaf of `data`; weights, and what follows them (of a `Flow`: the
+            condition and a teacher's parameters), are those of its `loss`.
+        start: `(fresh parameters, data) -> parameters` to begin with; None for fresh ones.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -115,17 +120,15 @@ def make_denoiser_training(
         decay = jnp.minimum(config.average, 1.0 - k ** (-2.0 / 3.0))
         return jnp.where(count % config.average_every == 0, 1.0 - decay, 0.0)
 
-    def draw(key: jax.Array, data: PyTree) -> tuple[jax.Array, jax.Array | None]:
+    def draw(key: jax.Array, data: PyTree) -> tuple:
         size = jax.tree.leaves(data)[0].shape[0]
         return batch_of(data, jax.random.randint(key, (config.batch,), 0, size))
 
-    def loss(
-        params: PyTree, key: jax.Array, rows: jax.Array, weights: jax.Array | None
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        return denoiser.loss(params, key, rows, weights), {}
+    def loss(params: PyTree, key: jax.Array, *batch: PyTree) -> tuple[jax.Array, dict]:
+        return denoiser.loss(params, key, *batch), {}
 
     adam = optax.adam(rate, *config.betas)
-    return make_averaged(config, adam, weight, denoiser.init, draw, loss)
+    return make_averaged(config, adam, weight, denoiser.init, draw, loss, start)
 
 
 def train_denoiser(
@@ -158,6 +161,72 @@ def train_denoiser(
         training.init,
         keys,
         rows,
+        iterations=training.iterations,
+        units_per_iteration=config.per_iteration,
+        stage=stage,
+        context=context,
+    )
+
+
+@dataclass(frozen=True)
+class DistilConfig:
+    """A student of few jumps: what it learns, how it is trained, how it is sampled.
+
+    Attributes:
+        flow: the student; a consistency model in as many segments as there are jumps.
+        training: of it, from its teacher's weights.
+        jumps: of its samples.
+    """
+
+    flow: FlowConfig = field(default_factory=lambda: FlowConfig(loss="consistency"))
+    training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)
+    jumps: JumpConfig = field(default_factory=JumpConfig)
+
+    def validate(self) -> None:
+        if self.flow.loss == "velocity":
+            raise ConfigError("flow.loss", "velocity", "a loss that a teacher has something for")
+
+
+def small_distil(calls: int, updates: int, batch: int) -> DistilConfig:
+    """A consistency student of `calls` jumps; 64 steps of its teacher in all, 16 in a segment."""
+    flow = FlowConfig(loss="consistency", segments=calls, steps=max(64 // calls, 8))
+    return DistilConfig(flow, small_training(updates, batch), JumpConfig(calls))
+
+
+def distil(
+    flow: Flow,
+    config: DenoiserTrainingConfig,
+    lesson: Lesson,
+    keys: jax.Array,
+    *,
+    own_rows: bool = False,
+    stage: str,
+    context: RunContext | None,
+) -> Trained:
+    """Train students side by side, each from the weights of its own teacher and on his velocities.
+
+    Args:
+        flow: the student, made with its teacher.
+        config: optimisation.
+        lesson: rows and the teachers' parameters, `[seeds, ...]` each.
+        keys: `[seeds]`, consumed, one for each.
+        own_rows: rows have a leading seed axis, too.
+        stage, context: as for `loop.train`.
+
+    Returns:
+        `Trained`; the weights to sample with are its `state.average`.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    training = make_denoiser_training(flow, config, lesson_batch, start_from_teacher)
+    seeds: Any = Lesson(own_rows, True)
+    return train(
+        training.update,
+        training.init,
+        keys,
+        lesson,
+        per_seed=seeds,
         iterations=training.iterations,
         units_per_iteration=config.per_iteration,
         stage=stage,

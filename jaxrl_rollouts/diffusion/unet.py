@@ -23,7 +23,7 @@ from ..configs import check, positive
 from ..errors import ConfigError
 from ..group_norm import GroupNorm
 from ..networks import Dense, Network, from_linen, normal_fan_in
-from .networks import DTYPES
+from .networks import DTYPES, Extra, extra_shapes
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,21 @@ def double(x: jax.Array, length: int) -> jax.Array:
 
 
 class TemporalUnet(nn.Module):
-    """See the module; `(x [B, L, C], c_noise [B]) -> [B, L, C]`."""
+    """See the module; `(x [B, L, C], c_noise [B], *of Extra) -> [B, L, C]`."""
 
     config: TemporalUnetConfig
 
     @nn.compact
-    def __call__(self, x: jax.Array, c_noise: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
         c, dtype = self.config, DTYPES[self.config.dtype]
         native = c.convolution == "native"
         if c.convolution == "auto":
             native = jax.default_backend() != "cpu"
         how = native_convolution if native else shift_convolution
-        time = nn.silu(self._embed(c_noise))
+        time = self._embed(c_noise)
+        if extra:
+            time = time + Extra(c.features, name="extra")(*extra)
+        time = nn.silu(time)
 
         def convolve(x: jax.Array, out: int, width: int = 3) -> jax.Array:
             return Convolution(out, width, how, dtype)(x)
@@ -151,11 +154,18 @@ class TemporalUnet(nn.Module):
 
 
 @functools.lru_cache(maxsize=32)
-def make_temporal_unet(config: TemporalUnetConfig, length: int, channels: int) -> Network:
+def make_temporal_unet(
+    config: TemporalUnetConfig,
+    length: int,
+    channels: int,
+    *,
+    interval: bool = False,
+    conditions: int = 0,
+) -> Network:
     """A raw network for `make_denoiser` on `[B, length, channels]` windows.
 
     Equal arguments give the same one. It would run at other lengths too, on samples it was not
-    trained for; it is built for one.
+    trained for; it is built for one. `interval` and `conditions` as for `make_residual_mlp`.
 
     Raises:
         ConfigError: a setting is out of range, or the windows are too short for the blocks.
@@ -164,14 +174,14 @@ def make_temporal_unet(config: TemporalUnetConfig, length: int, channels: int) -
     least = 2 ** (config.blocks - 1)
     if length < least:
         raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
-    shapes = ((1, length, channels), (1,))
+    shapes = [(1, length, channels), (1,), *extra_shapes(interval, conditions)]
     network = from_linen(
         TemporalUnet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     )
 
-    def apply(params: Any, x: jax.Array, c_noise: jax.Array) -> jax.Array:
+    def apply(params: Any, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
         if x.shape[1:] != shapes[0][1:]:
             raise ValueError(f"windows: found {x.shape[1:]}, expected {shapes[0][1:]}")
-        return network.apply(params, x, c_noise)
+        return network.apply(params, x, c_noise, *extra)
 
     return Network(network.init, apply)

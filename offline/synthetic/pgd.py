@@ -21,11 +21,13 @@ from jaxrl_rollouts.configs import check, fraction, number, positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
+    Flow,
     GuidanceConfig,
+    JumpConfig,
     SamplerConfig,
     Target,
+    draw_samples,
     make_guidance,
-    sample,
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.diffusion.sampler import Guidance
@@ -50,8 +52,8 @@ class PgdConfig:
         coefficient: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
             0.5 at 256 steps: its pushes keep their length while the noise vanishes.
         sampler: 256 steps are published, the default makes hardly more errors at half the cost
-            (`sampler_steps`'s report). With fewer the same coefficient guides less, unless
-            `guidance.reference_steps` says otherwise.
+            (`sampler_steps`'s report); a `JumpConfig` is a student's. With fewer the same
+            coefficient guides less, unless `guidance.reference_steps` says otherwise.
         windows: drawn per refresh.
         updates: gradient steps per refresh.
         batch_size: rows per gradient step.
@@ -61,7 +63,7 @@ class PgdConfig:
 
     guidance: GuidanceConfig = field(default_factory=lambda: GuidanceConfig(reference_steps=256))
     coefficient: float = number(0.5, least=0)
-    sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    sampler: SamplerConfig | JumpConfig = field(default_factory=SamplerConfig)
     windows: int = positive(8192)
     updates: int = positive(10_000)
     batch_size: int = positive(256)
@@ -91,7 +93,7 @@ class PgdParts(NamedTuple):
 
     config: PgdConfig
     agent: Agent
-    denoiser: Denoiser
+    denoiser: Denoiser | Flow
     layout: WindowLayout
     guidance: Guidance
     tell: Callable | None = None  # of a `Relabeller`
@@ -131,7 +133,7 @@ def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
 def make_pgd(
     config: PgdConfig,
     agent_config: AgentConfig,
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     layout: WindowLayout,
     relabeller: Relabeller | None = None,
 ) -> Learner:
@@ -169,13 +171,12 @@ def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> 
     """
     config, layout = parts.config, parts.layout
     coefficient = jnp.where(state.refreshes > 0, config.coefficient, 0.0)
-    return sample(
-        parts.denoiser.denoise,
+    return draw_samples(
+        parts.denoiser,
         data.denoiser,
         key,
         (config.windows, layout.length, layout.channels),
         config=config.sampler,
-        edm=parts.denoiser.config,
         guidance=parts.guidance,
         guide_params=GuideParams(state.agent.actor, coefficient),
     )
@@ -190,7 +191,7 @@ def guided_windows(
     coefficients: Sequence[float],
     *,
     guidance: GuidanceConfig,
-    sampler: SamplerConfig,
+    sampler: SamplerConfig | JumpConfig,
 ) -> Iterator[jax.Array]:
     """Windows guided towards fixed policies, each seed's denoiser towards the seed's own.
 
@@ -214,8 +215,7 @@ def guided_windows(
     def one(per_seed: tuple, coefficient: jax.Array) -> jax.Array:
         weights, actor, key = per_seed
         guide = {"guidance": rule, "guide_params": GuideParams(actor, coefficient)}
-        settings = {"config": sampler, "edm": denoiser.config}
-        return sample(denoiser.denoise, weights, key, shape, **settings, **guide)
+        return draw_samples(denoiser, weights, key, shape, config=sampler, **guide)
 
     for coefficient in coefficients:
         yield map_seeds(one, (params, actors, keys), jnp.float32(coefficient))

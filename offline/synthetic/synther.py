@@ -24,14 +24,21 @@ from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
+    DistilConfig,
     EdmConfig,
+    Flow,
+    JumpConfig,
+    Lesson,
     ResidualMlpConfig,
     SamplerConfig,
     check_finite,
+    distil,
+    draw_samples,
+    flow_of_denoiser,
     make_denoiser,
     make_denoiser_training,
+    make_flow,
     make_residual_mlp,
-    sample,
 )
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
@@ -51,12 +58,19 @@ class SyntherConfig:
         training: how it is trained.
         sampler: how transitions are drawn from it.
         edm: noise levels and how they are weighted.
+        student: of the denoiser; where there is one it draws the transitions, in a few jumps.
     """
 
     network: ResidualMlpConfig = field(default_factory=ResidualMlpConfig)
     training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     edm: EdmConfig = field(default_factory=EdmConfig)
+    student: DistilConfig | None = None
+
+    @property
+    def drawn_by(self) -> SamplerConfig | JumpConfig:
+        """The sampler of the denoiser, or of its student."""
+        return self.sampler if self.student is None else self.student.jumps
 
 
 class RowLayout(NamedTuple):
@@ -115,10 +129,14 @@ def fit_layout(transitions: Transitions) -> RowLayout:
 
 
 class Synther(NamedTuple):
-    """Functions of one configuration; hand `training` and the packed rows to `loop.train`."""
+    """Functions of one configuration; hand `training` and the packed rows to `loop.train`.
+
+    What draws is the `student`, to be trained after it, or else the denoiser.
+    """
 
     denoiser: Denoiser
     training: AveragedTraining
+    student: Flow | None = None
 
 
 @functools.lru_cache(maxsize=32)
@@ -130,23 +148,60 @@ def make_synther(config: SyntherConfig, features: int) -> Synther:
     """
     check(config.sampler)
     denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
-    return Synther(denoiser, make_denoiser_training(denoiser, config.training))
+    made = Synther(denoiser, make_denoiser_training(denoiser, config.training))
+    if config.student is None:
+        return made
+    check(config.student)
+    network = make_residual_mlp(config.network, features, interval=True)
+    return made._replace(
+        student=make_flow(network, config.student.flow, flow_of_denoiser(denoiser))
+    )
+
+
+def teach(
+    synther: Synther,
+    config: SyntherConfig,
+    params: PyTree,
+    rows: jax.Array,
+    key: jax.Array,
+    *,
+    own_rows: bool = False,
+    stage: str = "denoiser",
+    context: RunContext | None = None,
+) -> tuple[Denoiser | Flow, PyTree]:
+    """What draws, and its weights: a student that is distilled here, or the denoiser itself.
+
+    Args:
+        synther, config: with a student or without.
+        params: of the denoisers, `[seeds, ...]`.
+        rows: packed ones, `[N, F]`, or each seed's, `[seeds, N, F]`, with `own_rows`.
+        key: not consumed; students use another.
+        stage: of the denoisers; the students' has `-student` added.
+        context: as for `loop.train`.
+    """
+    if synther.student is None or config.student is None:
+        return synther.denoiser, params
+    keys = jax.random.split(jax.random.fold_in(key, 1), len(jax.tree.leaves(params)[0]))
+    run: dict[str, Any] = {"stage": f"{stage}-student", "context": context, "own_rows": own_rows}
+    lesson = Lesson(rows, params)
+    taught = distil(synther.student, config.student.training, lesson, keys, **run)
+    return synther.student, taught.state.average
 
 
 def generate(
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     params: PyTree,
     key: jax.Array,
     layout: RowLayout,
     count: int,
     *,
-    config: SamplerConfig | None = None,
+    config: SamplerConfig | JumpConfig | None = None,
     batch: int = 10_000,
 ) -> Transitions:
     """Draw `count` transitions, `batch` at a time, as one program.
 
     Args:
-        denoiser: its functions.
+        denoiser: its functions, or those of a flow.
         params: the averaged weights.
         key: consumed.
         layout: of the data it was fitted to.
@@ -180,16 +235,16 @@ def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
 
 @partial(jax.jit, static_argnames=("denoiser", "shape", "config"))
 def draw_rows(
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     params: PyTree,
     key: jax.Array,
     shape: tuple[int, int, int],
-    config: SamplerConfig,
+    config: SamplerConfig | JumpConfig,
 ) -> jax.Array:
     """Standardised rows `[n B, F]`, drawn B at a time; `shape` is `(n, B, F)`."""
 
     def once(key: jax.Array) -> jax.Array:
-        return sample(denoiser.denoise, params, key, shape[1:], config=config, edm=denoiser.config)
+        return draw_samples(denoiser, params, key, shape[1:], config=config)
 
     rows = jax.lax.map(once, jax.random.split(key, shape[0]))
     return rows.reshape(-1, shape[2])
@@ -227,19 +282,22 @@ def upsample(
     if len({layout.terminals for layout in layouts}) > 1:
         expected = "rows with terminations for every seed, or for none"
         raise ConfigError("rows", "terminations in some seeds' only", expected)
-    denoiser, training = make_synther(config, layouts[0].features)
+    synther = make_synther(config, layouts[0].features)
+    training = synther.training
     packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
     fit_keys, keys = (jax.random.split(k, len(rows)) for k in (fit_key, draw_key))
     budget = {"iterations": training.iterations, "stage": stage, "per_seed": True}
     budget["units_per_iteration"] = config.training.per_iteration
     fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
+    run: dict[str, Any] = {"own_rows": True, "stage": stage, "context": context}
+    model, params = teach(synther, config, fitted.state.average, packed, fit_key, **run)
     batch = min(batch, count)
     shape = -(-count // batch), batch, layouts[0].features
 
     def one(per_seed: tuple, shared: tuple) -> jax.Array:
-        return draw_rows(denoiser, *per_seed, shape, config.sampler)[:count]
+        return draw_rows(model, *per_seed, shape, config.drawn_by)[:count]
 
-    drawn = map_seeds(one, (fitted.state.average, keys))
+    drawn = map_seeds(one, (params, keys))
     samples = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
     return jax.tree.map(np.asarray, samples)
 

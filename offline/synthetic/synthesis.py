@@ -18,6 +18,7 @@ from jaxrl_rollouts.configs import check, did_you_mean, fraction, number, positi
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
+    Flow,
     ResidualMlpConfig,
     SamplerConfig,
     TemporalUnetConfig,
@@ -38,7 +39,7 @@ from ..data import Dataset, Transitions, take_rows
 from ..worlds.dynamics import Termination
 from .pgd import PgdConfig, policy_target
 from .relabel import By, RelabelConfig, fit_relabeller, relabelled
-from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, upsample
+from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, teach, upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 Kind = Literal["synther", "pgd"]
@@ -118,9 +119,9 @@ def small_synthetic(
 
 
 class RowModel(NamedTuple):
-    """A trained model of single transitions."""
+    """A trained model of single transitions: a denoiser, or its student."""
 
-    denoiser: Denoiser
+    denoiser: Denoiser | Flow
     params: PyTree
     layout: RowLayout
 
@@ -135,10 +136,11 @@ def fit_rows(
 ) -> RowModel:
     """SynthER's model of a dataset's rows; `key` is consumed."""
     layout = fit_layout(rows)
-    denoiser = make_synther(config, layout.features).denoiser
+    synther = make_synther(config, layout.features)
     packed, run = layout.pack(rows), {"stage": stage, "context": context}
-    trained = train_denoiser(denoiser, config.training, packed, key[None], **run)
-    return RowModel(denoiser, unstack(trained.state.average)[0], layout)
+    trained = train_denoiser(synther.denoiser, config.training, packed, key[None], **run)
+    model, params = teach(synther, config, trained.state.average, packed, key, **run)
+    return RowModel(model, unstack(params)[0], layout)
 
 
 def fit_windows(

@@ -21,13 +21,20 @@ from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
+    DistilConfig,
+    Flow,
     Guidance,
+    JumpConfig,
+    Lesson,
     SamplerConfig,
     TemporalUnetConfig,
     check_finite,
+    distil,
+    draw_samples,
+    flow_of_denoiser,
     make_denoiser,
+    make_flow,
     make_temporal_unet,
-    sample,
     train_denoiser,
 )
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -198,7 +205,7 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
 class WindowModel(NamedTuple):
     """A trained model of windows; of several seeds, `params` have a leading seed axis."""
 
-    denoiser: Denoiser
+    denoiser: Denoiser | Flow
     params: PyTree
     layout: WindowLayout
 
@@ -230,14 +237,45 @@ def fit_window_models(
     return WindowModel(denoiser, trained.state.average, layout)
 
 
+def distil_windows(
+    model: WindowModel,
+    windows: EpisodeWindows,
+    network: TemporalUnetConfig,
+    config: DistilConfig,
+    keys: jax.Array,
+    *,
+    stage: str = "student",
+    context: RunContext | None = None,
+) -> WindowModel:
+    """Students of `fit_window_models`' denoisers, which draw windows in a few jumps.
+
+    Args:
+        model: the teachers, one for each key.
+        windows, network: theirs.
+        config: of the students.
+        keys: `[seeds]`, consumed, one for each.
+        stage, context: as for `loop.train`.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    layout, teacher = model.layout, model.denoiser
+    assert isinstance(teacher, Denoiser)
+    net = make_temporal_unet(network, layout.length, layout.channels, interval=True)
+    student = make_flow(net, config.flow, flow_of_denoiser(teacher))
+    lesson, run = Lesson(layout.pack(windows), model.params), {"stage": stage, "context": context}
+    taught = distil(student, config.training, lesson, keys, **run)
+    return WindowModel(student, taught.state.average, layout)
+
+
 def generate_windows(
-    denoiser: Denoiser,
+    denoiser: Denoiser | Flow,
     params: PyTree,
     key: jax.Array,
     layout: WindowLayout,
     count: int,
     *,
-    config: SamplerConfig,
+    config: SamplerConfig | JumpConfig,
     batch: int = 512,
     guidance: Guidance | None = None,
     guide: PyTree = None,
@@ -262,12 +300,12 @@ def generate_windows(
     shape = each, layout.length, layout.channels
     keys = jax.random.split(key, (cores, -(-count // (cores * each))))
 
-    settings: dict[str, Any] = {"config": config, "edm": denoiser.config, "guidance": guidance}
+    settings: dict[str, Any] = {"config": config, "guidance": guidance}
 
     def part(keys: jax.Array, shared: tuple) -> jax.Array:
         def once(key: jax.Array) -> jax.Array:
             params, guide = shared
-            return sample(denoiser.denoise, params, key, shape, guide_params=guide, **settings)
+            return draw_samples(denoiser, params, key, shape, guide_params=guide, **settings)
 
         return jax.lax.map(once, keys).reshape(-1, *shape[1:])
 

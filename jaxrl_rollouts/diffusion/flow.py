@@ -1,0 +1,267 @@
+"""Flows: one network for velocities and for whole jumps along the path from noise to data.
+
+On the linear path `x_t = (1 - t) x + t e` a flow's `u(x_t, t, s)` is the average velocity from time
+t down to s, so `x_s = x_t - (t - s) u`; at s = t it is the velocity itself, and `x_t - t u` is the
+clean row. `sigma = t / (1 - t)` is EDM's noise, and with EDM's scales of a raw network F
+
+    u = (t - d^2 (1 - t)) / c^2 x_t - d F(x_t / c, c_noise, 1 - s / t) / c,   c^2 = t^2 + d^2 (1 - t)^2
+
+(d the data's deviation), which at s = t is the velocity of EDM's denoiser of the same F, exactly.
+So a trained denoiser is a velocity model, a teacher, and a student's first weights.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from ..configs import check, number, positive, unknown
+from ..errors import ConfigError
+from ..networks import Network
+from ..trees import PyTree
+from .edm import Denoiser, EdmConfig, per_row
+from .flow_losses import LOSS_OF
+from .paths import TRANSPORTS
+
+TINY = 1e-6  # the least time that is divided by
+
+
+@dataclass(frozen=True)
+class FlowConfig:
+    """What a flow learns; see `flow_losses` for the equations.
+
+    Attributes:
+        loss: `velocity` (flow matching, Lipman et al. 2023), `mean` (MeanFlow, Geng et al. 2025,
+            arXiv:2505.13447), `consistency` (multistep consistency, Heek et al. 2024,
+            arXiv:2403.06807) or `unified` (UCGM, Sun et al. 2025, arXiv:2505.07447).
+        edm: deviation of the data, and the least and greatest noise the embedding tells apart.
+        times: `uniform`, or the sigmoid of a normal with `time_mean` and `time_std`.
+        equal: share of `mean`'s rows whose interval is empty: plain flow matching.
+        power: p of `mean`'s weight `1 / (error + 0.01)^p`. The paper's 1 minimises a logarithm
+            of the error: modes come out sharp with the wrong masses. 0 is the error itself.
+        segments: of `consistency`: a jump ends where its segment does, and sampling takes as many.
+        steps: of the teacher in every segment, two calls each.
+        huber: c of `sqrt(error^2 + c^2) - c` (`consistency`, `unified`), in deviations per entry.
+        ratio: lambda of `unified`: 0 regresses velocities, 1 is a consistency model in continuous
+            time, between them over the finite difference from t to `ratio t`.
+        path: the transport whose clock and target `unified` uses, one of `paths.TRANSPORTS`.
+        gain: multiplies the derivative in `unified`'s target; the paper's is 1.
+        push: zeta of `unified`: 0 learns from data, 1 from the teacher, above it extrapolates.
+        conditions: numbers a row is conditioned on (a return, say); the network is made for them.
+        drop: share of rows that are trained without theirs.
+    """
+
+    loss: Literal["velocity", "mean", "consistency", "unified"] = "velocity"
+    edm: EdmConfig = field(default_factory=EdmConfig)
+    times: Literal["uniform", "logit_normal"] = "logit_normal"
+    time_mean: float = -0.4
+    time_std: float = number(1.0, above=0)
+    equal: float = 0.5
+    power: float = number(0.0, least=0)
+    segments: int = positive(4)
+    steps: int = positive(16)
+    huber: float = number(0.05, above=0)
+    ratio: float = 1.0
+    path: str = "linear"
+    gain: float = number(1.0, least=0)
+    push: float = number(0.0, least=0)
+    conditions: int = number(0, least=0)
+    drop: float = 0.0
+
+    def validate(self) -> None:
+        for name, values in (("loss", tuple(LOSS_OF)), ("path", tuple(TRANSPORTS))):
+            if getattr(self, name) not in values:
+                raise unknown(name, getattr(self, name), values)
+        if self.times not in ("uniform", "logit_normal"):
+            raise ConfigError("times", self.times, "uniform or logit_normal")
+        for name in ("equal", "ratio", "drop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(name, getattr(self, name), "in [0, 1]")
+        if self.drop and not self.conditions:
+            raise ConfigError("drop", self.drop, "0 without conditions, there are none to drop")
+
+
+class Flow(NamedTuple):
+    """A flow as pure functions of standardised rows; see `make_flow`.
+
+    Attributes:
+        init: `key -> params`.
+        average: `(params, x [B, ...], t, s, condition=None) -> u [B, ...]`, the average velocity
+            from t to s; times are `[]` or `[B]`, `0 <= s <= t <= 1`, and a condition is `[B, K]`
+            or None where it is unknown.
+        loss: `(params, key, rows [B, ...], weights=None, condition=None, teacher=None) -> scalar`;
+            weights as a `Denoiser`'s, `teacher` are the parameters of the teacher, which are data.
+        config: what it learns.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    average: Callable[..., jax.Array]
+    loss: Callable[..., jax.Array]
+    config: FlowConfig
+
+
+def noise_of(t: jax.Array, edm: EdmConfig) -> jax.Array:
+    """`sigma = t / (1 - t)`, kept within the noises of `edm`."""
+    least, most = (sigma / (1.0 + sigma) for sigma in (edm.sigma_min, edm.sigma_max))
+    t = jnp.clip(jnp.asarray(t, jnp.float32), least, most)
+    return t / (1.0 - t)
+
+
+def time_of(sigma: Any) -> Any:
+    """`t = sigma / (1 + sigma)`."""
+    return sigma / (1.0 + sigma)
+
+
+@functools.lru_cache(maxsize=32)
+def make_flow(
+    network: Network, config: FlowConfig | None = None, teacher: Flow | None = None
+) -> Flow:
+    """Wrap a raw network `F(params, x [B, ...], c_noise [B], share [B])`, made with `interval=True`.
+
+    Equal arguments give the same functions. The teacher's functions are fixed here, its parameters
+    are an argument of the loss: a new teacher runs in the program that is already compiled.
+
+    Args:
+        network: `make_residual_mlp(..., interval=True)` or `make_temporal_unet(..., interval=True)`.
+        config: what it learns.
+        teacher: whose velocities stand in for the data's; `flow_of_denoiser` makes one of a
+            denoiser. Of any loss but `velocity`.
+
+    Raises:
+        ConfigError: a setting is out of range, or it needs a teacher and there is none.
+    """  # noqa: E501
+    config = config or FlowConfig()
+    check(config)
+    if config.push and teacher is None:
+        raise ConfigError("push", config.push, "0 without a teacher")
+    if teacher is not None and config.loss == "velocity":
+        raise ConfigError("loss", "velocity", "another loss with a teacher, who knows velocities")
+    spread = config.edm.sigma_data
+
+    def average(
+        params: PyTree, x: jax.Array, t: Any, s: Any, condition: jax.Array | None = None
+    ) -> jax.Array:
+        t, s = (jnp.broadcast_to(jnp.asarray(v, jnp.float32), x.shape[:1]) for v in (t, s))
+        share = (t - s) / jnp.maximum(t, TINY)
+        extra = [share]
+        if config.conditions:
+            extra.append(_told(condition, len(x), config.conditions))
+        wide = per_row(t, x)
+        size = jnp.sqrt(jnp.square(wide) + jnp.square(spread * (1.0 - wide)))
+        c_noise = 0.25 * jnp.log(noise_of(t, config.edm))
+        output = network.apply(params, x / size, c_noise, *extra).astype(jnp.float32)
+        chex.assert_equal_shape([output, x])
+        skip = (wide - spread**2 * (1.0 - wide)) / jnp.square(size)
+        return skip * x - spread * output / size
+
+    learn = functools.partial(LOSS_OF[config.loss], config, average, teacher)
+
+    def loss(
+        params: PyTree,
+        key: jax.Array,
+        rows: jax.Array,
+        weights: jax.Array | None = None,
+        condition: jax.Array | None = None,
+        teacher: PyTree = None,
+    ) -> jax.Array:
+        key, drop_key = jax.random.split(key)
+        if config.conditions:
+            kept = jax.random.bernoulli(drop_key, 1.0 - config.drop, (len(rows), 1))
+            condition = _told(condition, len(rows), config.conditions) * kept
+        return learn(params, key, rows, weights, condition, teacher)
+
+    return Flow(network.init, average, loss, config)
+
+
+def _told(condition: jax.Array | None, rows: int, size: int) -> jax.Array:
+    """`[B, K + 1]`: the conditions and a one, or zeros where they are unknown."""
+    if condition is None:
+        return jnp.zeros((rows, size + 1))
+    if condition.shape == (rows, size + 1):
+        return condition
+    if condition.shape != (rows, size):
+        raise ValueError(f"condition: found {condition.shape}, expected {(rows, size)}")
+    return jnp.concatenate([condition, jnp.ones((rows, 1))], 1)
+
+
+@functools.lru_cache(maxsize=32)
+def flow_of_denoiser(denoiser: Denoiser) -> Flow:
+    """A trained EDM denoiser as a velocity model of the same parameters, with nothing to learn.
+
+    `v(x_t, t) = (x_t - D(x_t / (1 - t); t / (1 - t))) / t`; beyond the greatest noise it was
+    trained with it is asked at that one. It knows no jumps: s is not looked at.
+    """
+    edm = denoiser.config
+
+    def average(
+        params: PyTree, x: jax.Array, t: Any, s: Any = None, condition: jax.Array | None = None
+    ) -> jax.Array:
+        del s
+        if condition is not None:
+            raise ValueError("condition: found one, expected None: a denoiser takes none")
+        sigma = noise_of(t, edm)
+        clean = denoiser.denoise(params, x * (1.0 + per_row(sigma, x)), sigma)
+        return (x - clean) / jnp.maximum(per_row(t, x), time_of(edm.sigma_min))
+
+    return Flow(denoiser.init, average, denoiser.loss, FlowConfig(edm=edm))
+
+
+@functools.lru_cache(maxsize=32)
+def denoiser_of_flow(flow: Flow) -> Denoiser:
+    """The other way: `D(x; sigma) = y - t u(y, t, t)`, `y = (1 - t) x`, for every sampler of EDM.
+
+    It is as good as the flow's velocities; a consistency student has hardly any.
+    """
+
+    def denoise(params: PyTree, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        t = time_of(jnp.asarray(sigma, jnp.float32))
+        y = (1.0 - per_row(t, x)) * x
+        return y - per_row(t, x) * flow.average(params, y, t, t)
+
+    return Denoiser(flow.init, denoise, flow.loss, flow.config.edm)
+
+
+def with_weights_of(fresh: PyTree, teacher: PyTree) -> PyTree:
+    """`fresh` parameters with the teacher's in every place he has: a student's first ones.
+
+    Raises:
+        ValueError: an array of his has no place, or another shape.
+    """
+    if not isinstance(teacher, dict):
+        if fresh is None or jnp.shape(fresh) != jnp.shape(teacher):
+            found = jnp.shape(teacher), None if fresh is None else jnp.shape(fresh)
+            raise ValueError(f"teacher: found an array {found[0]}, its student has {found[1]}")
+        return jnp.asarray(teacher)
+    if not isinstance(fresh, dict) or set(teacher) - set(fresh):
+        missing = sorted(set(teacher) - set(fresh if isinstance(fresh, dict) else ()))
+        raise ValueError(f"teacher: found {missing}, which its student's network lacks")
+    return {
+        name: with_weights_of(leaf, teacher[name]) if name in teacher else leaf
+        for name, leaf in fresh.items()
+    }
+
+
+class Lesson(NamedTuple):
+    """Data of a distillation: rows `[N, ...]`, and the teacher's frozen parameters.
+
+    Hand `lesson_batch` and `start_from_teacher` to `make_denoiser_training`.
+    """
+
+    rows: jax.Array
+    teacher: PyTree
+
+
+def lesson_batch(data: Lesson, rows: jax.Array) -> tuple:
+    """`batch_of` for a flow with a teacher: rows, no weights, no condition, his parameters."""
+    return data.rows[rows], None, None, data.teacher
+
+
+def start_from_teacher(fresh: PyTree, data: Lesson) -> PyTree:
+    """`start` for a student whose network is his and has an interval."""
+    return with_weights_of(fresh, data.teacher)
