@@ -180,7 +180,7 @@ def _trained(policy: str, env: str) -> tuple[Environment, SavedPolicy]:
 def _with_memory(
     env: Environment, trained: SavedPolicy, acting: Policy, params: Any, key: Any, steps: int
 ) -> Transitions:
-    """Rows of a policy with a memory; without its last action and reward, where it is shown them."""
+    """Rows of a policy with a memory, without the last action and reward it may be shown."""
     from .collect import MAX_BATCH, collect
 
     batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)

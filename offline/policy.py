@@ -11,7 +11,7 @@
         over = terminated or truncated
     policy.export("policy.stablehlo")
 
-Only a policy with a memory needs `reset` (NEUBAY's, a planner's), and only NEUBAY's the reward; others
+Only a policy with a memory (NEUBAY, the planner) needs `reset`, and only NEUBAY the reward; others
 may be given neither.
 """
 

@@ -2,14 +2,17 @@
 
 The first rows of a window are known. They stand in it as they are, in training and at every call of
 a sampler, and only what follows is noised and denoised. How the window should turn out is a number
-(a return, say) that is embedded beside the noise; in training it is left out now and then (Ho &
-Salimans 2022, arXiv:2207.12598), so that one network is asked with and without it, and a plan can
-be moved further along what the wish changes than the wish alone would. Decision Diffuser (Ajay et
-al. 2023, arXiv:2211.15657) plans like this.
+(a return, say); in training it is left out now and then (Ho & Salimans 2022, arXiv:2207.12598), so
+that one network is asked with and without it, and a plan can be moved further along what the wish
+changes than the wish alone would. Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657) plans like
+this. The wish is embedded beside the noise, and stands before the window as rows of its own, too:
+what is added to a channel at every step is taken away by the norm of its group, all of it where the
+group has one channel.
 
     net = make_continued_unet(Unet(), length=16, given=1, channels=6)
     denoiser = make_denoiser(net)
     denoiser.loss((weights, given), key, rows)           # rows [B, 15, 6], given.rows [B, 1, 6]
+    student = make_flow(net, FlowConfig(loss="consistency"), flow_of_denoiser(denoiser))
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ..configs import check
 from ..errors import ConfigError
-from ..networks import Dense, Network, from_linen
+from ..networks import Network
 from ..trees import PyTree
-from .unet import TemporalUnet, TemporalUnetConfig
+from .unet import TemporalUnetConfig, make_temporal_unet
+
+TOLD = 2  # rows before the window: the wish, and whether there is one
 
 
 class Given(NamedTuple):
@@ -46,23 +49,15 @@ class Given(NamedTuple):
         return self._replace(known=jnp.zeros_like(self.known))
 
 
-class ContinuedUnet(TemporalUnet):
-    """`(x [B, L, C], scalars [B, 3]) -> [B, L, C]`; noise, wish, and whether there is one."""
-
-    def _embed(self, scalars: jax.Array) -> jax.Array:
-        wide = self.config.features
-        told = Dense(wide)(nn.silu(Dense(wide)(scalars[:, 1:2])))
-        return super()._embed(scalars[:, 0]) + scalars[:, 2:] * told
-
-
 @functools.lru_cache(maxsize=32)
 def make_continued_unet(
     config: TemporalUnetConfig, length: int, given: int, channels: int, guidance: float = 1.0
 ) -> Network:
-    """A raw network for `make_denoiser` whose parameters are `(weights, Given)`.
+    """A raw network of `make_denoiser` and `make_flow` whose parameters are `(weights, Given)`.
 
-    `init(key)` gives the weights; `apply((weights, given), x [B, L - H, C], c_noise [B])` what
-    follows the given rows. Equal arguments give the same functions.
+    `init(key)` gives the weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
+    what follows the given rows. Left out, the share of a jump is 0: a denoiser and a flow have the
+    same weights. Equal arguments give the same functions.
 
     Args:
         config: of the U-Net.
@@ -74,36 +69,33 @@ def make_continued_unet(
 
     Raises:
         ConfigError: a setting is out of range, or the windows are too short.
-    """
-    check(config)
-    least = 2 ** (config.blocks - 1)
-    if length < least:
-        raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
+    """  # noqa: E501
     if not 0 < given < length:
-        raise ConfigError(
-            "given", given, f"from 1 to {length - 1}, rows before the rest of {length}"
-        )
-    shapes = ((1, length, channels), (1, 3))
-    unet = from_linen(
-        ContinuedUnet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
-    )
+        raise ConfigError("given", given, f"from 1 to {length - 1}, rows before others")
+    unet = make_temporal_unet(config, length + TOLD, channels, interval=True, conditions=1)
 
-    def once(weights: PyTree, given_: Given, x: jax.Array, c_noise: jax.Array) -> jax.Array:
-        whole = jnp.concatenate([given_.rows, x], 1)
-        if whole.shape[1:] != shapes[0][1:]:
-            raise ValueError(f"windows: found {whole.shape[1:]}, expected {shapes[0][1:]}")
-        scalars = jnp.stack([c_noise, given_.wish, given_.known], -1)
-        return unet.apply(weights, whole, scalars)[:, given:]
+    def once(weights: PyTree, own: Given, x: jax.Array, *noise: jax.Array) -> jax.Array:
+        told = jnp.stack([own.known * own.wish, own.known], -1)
+        before = jnp.broadcast_to(told[..., None], (*told.shape, channels))
+        whole = jnp.concatenate([before, own.rows, x], 1)
+        return unet.apply(weights, whole, *noise, told)[:, TOLD + given :]
 
-    def apply(params: tuple[PyTree, Given], x: jax.Array, c_noise: jax.Array) -> jax.Array:
-        weights, wanted = params
+    def apply(
+        params: tuple[PyTree, Given],
+        x: jax.Array,
+        c_noise: jax.Array,
+        share: jax.Array | None = None,
+    ) -> jax.Array:
+        weights, own = params
+        inputs = (x, c_noise, jnp.zeros_like(c_noise) if share is None else share)
         if guidance == 1.0:
-            return once(weights, wanted, x, c_noise)
+            return once(weights, own, *inputs)
         if guidance == 0.0:
-            return once(weights, wanted.free(), x, c_noise)
-        both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), wanted.free(), wanted)
-        twice = jnp.concatenate([x, x]), jnp.concatenate([c_noise, c_noise])
-        plain, asked = jnp.split(once(weights, both, *twice), 2)
+            return once(weights, own.free(), *inputs)
+        both = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b]), (own.free(), *inputs), (own, *inputs)
+        )
+        plain, asked = jnp.split(once(weights, *both), 2)
         return plain + guidance * (asked - plain)
 
     return Network(unet.init, apply)

@@ -2,17 +2,20 @@
 
 A diffusion model of windows of states is asked for one that begins with the last states seen and
 whose return ranks high; an inverse model says which action leads to its first new state, as in
-Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657). Both learn from the data at once,
-`L_plan + L_inverse`. There is no critic: what is asked for stands in the place of a value.
+Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657). How high is asked for is what the data reach
+from such a state at their best, an upper expectile of the returns that followed (Reinformer, Zhuang
+et al. 2024, arXiv:2405.08740): one number for all states would ask the impossible of some. There is
+no critic. A plan is drawn at every step, or every `replan` of them, by the diffusion model in many
+network calls, or in one by a student that is distilled from its average while it learns.
 
-What is learned is `PlanRows`, and a plan is drawn at every step, or every `replan` of them.
+What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_wish`.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +25,15 @@ from jaxrl_rollouts.configs import check, fraction, layers, number, positive, st
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.diffusion import (
     Denoiser,
+    Flow,
+    FlowConfig,
+    JumpConfig,
     SamplerConfig,
     TemporalUnetConfig,
+    draw_samples,
+    flow_of_denoiser,
     make_denoiser,
-    sample,
+    make_flow,
 )
 from jaxrl_rollouts.diffusion.continued import Given, make_continued_unet
 from jaxrl_rollouts.errors import ConfigError
@@ -37,6 +45,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..data import Transitions
 from .agent import Agent, AgentSpec
 from .given import Settings
+from .iql import expectile_loss
 from .plan_rows import PlanRows, plan_rows
 
 
@@ -48,15 +57,19 @@ class PlannerConfig(Settings):
         history: last states that a plan goes on from, the present among them.
         horizon: states ahead in a plan.
         unet: the model of plans.
-        sampler: how they are drawn.
-        ask: rank of the return that is asked for, among the data's; 1 is the best of them, 0 the
-            median, -1 the worst.
-        guidance: 1 takes what the model says of that rank; more goes further along the difference
-            it makes, at two network calls in one; 0 asks for nothing.
+        by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is
+            no student.
+        sampler: of the teacher.
+        student: what it learns; a consistency model of one segment jumps to the data.
+        jumps: of the student, one network call each.
+        expectile: of the returns that followed from a state; .5 asks for their mean.
+        guidance: 1 takes what the model says of that return; more goes further along the
+            difference it makes, at two network calls in one, which a student learns to do in one;
+            0 asks for nothing.
         replan: steps that are taken of a plan before the next one is drawn.
         drop: share of training rows that the model does not see the rank of.
-        hidden: widths of the inverse model.
-        actor_rate: learning rate of both.
+        hidden: widths of the inverse model and of the expectile's.
+        actor_rate: learning rate of all of them.
         average: decay of the moving average of their weights, which act.
         windows: rows made of the dataset at most.
         discount: of the return that is ranked.
@@ -65,8 +78,13 @@ class PlannerConfig(Settings):
     history: int = positive(1)
     horizon: int = positive(15)
     unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
+    by: Literal["student", "teacher"] = "student"
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
-    ask: float = number(0.9, least=-1, most=1)
+    student: FlowConfig = field(
+        default_factory=lambda: FlowConfig(loss="consistency", segments=1, steps=32)
+    )
+    jumps: JumpConfig = field(default_factory=lambda: JumpConfig(1))
+    expectile: float = number(0.9, above=0, below=1)
     guidance: float = number(1.0, least=0)
     replan: int = positive(1)
     drop: float = fraction(0.1)
@@ -77,6 +95,8 @@ class PlannerConfig(Settings):
     discount: float = number(0.99, least=0, below=1)
 
     def validate(self) -> None:
+        if self.by not in ("student", "teacher"):
+            raise ConfigError("by", self.by, "student or teacher")
         if self.replan > self.horizon:
             raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
 
@@ -87,18 +107,19 @@ class PlannerConfig(Settings):
 
 
 class PlannerNet(NamedTuple):
-    """Weights."""
+    """Weights; the student's are `()` where there is none."""
 
     plan: PyTree
+    student: PyTree
     inverse: PyTree
+    wish: PyTree
 
 
 class PlannerActor(NamedTuple):
-    """What acts: averaged weights, statistics of `PlanRows.observations`, and the rank `[]`."""
+    """What acts: averaged weights and statistics of `PlanRows.observations`."""
 
     net: PlannerNet
     scaler: Scaler
-    ask: jax.Array
 
 
 class PlannerState(NamedTuple):
@@ -125,7 +146,9 @@ class PlannerParts(NamedTuple):
     observation_size: int
     denoiser: Denoiser  # learns
     asked: Denoiser  # the same network with guidance, which is drawn from
+    student: Flow
     inverse: Network
+    wish: Network
     learn: optax.GradientTransformation
 
 
@@ -155,22 +178,29 @@ def planner_parts(config: PlannerConfig, observation_size: int, action_size: int
     check(config)
     sizes = config.unet, config.length, config.history, observation_size
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    network = make_continued_unet(*sizes)
+    asked = make_denoiser(make_continued_unet(*sizes, config.guidance))
     return PlannerParts(
         config,
         observation_size,
-        make_denoiser(make_continued_unet(*sizes)),
-        make_denoiser(make_continued_unet(*sizes, config.guidance)),
+        make_denoiser(network),
+        asked,
+        make_flow(network, config.student, flow_of_denoiser(asked)),
         from_linen(MLP(config.hidden, (action_size,)), s, s),
+        from_linen(MLP(config.hidden, (1,)), s),
         optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_rate)),
     )
 
 
 def init(parts: PlannerParts, key: jax.Array, scaler: Scaler | None = None) -> PlannerState:
     """A fresh state that sees windows through `scaler`."""
-    plan_key, inverse_key = jax.random.split(key)
-    net = PlannerNet(parts.denoiser.init(plan_key), parts.inverse.init(inverse_key))
+    plan_key, inverse_key, wish_key = jax.random.split(key, 3)
+    plan = parts.denoiser.init(plan_key)
+    # A student's first weights are its teacher's.
+    student = jax.tree.map(jnp.copy, plan) if parts.config.by == "student" else ()
+    net = PlannerNet(plan, student, parts.inverse.init(inverse_key), parts.wish.init(wish_key))
     scaler = scaler or identity_scaler(parts.config.length * parts.observation_size)
-    actor = PlannerActor(jax.tree.map(jnp.copy, net), scaler, jnp.float32(parts.config.ask))
+    actor = PlannerActor(jax.tree.map(jnp.copy, net), scaler)
     return PlannerState(actor, net, parts.learn.init(net), jnp.int32(0))
 
 
@@ -187,18 +217,39 @@ def inverse_action(
     return jnp.tanh(parts.inverse.apply(net, present, change))
 
 
+def wished(parts: PlannerParts, net: PyTree, present: jax.Array) -> jax.Array:
+    """What is asked for in standardised states `[B, S]`: a rank `[B]` in (-1, 1)."""
+    return jnp.tanh(parts.wish.apply(net, present)[:, 0])
+
+
 def loss(
-    net: PlannerNet, parts: PlannerParts, scaler: Scaler, key: jax.Array, batch: PlanRows
+    net: PlannerNet,
+    parts: PlannerParts,
+    actor: PlannerActor,
+    key: jax.Array,
+    batch: PlanRows,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """`L_plan + mean (inverse(s, s') - a)^2`; the first is the `Denoiser`'s, of what is ahead."""
-    drop_key, plan_key = jax.random.split(key)
-    rows, ahead = cut(parts, scaler.normalise(batch.observations))
-    known = jax.random.bernoulli(drop_key, 1.0 - parts.config.drop, batch.rewards.shape)
-    given = Given(rows, batch.rewards, known.astype(jnp.float32))
-    plan = parts.denoiser.loss((net.plan, given), plan_key, ahead)
+    """The four losses: the `Denoiser`'s and the `Flow`'s of what is ahead, `(inverse(s, s') - a)^2`
+    and the expectile's of the rank.
+
+    The student's teacher is the average in `actor`, asked for what was, as it will be asked.
+    """
+    config = parts.config
+    drop_key, plan_key, student_key = jax.random.split(key, 3)
+    rows, ahead = cut(parts, actor.scaler.normalise(batch.observations))
+    told = Given(rows, batch.rewards, jnp.ones_like(batch.rewards))
+    known = jax.random.bernoulli(drop_key, 1.0 - config.drop, batch.rewards.shape)
+    seen = told._replace(known=known.astype(jnp.float32))
+    losses = {"plan_loss": parts.denoiser.loss((net.plan, seen), plan_key, ahead)}
+    if config.by == "student":
+        losses["student_loss"] = parts.student.loss(
+            (net.student, told), student_key, ahead, teacher=(actor.net.plan, told)
+        )
     actions = inverse_action(parts, net.inverse, rows[:, -1], ahead[:, 0])
-    inverse = jnp.square(actions - batch.actions).mean()
-    return plan + inverse, {"plan_loss": plan, "inverse_loss": inverse}
+    losses["inverse_loss"] = jnp.square(actions - batch.actions).mean()
+    beyond = batch.rewards - wished(parts, net.wish, rows[:, -1])
+    losses["wish_loss"] = expectile_loss(beyond, config.expectile).mean()
+    return sum(losses.values(), jnp.float32(0.0)), losses
 
 
 def update(
@@ -207,7 +258,7 @@ def update(
     """One gradient step, and one of the average, which begins as a plain mean."""
     actor, count = state.actor, state.updates + 1
     net, moments, value, metrics = descend(
-        parts.learn, loss, state.net, state.moments, parts, actor.scaler, key, batch
+        parts.learn, loss, state.net, state.moments, parts, actor, key, batch
     )
     weight = jnp.maximum(1.0 - parts.config.average, 1.0 / count)
     average = optax.incremental_update(net, actor.net, weight)
@@ -233,15 +284,15 @@ def plans(
     """
     config = parts.config
     mean, std = (cut(parts, x[None]) for x in actor.scaler)
-    wish = jnp.broadcast_to(actor.ask, history.shape[:1])
-    given = Given((history - mean[0]) / std[0], wish, jnp.ones_like(wish))
-    drawn = sample(
-        parts.asked.denoise,
-        (actor.net.plan, given),
+    rows = (history - mean[0]) / std[0]
+    wish = wished(parts, actor.net.wish, rows[:, -1])
+    given, by = Given(rows, wish, jnp.ones_like(wish)), config.by == "student"
+    drawn = draw_samples(
+        parts.student if by else parts.asked,
+        (actor.net.student if by else actor.net.plan, given),
         key,
         (history.shape[0], config.horizon, parts.observation_size),
-        config=config.sampler,
-        edm=parts.asked.config,
+        config=config.jumps if by else config.sampler,
     )
     ahead = history[:, -1:] + drawn * std[1] + mean[1]
     return jnp.concatenate([history, ahead], 1)
