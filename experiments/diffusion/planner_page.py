@@ -9,12 +9,14 @@ import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
-from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.draw import picture, sweep
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band, intervals, sweep
+from jaxrl_rollouts.experiments.kit.colours import COLOURS
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
+from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
@@ -23,6 +25,7 @@ from .planner_cells import BASELINES, DRAWS, MANY, ONE, Config
 
 SOURCE = LISTINGS["planner"].source
 CALM, FEW, STUDENT = "model, 255 calls, no churn", "model, 4 calls (DPM++)", "student, 4 calls"
+OWN = {**COLOURS, "model, with": "#E69F00", "model": "#D55E00", "student": "#0072B2"}
 SLACK = 5.0  # percent of the return of 255 calls
 RETURNS = (
     "Return by how plans are drawn, beside cloning and TD3+BC. Bars: {spread} of the interquartile "
@@ -130,7 +133,7 @@ def draw(report: Report, config: Config, results: Results) -> None:
     with picture(report, "returns", caption, titles=titles, legend=False, **size) as axes:
         for ax, (setting, _, grid) in zip(axes, results.values(), strict=True):
             arms = {arm: grid[arm]["return"] for arm in (*BASELINES, *DRAWS)}
-            intervals(ax, arms, xlabel="return")
+            intervals(ax, arms, xlabel="return", colours=OWN)
             ax.axvline(behaviour(setting).mean(), color="black", linestyle="--", linewidth=0.8)
     series = {
         "model, few calls": [n for n in DRAWS if "model" in n and calls(n) < 255] + [CALM],
@@ -146,8 +149,8 @@ def draw(report: Report, config: Config, results: Results) -> None:
             for label, arms in series.items():
                 arms = sorted(arms, key=calls)
                 at = [calls(arm) for arm in arms]
-                sweep(left, at, [grid[arm]["all"] for arm in arms], label)
-                sweep(right, at, [[rate(config, grid[arm])] for arm in arms], label)
+                sweep(left, at, [grid[arm]["all"] for arm in arms], label, colours=OWN)
+                sweep(right, at, [[rate(config, grid[arm])] for arm in arms], label, colours=OWN)
             left.set(xscale="log", yscale="log", xlabel="network calls", ylabel="squared error")
             right.set(xscale="log", yscale="log", xlabel="network calls", ylabel="plans/s")
     with picture(report, "training", TRAINING, titles=[slug(n) for n in names], **size) as axes:

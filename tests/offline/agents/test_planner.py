@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.diffusion import FlowConfig, JumpConfig, SamplerConfig, TemporalUnetConfig
+from jaxrl_rollouts.diffusion import FlowConfig, SamplerConfig, TemporalUnetConfig
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.bc import BcConfig
@@ -153,8 +153,8 @@ def test_the_inverse_model_finds_the_actions_of_a_linear_system() -> None:
     actions = rng.uniform(-0.8, 0.8, (2000, A)).astype(np.float32)
     following = states + 0.1 * actions @ np.array([[1.0, -2.0]], np.float32) + 0.05
     over = np.ones(2000, bool)
-    config = replace(TEACHER, history=1, horizon=1, hidden=(32, 32))
-    agent = learned(config, Transitions(states, actions, states[:, 0], following, over, ~over), 6)
+    config = replace(TEACHER, history=1, horizon=1, hidden=(32,))
+    agent = learned(config, Transitions(states, actions, states[:, 0], following, over, ~over), 4)
     parts = planner_parts(config, S, A)
     for seed in range(2):
         actor = jax.tree.map(lambda x, i=seed: x[i], agent.actor)
@@ -174,7 +174,7 @@ def fork() -> Transitions:
 def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
     """Cloning takes the mean of both, which nobody did; so does, of plans, who asks for nothing."""
     config = replace(TINY, history=1, horizon=2, expectile=0.95, hidden=(32,))
-    agent, now = learned(config, fork(), 6), jnp.zeros((64, S))
+    agent, now = learned(config, fork(), 4), jnp.zeros((64, S))
 
     def chosen(config: PlannerConfig) -> np.ndarray:
         acting = make_planner(config, S, A)
@@ -185,7 +185,7 @@ def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
         return np.asarray(jax.vmap(one)(agent.actor))
 
     teacher = replace(config, by="teacher", sampler=SamplerConfig(8, churn=0.0))
-    for asks in (config, replace(config, jumps=JumpConfig(2, renoise=1.0)), teacher):
+    for asks in (config, teacher):
         assert ((chosen(asks) > 0.5).mean(1) > 0.8).all()
     free = chosen(replace(teacher, guidance=0.0))
     assert ((free > 0.4).mean(1) > 0.2).all() and ((free < -0.4).mean(1) > 0.2).all()
