@@ -87,6 +87,14 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 87, "paper": None},
     ),
     Listing(
+        "few_steps",
+        "students in 1 to 8 network calls beside their teacher: rows, agents, guided windows",
+        "Heek et al. 2024 (multistep consistency models), arXiv 2403.06807",
+        minutes={"smoke": None, "ring": None, "cpu": None, "gpu": None},
+        needs={"gpu": ("halfcheetah-medium", MUJOCO)},
+        prepare=f"{_NEEDS}:of_dataset",
+    ),
+    Listing(
         "flows_refiner",
         "PDE-Refiner on a smooth and on a turbulent flow, beside MSE training and a low-pass",
         LIPPE,

@@ -11,6 +11,7 @@ import pytest
 
 from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
+    DistilConfig,
     EdmConfig,
     Flow,
     FlowConfig,
@@ -21,6 +22,9 @@ from jaxrl_rollouts.diffusion import (
     ResidualMlpConfig,
     SamplerConfig,
     Target,
+    distil,
+    draw_samples,
+    fit,
     flow_of_denoiser,
     lesson_batch,
     make_denoiser,
@@ -31,12 +35,12 @@ from jaxrl_rollouts.diffusion import (
     noise_levels,
     sample,
     sample_jumps,
+    small_training,
     start_from_teacher,
 )
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guide import GuideParams
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.errors import ConfigError, DataError
 
 KEY = jax.random.key(0)
 MEAN, COVARIANCE = jnp.array([0.5, -1.0]), jnp.array([[1.2, 0.6], [0.6, 0.7]])
@@ -153,71 +157,104 @@ def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
         sample_jumps(UNIT, None, KEY, (4, 1), config=JumpConfig(**settings))
 
 
-CONFIG = ResidualMlpConfig(width=32, blocks=2, embedding=32)
-DENOISER = make_denoiser(make_residual_mlp(CONFIG, 2))
+CONFIG = ResidualMlpConfig(width=32, blocks=2, embedding=16)
 STUDENT = make_flow(
     make_residual_mlp(CONFIG, 2, interval=True),
     FlowConfig(loss="consistency", segments=2, steps=8),
-    flow_of_denoiser(DENOISER),
+    flow_of_denoiser(EXACT),
 )
 
 
-def taught(updates: int, **given: Any) -> tuple[Any, DenoiserTrainingConfig]:
-    config = DenoiserTrainingConfig(
-        updates, 128, rate=3e-3, per_iteration=updates // 2, ramp="steps", average_every=1, **given
-    )
-    training = make_denoiser_training(STUDENT, config, lesson_batch, start_from_teacher)
-    return training, config
-
-
+@pytest.mark.slow
 def test_a_student_jumps_where_its_teacher_steps() -> None:
-    """Two jumps of the student are nearer to the teacher's ends than two steps of his."""
-    rows = jax.random.normal(jax.random.key(1), (20_000, 2)) @ jnp.linalg.cholesky(COVARIANCE).T
-    config = DenoiserTrainingConfig(
-        1000, 128, rate=3e-3, per_iteration=500, ramp="steps", average_every=1
+    """Two jumps of the student are nearer to the exact teacher's ends than two steps of his."""
+    rows = (
+        MEAN + jax.random.normal(jax.random.key(1), (20_000, 2)) @ jnp.linalg.cholesky(COVARIANCE).T
     )
-    training = make_denoiser_training(DENOISER, config)
-    keys = jax.random.split(KEY, 1)
-    budget: dict[str, Any] = {"iterations": 2, "stage": "denoiser"}
-    own = train(training.update, training.init, keys, rows, **budget).state.average
-    teacher = jax.tree.map(lambda leaf: leaf[0], own)
-    training, _ = taught(1000)
-    lesson = Lesson(rows, teacher)
-    state = train(training.update, training.init, keys, lesson, **budget).state
-    student = jax.tree.map(lambda leaf: leaf[0], state.average)
-    velocities = flow_of_denoiser(DENOISER)
+    config = small_training(600, 128, rate=3e-3)
+    taught = distil(STUDENT, config, Lesson(rows, {}), KEY[None], stage="student", context=None)
+    student = jax.tree.map(lambda leaf: leaf[0], taught.state.average)
 
     def drawn(flow: Flow, params: Any, jumps: int, method: Any) -> jax.Array:
         config = JumpConfig(jumps, method=method)
         return sample_jumps(flow, params, KEY, (2000, 2), config=config)
 
-    ends = drawn(velocities, teacher, 64, "heun")
+    velocities = flow_of_denoiser(EXACT)
+    ends = drawn(velocities, None, 64, "heun")
     far = {
         name: float(jnp.square(rows - ends).mean()) ** 0.5
         for name, rows in {
             "student": drawn(STUDENT, student, 2, "jump"),
-            "teacher": drawn(velocities, teacher, 2, "euler"),
+            "teacher": drawn(velocities, None, 2, "euler"),
         }.items()
     }
-    assert far["student"] < 0.25 * far["teacher"], far
+    assert far["student"] < 0.35 * far["teacher"], far
 
 
-def test_two_students_side_by_side_are_two_alone_and_start_as_the_teacher() -> None:
-    training, _ = taught(4)
-    rows = jax.random.normal(KEY, (100, 2))
-    lesson = Lesson(rows, DENOISER.init(KEY))
-    keys = jax.random.split(KEY, 2)
-    first = training.init(keys[0], lesson)
-    for name, leaf in lesson.teacher.items():
+def test_two_students_side_by_side_are_two_alone_and_start_as_their_teachers() -> None:
+    denoiser = make_denoiser(make_residual_mlp(TINY, 2))
+    flow = make_flow(
+        make_residual_mlp(TINY, 2, interval=True),
+        FlowConfig(loss="consistency", segments=2, steps=2),
+        flow_of_denoiser(denoiser),
+    )
+    config = DenoiserTrainingConfig(updates=2, batch=8, per_iteration=2)
+    training = make_denoiser_training(flow, config, lesson_batch, start_from_teacher)
+    keys, rows = jax.random.split(KEY, 2), jax.random.normal(KEY, (100, 2))
+    teachers = [denoiser.init(key) for key in keys]
+    first = training.init(keys[0], Lesson(rows, teachers[0]))
+    for name, leaf in teachers[0].items():
         jax.tree.map(np.testing.assert_array_equal, first.params[name], leaf)
-    both = jax.vmap(training.init, (0, None))(keys, lesson)
-    step = jax.jit(jax.vmap(training.update, (0, None)))
+    lesson = Lesson(rows, jax.tree.map(lambda *leaves: jnp.stack(leaves), *teachers))
+    seeds = (0, Lesson(None, 0))
+    step = jax.jit(jax.vmap(training.update, seeds))
+    both = jax.vmap(training.init, seeds)(keys, lesson)
     after, _ = step(both, lesson)
-    for i in range(2):
-        alone, _ = jax.jit(training.update)(training.init(keys[i], lesson), lesson)
+    one = jax.jit(training.update)
+    for i, teacher in enumerate(teachers):
+        own = Lesson(rows, teacher)
+        alone, _ = one(training.init(keys[i], own), own)
         of_both = jax.tree.map(lambda leaf, i=i: leaf[i], after.params)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), of_both, alone.params
         )
+    # The teacher is data: another one runs in the same program.
     step(both, lesson._replace(teacher=jax.tree.map(lambda x: 2 * x, lesson.teacher)))
-    assert step._cache_size() == 1
+    assert step._cache_size() == 1 and one._cache_size() == 1
+
+
+TINY = ResidualMlpConfig(width=8, blocks=1, embedding=8)
+
+
+def test_every_model_is_drawn_from_as_the_settings_say() -> None:
+    flow = flow_of_denoiser(EXACT)
+    few = SamplerConfig(8, churn=0.0)
+    by_edm = draw_samples(EXACT, None, KEY, (50, 2), config=few)
+    # A flow's velocities as a denoiser: the same ones back, so the same samples.
+    by_flow = draw_samples(flow, None, KEY, (50, 2), config=few)
+    np.testing.assert_allclose(by_edm, by_flow, atol=2e-3)
+    heun = JumpConfig(8, method="heun")
+    found = draw_samples(EXACT, None, KEY, (50, 2), config=heun)
+    np.testing.assert_array_equal(found, draw_samples(flow, None, KEY, (50, 2), config=heun))
+    with pytest.raises(ConfigError, match="distil"):
+        draw_samples(EXACT, None, KEY, (50, 2), config=JumpConfig())
+
+
+def test_a_fitted_model_is_distilled_in_one_call() -> None:
+    """Data in their own units, far from standardised; four calls find their moments."""
+    rng = np.random.default_rng(0)
+    data = 50.0 + 10.0 * rng.normal(size=(4000, 2)).astype(np.float32)
+    data[:, 1] += data[:, 0]
+    model = fit(data, CONFIG, updates=400, batch=128)
+    few = model.distil(data, calls=4, updates=200)
+    assert few.jumps.calls == 4
+    drawn = few.sample(2000)
+    np.testing.assert_allclose(drawn.mean(0), data.mean(0), atol=2.0)
+    np.testing.assert_allclose(np.cov(drawn.T), np.cov(data.T), rtol=0.25)
+    np.testing.assert_array_equal(drawn, few.sample(2000, key=0))
+    with pytest.raises(DataError, match="model's"):
+        model.distil(data[:, :1])
+    with pytest.raises(ConfigError, match="count"):
+        few.sample(0)
+    with pytest.raises(ConfigError, match="flow.loss"):
+        model.distil(data, config=DistilConfig(FlowConfig()))
