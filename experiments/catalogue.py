@@ -235,6 +235,14 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_cases",
     ),
     Listing(
+        "planner",
+        "plans drawn in one network call against 255: return, speed, truth; beside BC and TD3+BC",
+        "Decision Diffuser (Ajay et al. 2023), arXiv 2211.15657; the project's goals",
+        minutes={"smoke": None, "cpu": None, "gpu": None},
+        needs={"gpu": ("halfcheetah-medium", MUJOCO)},
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
         "promises",
         "promised against earned value over training: base, MOPO, RAVL and NEUBAY, one picture",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527; Ni et al. 2025 (NEUBAY), arXiv 2512.04341",

@@ -82,7 +82,7 @@ class Player:
 
     def _play(self, act: Act, observation: Any, reward: Any) -> np.ndarray:
         values, single = self._observations(observation)
-        if self._state is None or not self.remembers:
+        if self._state is None or not self.facts["memory"]:
             self._state = self._begin(len(values))
         fresh, last, *memory = self._state
         if len(fresh) != len(values):

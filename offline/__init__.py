@@ -25,6 +25,7 @@ _SETTINGS = [
     "Td3Bc",
     "Iql",
     "Rebrac",
+    "Planner",
 ]
 _NAMES = {
     "load": ".behaviours.made:load_dataset",

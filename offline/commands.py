@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from .data.transitions import Transitions
     from .environments import Environment
     from .evaluation import Policy
+    from .saved_policies import SavedPolicy
 
 # What `run offline --method` takes: ours, and those that other packages announce.
 METHODS = (
     *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
     *("neubay", "neubay_markov"),
-    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", *names("jaxrl_rollouts.agents")),
+    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"),
+    *names("jaxrl_rollouts.agents"),
 )
 
 # The main job; known without importing it.
@@ -115,19 +117,22 @@ def collect(
     from .collect import collect_to_file, write_rows
 
     _check(out, steps, seed)
-    key, start = jax.random.key(seed), None
+    key, trained = jax.random.key(seed), None
     if policy in SCRIPTED:
         env, acting, params = _scripted(policy, environment)
         facts = {"policy": policy, "seed": seed}
     else:
-        env, acting, params, facts, start = _trained(policy, environment, training_seed, sample)
-        facts |= {"seed": seed}
+        env, trained = _trained(policy, environment)
+        acting = trained.agent.policy if sample else trained.agent.greedy
+        params = trained.actor(training_seed)
+        told = f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}"
+        facts = {"policy": told, "training_seed": training_seed, "sampled": sample, "seed": seed}
     ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
     if policy in ready:
         rows = ready[policy](key, steps)
         write_rows(out, env, rows, facts)
-    elif start is not None:
-        rows = _with_memory(env, acting, params, start, key, steps)
+    elif trained is not None and jax.tree.leaves(trained.start(1)):
+        rows = _with_memory(env, trained, acting, params, key, steps)
         write_rows(out, env, rows, facts)
     else:
         rows = collect_to_file(out, env, acting, params, key, steps=steps, attributes=facts)
@@ -155,10 +160,8 @@ def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
     return environment, swing_up_policy, SwingUp()
 
 
-def _trained(
-    policy: str, env: str, training_seed: int, sample: bool
-) -> tuple[Environment, Policy, Any, dict[str, Any], Callable[[int], Any] | None]:
-    """Environment, policy, its parameters, facts, and how the memory of one starts that has any."""
+def _trained(policy: str, env: str) -> tuple[Environment, SavedPolicy]:
+    """Environment, and the policy in a folder."""
     from .environments.registry import make, make_named
     from .saved_policies import read_policy
 
@@ -171,25 +174,18 @@ def _trained(
         )
     environment = make(env) if env else make_named(trained.environment)
     trained.sees(environment)
-    acting = trained.agent.policy if sample else trained.agent.greedy
-    facts = {
-        "policy": f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}",
-        "training_seed": training_seed,
-        "sampled": sample,
-    }
-    start = trained.start if trained.remembers else None
-    return environment, acting, trained.actor(training_seed), facts, start
+    return environment, trained
 
 
 def _with_memory(
-    env: Environment, acting: Policy, params: Any, start: Callable[[int], Any], key: Any, steps: int
+    env: Environment, trained: SavedPolicy, acting: Policy, params: Any, key: Any, steps: int
 ) -> Transitions:
-    """Rows of a policy that is shown its last action and reward, without those."""
+    """Rows of a policy with a memory, without the last action and reward it may be shown."""
     from .collect import MAX_BATCH, collect
-    from .recurrent.histories import remembering
 
     batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
-    rows = collect(remembering(env), acting, params, key, steps=steps, memory=start(batch))
+    start = trained.start(batch)
+    rows = collect(trained.sees(env), acting, params, key, steps=steps, memory=start)
     size = env.observation_size
     return rows._replace(
         observations=rows.observations[:, :size], next_observations=rows.next_observations[:, :size]

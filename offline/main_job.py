@@ -45,8 +45,8 @@ class Config(Budget):
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `halfcheetah-mixed`.
         method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
-            neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql or rebrac,
-            which need no world model.
+            neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql, rebrac or
+            planner, which need no world model.
         data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
             models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
         environment: where the policy is played: a name that `data collect` knows, any id of

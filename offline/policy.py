@@ -11,7 +11,8 @@
         over = terminated or truncated
     policy.export("policy.stablehlo")
 
-Only a policy with a memory (NEUBAY) needs `reset` and the reward; others may be given neither.
+Only a policy with a memory (NEUBAY, the planner) needs `reset`, and only NEUBAY the reward; others
+may be given neither.
 """
 
 from __future__ import annotations
@@ -169,9 +170,8 @@ def _acting(
         *memory: jax.Array,
     ) -> tuple[jax.Array, ...]:
         start = agent.memory(observation.shape[0])
-        kept = jax.tree.unflatten(jax.tree.structure(start), memory)
+        kept = where_rows(fresh, start, jax.tree.unflatten(jax.tree.structure(start), memory))
         if remembers:  # as `recurrent.histories` shows it: zeros where an episode begins
-            kept = where_rows(fresh, start, kept)
             token = jnp.concatenate([last, reward[:, None]], -1)
             observation = jnp.concatenate([observation, jnp.where(fresh[:, None], 0.0, token)], -1)
         chosen, kept = choose(actor, key, observation, kept)

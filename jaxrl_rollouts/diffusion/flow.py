@@ -41,7 +41,8 @@ class FlowConfig:
             arXiv:2505.13447), `consistency` (multistep consistency, Heek et al. 2024,
             arXiv:2403.06807) or `unified` (UCGM, Sun et al. 2025, arXiv:2505.07447).
         edm: deviation of the data, and the least and greatest noise the embedding tells apart.
-        times: `uniform`, or the sigmoid of a normal with `time_mean` and `time_std`.
+        times: `uniform`, or `logit_normal`: the sigmoid of a normal.
+        time_mean, time_std: of that normal.
         equal: share of `mean`'s rows whose interval is empty: plain flow matching.
         power: p of `mean`'s weight `1 / (error + 0.01)^p`. The paper's 1 minimises a logarithm
             of the error: modes come out sharp with the wrong masses. 0 is the error itself.

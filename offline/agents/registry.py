@@ -12,7 +12,7 @@ from typing import Any
 from jaxrl_rollouts.plugins import announced
 
 from ..data import Transitions
-from . import bc, cql, iql, rebrac, sac, td3_bc
+from . import bc, cql, iql, planner, rebrac, sac, td3_bc
 from .agent import Agent, AgentSpec
 
 AgentConfig = Any  # the configuration of a registered agent
@@ -26,6 +26,7 @@ AGENTS: Mapping[str, AgentSpec] = {
     "td3_bc": td3_bc.AGENT,
     "iql": iql.AGENT,
     "rebrac": rebrac.AGENT,
+    "planner": planner.AGENT,
     **announced(GROUP, "agent"),
 }
 
@@ -63,6 +64,9 @@ def quick_agents(hidden: tuple[int, ...], rate: float = 1e-3) -> Any:
     def quick(config: Any) -> Any:
         names = {f.name for f in fields(config)}
         rates = {name: rate for name in names if name.endswith("_rate")}
-        return replace(config, **rates, **({"hidden": hidden} if "hidden" in names else {}))
+        sizes: dict[str, Any] = {"hidden": hidden} if "hidden" in names else {}
+        if "unet" in names:
+            sizes |= {"horizon": 7, "unet": replace(config.unet, features=16, blocks=2)}
+        return replace(config, **rates, **sizes)
 
     return AgentConfigs(**{name: quick(spec.config()) for name, spec in AGENTS.items()})

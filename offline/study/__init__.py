@@ -6,6 +6,7 @@ A method is a name, or its settings under the short names here: `train(data, Cql
 from ..agents.bc import BcConfig as Bc
 from ..agents.cql import CqlConfig as Cql
 from ..agents.iql import IqlConfig as Iql
+from ..agents.planner import PlannerConfig as Planner
 from ..agents.rebrac import RebracConfig as Rebrac
 from ..agents.sac import EdacConfig as Edac
 from ..agents.sac import SacConfig as Sac
@@ -29,6 +30,7 @@ __all__ = [
     "Mopo",
     "Neubay",
     "Outcome",
+    "Planner",
     "Ravl",
     "Rebrac",
     "Sac",

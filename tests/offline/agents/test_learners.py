@@ -15,7 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, make_denoiser
+from jaxrl_rollouts.diffusion import (
+    GuidanceConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    make_denoiser,
+)
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import Network
@@ -24,6 +29,7 @@ from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.agents.planner import PlannerConfig
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.registry import rows_for
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
@@ -181,6 +187,13 @@ def discrete() -> Case:
     )
 
 
+def planning() -> Case:
+    unet = TemporalUnetConfig(features=16, blocks=1)
+    return model_free(
+        PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_rate=0.01), learns_from="actions"
+    )
+
+
 def guided() -> Case:
     layout = fit_window_layout(cut_windows(rows(), 4, 2))
     # It learns nothing here, so one number will do.
@@ -207,6 +220,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_rate=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST)),
+    "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),
     "mobile": lambda: model_based("mobile"),

@@ -94,7 +94,7 @@ def test_agent_settings_are_checked(config: Any, setting: str) -> None:
 def test_iterations_hold_whole_periods() -> None:
     with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
         make_model_free(BC, S, A, updates_per_iteration=5)
-    assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac"}
+    assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"}
     assert (agent_name(SacConfig()), agent_name(EdacConfig())) == ("sac", "edac")
     assert (SacConfig().critics, SacConfig().diversity) == (2, 0.0)
     assert (EdacConfig().critics, EdacConfig().diversity) == (10, 1.0)

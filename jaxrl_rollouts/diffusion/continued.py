@@ -1,0 +1,101 @@
+"""Windows continued from clean rows, on a wish: a temporal U-Net with inpainting and a condition.
+
+The first rows of a window are known. They stand in it as they are, in training and at every call of
+a sampler, and only what follows is noised and denoised. How the window should turn out is a number
+(a return, say); in training it is left out now and then (Ho & Salimans 2022, arXiv:2207.12598), so
+that one network is asked with and without it, and a plan can be moved further along what the wish
+changes than the wish alone would. Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657) plans like
+this. The wish is embedded beside the noise, and stands before the window as rows of its own, too:
+what is added to a channel at every step is taken away by the norm of its group, all of it where the
+group has one channel.
+
+    net = make_continued_unet(Unet(), length=16, given=1, channels=6)
+    denoiser = make_denoiser(net)
+    denoiser.loss((weights, given), key, rows)           # rows [B, 15, 6], given.rows [B, 1, 6]
+    student = make_flow(net, FlowConfig(loss="consistency"), flow_of_denoiser(denoiser))
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..errors import ConfigError
+from ..networks import Network
+from ..trees import PyTree
+from .unet import TemporalUnetConfig, make_temporal_unet
+
+TOLD = 2  # rows before the window: the wish, and whether there is one
+
+
+class Given(NamedTuple):
+    """What a window is to follow from.
+
+    Attributes:
+        rows: `[B, H, C]`, clean.
+        wish: `[B]`, of the order of 1.
+        known: `[B]`, 1, or 0 where there is no wish.
+    """
+
+    rows: jax.Array
+    wish: jax.Array
+    known: jax.Array
+
+    def free(self) -> Given:
+        """The same without a wish."""
+        return self._replace(known=jnp.zeros_like(self.known))
+
+
+@functools.lru_cache(maxsize=32)
+def make_continued_unet(
+    config: TemporalUnetConfig, length: int, given: int, channels: int, guidance: float = 1.0
+) -> Network:
+    """A raw network of `make_denoiser` and `make_flow` whose parameters are `(weights, Given)`.
+
+    `init(key)` gives the weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
+    what follows the given rows. Left out, the share of a jump is 0: a denoiser and a flow have the
+    same weights. Equal arguments give the same functions.
+
+    Args:
+        config: of the U-Net.
+        length: L, of a whole window.
+        given: H, its clean rows.
+        channels: C.
+        guidance: w of `F(x, none) + w (F(x, wish) - F(x, none))`, two calls in one; 1 is the
+            network itself, 0 it without a wish. Training is with 1.
+
+    Raises:
+        ConfigError: a setting is out of range, or the windows are too short.
+    """  # noqa: E501
+    if not 0 < given < length:
+        raise ConfigError("given", given, f"from 1 to {length - 1}, rows before others")
+    unet = make_temporal_unet(config, length + TOLD, channels, interval=True, conditions=1)
+
+    def once(weights: PyTree, own: Given, x: jax.Array, *noise: jax.Array) -> jax.Array:
+        told = jnp.stack([own.known * own.wish, own.known], -1)
+        before = jnp.broadcast_to(told[..., None], (*told.shape, channels))
+        whole = jnp.concatenate([before, own.rows, x], 1)
+        return unet.apply(weights, whole, *noise, told)[:, TOLD + given :]
+
+    def apply(
+        params: tuple[PyTree, Given],
+        x: jax.Array,
+        c_noise: jax.Array,
+        share: jax.Array | None = None,
+    ) -> jax.Array:
+        weights, own = params
+        inputs = (x, c_noise, jnp.zeros_like(c_noise) if share is None else share)
+        if guidance == 1.0:
+            return once(weights, own, *inputs)
+        if guidance == 0.0:
+            return once(weights, own.free(), *inputs)
+        both = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b]), (own.free(), *inputs), (own, *inputs)
+        )
+        plain, asked = jnp.split(once(weights, *both), 2)
+        return plain + guidance * (asked - plain)
+
+    return Network(unet.init, apply)
