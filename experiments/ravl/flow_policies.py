@@ -21,7 +21,7 @@ from jaxrl_rollouts.reports.pictures import curve_with_band
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .flow_policies_cells import GPU, NEAR, PEAK, SMOKE, Config, Trained, train_all
+from .flow_policies_cells import BANDIT, GPU, NEAR, PEAK, SMOKE, Config, Trained, train_all
 
 SOURCE = LISTINGS["flow_policies"].source
 LAST, LOOKS = 0.2, 3  # share of a training over which gradients are read, looks at the return
@@ -61,16 +61,13 @@ def run(config: Config, context: RunContext) -> Report:
     report = Report.of(context, max(config.seeds, config.bandit_seeds))
     trained = train_all(config, context)
     tell_bandit(report, config, trained.bandit)
-    tell_returns(report, config, trained)
+    if dict(places(config, trained)):
+        tell_returns(report, config, trained)
     draw(report, config, trained)
     report.note(
         f"Flows take {config.flow_steps} steps; their target entropy is that of a path whose steps "
         f"have noise of exp({config.with_actor(config.agent, 'plain').actor.log_std:g}). "
         "Evaluations play the tanh of the mean, and of a flow where it takes the mean of its noise."
-    )
-    report.note(
-        "Returns are compared at equal steps, where all are as old: verdicts do not wait for the "
-        f"clock. They are means of the last {LOOKS} evaluations."
     )
     return report
 
@@ -145,8 +142,13 @@ def tell_returns(report: Report, config: Config, trained: Trained) -> None:
                 at_least=0,
                 means="difference of returns at equal steps, seed by seed",
             )
-    report.table("returns", rows)
+    if rows:
+        report.table("returns", rows)
     add_clock(report, clock)
+    report.note(
+        "Returns are compared at equal steps, where all are as old: verdicts do not wait for the "
+        f"clock. They are means of the last {LOOKS} evaluations."
+    )
 
 
 def draw(report: Report, config: Config, trained: Trained) -> None:
@@ -185,6 +187,8 @@ def draw(report: Report, config: Config, trained: Trained) -> None:
         axes[0].set_ylabel("norm")
     shown = dict(places(config, trained))
     caption = "Return without noise while training; bands over seeds."
+    if not shown:
+        return
     with picture(report, "returns", caption, titles=[*shown]) as axes:
         for ax, cells in zip(axes, shown.values(), strict=True):
             for kind, cell in cells.trained.items():
@@ -194,5 +198,7 @@ def draw(report: Report, config: Config, trained: Trained) -> None:
 
 
 EXPERIMENT = LISTINGS["flow_policies"].experiment(
-    config_type=Config, presets={"smoke": SMOKE, "cpu": Config(), "gpu": GPU}, run=run
+    config_type=Config,
+    presets={"smoke": SMOKE, "bandit": BANDIT, "cpu": Config(), "gpu": GPU},
+    run=run,
 )

@@ -39,7 +39,10 @@ from jaxrl_rollouts.rollouts import StepOutcome
 KINDS = ("gaussian", "plain", "gated")
 PEAK, NEAR = 0.7, 0.2  # where the bandit's peaks are, and how near an action counts as at one
 _RATES: dict[str, Any] = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
+# The entropy of a path is large at the start: from a weight of 1 values go to hundreds.
+_START = 0.2  # SAC Flow's
 _SMALL = small_budget().study
+_SMALL = replace(_SMALL, agent=replace(_SMALL.agent, initial_alpha=_START))
 _FEW = (4, 4)
 
 
@@ -59,8 +62,8 @@ class BanditConfig:
 
     width: float = number(0.15, above=0)
     rates: tuple[float, ...] = number((1e-3, 1e-2), above=0, most=1, entries=1)
-    updates: int = positive(2500)
-    batch_size: int = positive(128)
+    updates: int = positive(2000)
+    batch_size: int = positive(64)
     rows: int = positive(16)
     looks: int = positive(20)
     draws: int = positive(2000)
@@ -76,7 +79,7 @@ class Config:
         seed: of the random numbers; the same one gives the same numbers.
         bandit: two equal peaks.
         bandit_seeds: trained side by side there.
-        environments: simulators for online SAC.
+        environments: simulators for online SAC; none where only the bandit is wanted.
         steps: in each of them.
         seeds: trained side by side in simulators.
         agent: settings of SAC there; the bandit's networks and temperature are these, too.
@@ -93,9 +96,9 @@ class Config:
     bandit: BanditConfig = field(default_factory=BanditConfig)
     bandit_seeds: int = positive(10)
     environments: tuple[str, ...] = ("pendulum", "halfcheetah")
-    steps: tuple[int, ...] = positive((16_000, 20_000))
+    steps: tuple[int, ...] = positive((16_000, 16_000))
     seeds: int = positive(4)
-    agent: SacConfig = SacConfig(hidden=(64, 64), polyak=0.05, **_RATES)
+    agent: SacConfig = SacConfig(hidden=(64, 64), polyak=0.05, initial_alpha=_START, **_RATES)
     online: OnlineConfig = OnlineConfig(
         warmup=2_000, update_ratio=0.5, batch_size=128, looks=10, episodes=5
     )
@@ -279,12 +282,13 @@ SMOKE = Config(
         episodes=2,
     ),
 )
+BANDIT = Config(environments=(), steps=(), method="none")
 # Published networks and rates, and the lengths of the online study.
 GPU = Config(
     environments=("pendulum", "halfcheetah", "hopper"),
     steps=(30_000, 200_000, 200_000),
     seeds=8,
-    agent=SacConfig(hidden=(256, 256), **_RATES),
+    agent=SacConfig(hidden=(256, 256), initial_alpha=_START, **_RATES),
     online=OnlineConfig(warmup=10_000, episodes=10),
     offline=replace(_SMALL, seeds=8, episodes=50, epochs=60),
 )
