@@ -95,6 +95,14 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
+        "flow_policies",
+        "SAC with flows for a policy: peaks kept, gradients over training, returns at equal steps",
+        "Zhang et al. 2025 (SAC Flow), arXiv 2509.25756",
+        minutes={"smoke": None, "bandit": None, "cpu": None, "gpu": None},
+        needs=dict.fromkeys(("cpu", "gpu"), (MUJOCO,)),
+        prepare=f"{_NEEDS}:of_environments",
+    ),
+    Listing(
         "flows_refiner",
         "PDE-Refiner on a smooth and on a turbulent flow, beside MSE training and a low-pass",
         LIPPE,

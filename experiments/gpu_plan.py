@@ -133,6 +133,12 @@ STOPS = (
         ("--datasets", "acrobot-broad", "hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed"),
         ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed"),
     ),
+    Stop(
+        "flow_policies", 60, 3,
+        "do flows earn more than a normal policy with the published networks? 2 MuJoCo "
+        "environments and a pendulum, 430,000 gradient steps of each of 3 policies at 0.6 to 2 ms: "
+        "30 minutes; acting and evaluations in MuJoCo: 20; the bandit and RAVL on data: 10",
+    ),
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ _NAMES = {
     "METHODS": ".study:METHODS",
     "Outcome": ".study:Outcome",
     "train_online": ".online.train:train_online",
+    "ActorConfig": ".agents.actors:ActorConfig",
     "OnlineConfig": ".online.learner:OnlineConfig",
     "make_set": ".online.sets:make_set",
     **{name: f".study:{name}" for name in _SETTINGS},

@@ -1,8 +1,12 @@
-"""Behaviour cloning: a deterministic policy, by mean squared error on the data's actions.
+"""Behaviour cloning: a deterministic policy by mean squared error, or a flow by flow matching.
 
 The network is TD3+BC's actor, so this is that agent without its critics. The likelihood of a
 tanh-squashed normal is the other usual loss; it is infinite at the bounds of the action space,
 where many of D4RL's actions lie. There is no critic, so nothing is said of the policy's value.
+
+Where the data do several things in one state their mean may be none of them. With `flow_steps` the
+policy is a flow instead: a velocity learned by `flow_loss` (Lipman et al. 2023, arXiv:2210.02747)
+carries normal noise to the data's actions.
 """
 
 from __future__ import annotations
@@ -15,13 +19,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import check, layers, number, step_size
+from jaxrl_rollouts import draws
+from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, AgentSpec, Scaled
+from .flow_actor import field, follow, make_field
 from .given import Settings
 
 
@@ -34,12 +40,14 @@ class BcConfig(Settings):
         normalise: observations by their statistics in the dataset.
         actor_rate: learning rate.
         discount: of the value that reports measure; cloning itself has none.
+        flow_steps: Euler steps of a flow that draws its actions. None: no flow.
     """
 
     hidden: tuple[int, ...] = layers((256, 256))
     normalise: bool = True
     actor_rate: float = step_size(3e-4)
     discount: float = number(0.99, least=0, below=1)
+    flow_steps: int | None = positive(None)
 
 
 class BcState(NamedTuple):
@@ -55,6 +63,8 @@ class BcNets(NamedTuple):
     observation_size: int
     actor: Network
     learn: optax.GradientTransformation
+    action_size: int = 0  # these two of a flow
+    steps: int = 0
 
 
 @functools.lru_cache(maxsize=32)
@@ -65,6 +75,8 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
         ConfigError: a setting is out of range.
     """
     check(config)
+    if config.flow_steps is not None:
+        return _make_flow(config, observation_size, action_size)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     actor = from_linen(MLP(config.hidden, (action_size,)), s)
     nets = BcNets(observation_size, actor, optax.adam(config.actor_rate))
@@ -76,6 +88,20 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
         act,
         None,
         gaussian=functools.partial(gaussian, nets),
+        normalise=config.normalise,
+    )
+
+
+def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Agent:
+    """It has no normal density, so nothing can be guided by it."""
+    assert config.flow_steps is not None
+    velocity = make_field(config.hidden, observation_size, action_size)
+    learn = optax.adam(config.actor_rate)
+    nets = BcNets(observation_size, velocity, learn, action_size, config.flow_steps)
+    functions = (init, flow_update, flow_policy, flow_greedy)
+    return Agent(
+        *(functools.partial(function, nets) for function in functions),
+        None,
         normalise=config.normalise,
     )
 
@@ -122,6 +148,54 @@ def update(
     scaler = state.actor.scaler
     net, opt_actor, loss, _ = descend(
         nets.learn, actor_loss, state.actor.net, state.opt_actor, nets, scaler, batch
+    )
+    return BcState(Scaled(net, scaler), opt_actor), {"actor_loss": loss}
+
+
+def carried(nets: BcNets, actor: Scaled, observations: jax.Array, start: jax.Array) -> jax.Array:
+    """Where the flow takes noise `[..., A]` by Euler steps, within the bounds of actions."""
+    seen = actor.scaler.normalise(observations)
+    velocity = functools.partial(field, nets.actor, actor.net, seen)
+    taken = follow(velocity, start, jnp.zeros((nets.steps, *start.shape)))
+    return jnp.clip(taken[-1], -1.0, 1.0)
+
+
+def flow_policy(
+    nets: BcNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Actions as the data's are distributed."""
+    start = draws.normal(key, (*observation.shape[:-1], nets.action_size))
+    return carried(nets, actor, observation, start), memory
+
+
+def flow_greedy(
+    nets: BcNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Where the flow takes the mean of its noise."""
+    del key
+    start = jnp.zeros((*observation.shape[:-1], nets.action_size))
+    return carried(nets, actor, observation, start), memory
+
+
+def flow_loss(
+    net: PyTree, nets: BcNets, scaler: Scaler, key: jax.Array, batch: Any
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`mean |v(s, (1 - t) a_0 + t a, t) - (a - a_0)|^2` with `a_0 ~ N(0, I)` and t uniform."""
+    start_key, time_key = jax.random.split(key)
+    start = draws.normal(start_key, batch.actions.shape)
+    time = draws.uniform(time_key, batch.actions.shape[:-1])
+    at = start + time[..., None] * (batch.actions - start)
+    found = field(nets.actor, net, scaler.normalise(batch.observations), at, time)
+    return jnp.square(found - (batch.actions - start)).mean(), {}
+
+
+def flow_update(
+    nets: BcNets, state: BcState, key: jax.Array, batch: Any
+) -> tuple[BcState, dict[str, jax.Array]]:
+    """One gradient step."""
+    scaler = state.actor.scaler
+    net, opt_actor, loss, _ = descend(
+        nets.learn, flow_loss, state.actor.net, state.opt_actor, nets, scaler, key, batch
     )
     return BcState(Scaled(net, scaler), opt_actor), {"actor_loss": loss}
 

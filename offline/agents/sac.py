@@ -23,12 +23,12 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
+from .actors import Actor, ActorConfig, gaussian_actor
 from .agent import Agent, AgentSpec
+from .flow_actor import make_flow_actor
 from .given import Settings
-from .tanh_gaussian import mode, sample_and_log_prob
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
-LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SoftConfig(Settings):
         actor_rate, critic_rate, temperature_rate: learning rates (Adam).
         initial_alpha: the entropy's weight at the start; it is learned.
         target_entropy: what the policy's entropy is driven to; None is minus the number of action
-            dimensions.
+            dimensions, of a flow that of its path at the noise `actor.log_std`.
         max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
             away with exploding values. None: no bound.
         cosine_steps: gradient steps over which the actor's rate falls to 0 along a cosine
@@ -73,10 +73,12 @@ class SacConfig(SoftConfig):
         diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
         least_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
             returns are positive). None lets them be.
+        actor: what its policy is: a tanh-squashed normal, or a flow.
     """
 
     diversity: float = number(0.0, least=0)
     least_target: float | None = None
+    actor: ActorConfig = ActorConfig()
 
     def validate(self) -> None:
         if self.diversity > 0 and self.critics < 2:
@@ -108,7 +110,7 @@ class SacNets(NamedTuple):
 
     config: Any  # a SacConfig, or CQL's
     target_entropy: float
-    actor: Network
+    actor: Actor
     critic: Network
     critics: Ensemble
     learn_actor: optax.GradientTransformation
@@ -152,7 +154,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
 
 
 def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> SacNets:
-    """Networks with EDAC's initial weights (biases 0.1, small heads)."""
+    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own."""
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     bias = jax.nn.initializers.constant(0.1)
@@ -162,13 +164,19 @@ def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> Sa
         return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
     critic = from_linen(mlp((1,), 3e-3), s, a)
+    flow = isinstance(config, SacConfig) and config.actor.kind != "gaussian"
+    if flow:
+        actor = make_flow_actor(config.actor, config.hidden, observation_size, action_size)
+    else:
+        network = from_linen(mlp((action_size, action_size), 1e-3), s)
+        actor = gaussian_actor(network, action_size)
     wanted, rate = config.target_entropy, config.actor_rate
     if config.cosine_steps is not None:
         rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
     return SacNets(
         config,
-        -float(action_size) if wanted is None else wanted,
-        from_linen(mlp((action_size, action_size), 1e-3), s),
+        actor.entropy if wanted is None else wanted,
+        actor,
         critic,
         ensemble(critic, config.critics),
         optax.adam(rate),
@@ -201,16 +209,16 @@ def temperature(nets: SacNets, log_alpha: jax.Array) -> jax.Array:
 
 
 def heads(nets: SacNets, actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and log standard deviation before the tanh, `[B, A]` each."""
-    mean, log_std = nets.actor.apply(actor, observations)
-    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+    """Mean and log standard deviation before the tanh of a normal policy, `[B, A]` each."""
+    assert nets.actor.heads is not None, "a flow has none"
+    return nets.actor.heads(actor, observations)
 
 
 def sample(
     nets: SacNets, actor: PyTree, key: jax.Array, observations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Actions `[B, A]` of the policy and their log-densities `[B]`."""
-    return sample_and_log_prob(key, *heads(nets, actor, observations))
+    """Actions `[B, A]` of the policy and their log-densities `[B]` (of a flow: of the paths)."""
+    return nets.actor.sample(actor, key, observations)
 
 
 def q(nets: SacNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
@@ -228,9 +236,9 @@ def policy(
 def greedy(
     nets: SacNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
-    """Tanh of the mean."""
+    """Tanh of the mean; of a flow where it takes the mean of its noise."""
     del key
-    return mode(heads(nets, actor, observation)[0]), memory
+    return nets.actor.greedy(actor, observation), memory
 
 
 def bellman_target(
@@ -314,11 +322,16 @@ def update(
     penalty: jax.Array | float = 0.0,
     next_value: NextValue | None = None,
 ) -> tuple[SacState, dict[str, jax.Array]]:
-    """One gradient step of temperature, policy and critics, in this order."""
+    """One gradient step of temperature, policy and critics, in this order.
+
+    Of the metrics `actor_gradient` is the norm of the policy's gradient, which steep flows blow up.
+    """
     actor_key, target_key = jax.random.split(key)
-    actor, opt_actor, _, log_prob = descend(
-        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, actor_key, batch
+    (_, log_prob), slope = jax.value_and_grad(actor_loss, has_aux=True)(
+        state.actor, nets, state, actor_key, batch
     )
+    move, opt_actor = nets.learn_actor.update(slope, state.opt_actor, state.actor)
+    actor = optax.apply_updates(state.actor, move)
     step, opt_alpha = temperature_step(nets, state, log_prob)
     log_alpha = state.log_alpha + step
     moved = state._replace(actor=actor, log_alpha=log_alpha)
@@ -334,6 +347,7 @@ def update(
         "target_mean": target.mean(),
         "entropy": -log_prob.mean(),
         "alpha": temperature(nets, log_alpha),
+        "actor_gradient": optax.global_norm(slope),
     }
     state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
     return state, metrics

@@ -15,7 +15,7 @@ from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.sac import LOG_STD_RANGE
+from ..agents.actors import LOG_STD_RANGE
 from .memory import MemoryConfig, Parts, make_memory
 
 

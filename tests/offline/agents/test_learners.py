@@ -24,6 +24,7 @@ from jaxrl_rollouts.diffusion import (
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
@@ -136,8 +137,8 @@ CADENCE = ModelBasedConfig(
 )
 
 
-def model_based(name: str) -> Case:
-    method = make_method(name, SAC, MethodConfig(ravl=Ravl(3), mobile=Mobile(samples=2)))
+def model_based(name: str, agent: SacConfig = SAC) -> Case:
+    method = make_method(name, agent, MethodConfig(ravl=Ravl(3), mobile=Mobile(samples=2)))
     data = imagination(method, rows(), WORLD)
     learner = make_model_based(CADENCE, method, KNOWN, S, A)
     return Case(learner, data, data._replace(rows=spoil(data.rows)), S, CONTINUOUS)
@@ -216,6 +217,10 @@ TABLE: dict[str, Callable[[], Case]] = {
     "bc": lambda: model_free(BcConfig(hidden=(8,), actor_rate=0.01), learns_from="actions"),
     "sac": lambda: model_free(SAC),
     "edac": lambda: model_free(EdacConfig(critics=3, **FAST)),
+    "sac, gated flow": lambda: model_free(replace(SAC, actor=ActorConfig("gated", 2))),
+    "bc, flow": lambda: model_free(
+        BcConfig(hidden=(8,), actor_rate=0.01, flow_steps=2), learns_from="actions"
+    ),
     "cql": lambda: model_free(CqlConfig(**FAST, actions=2, gap=1.0, warm_start=3)),
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_rate=0.01)),
@@ -225,6 +230,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "mopo": lambda: model_based("mopo"),
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
+    "ravl, plain flow": lambda: model_based("ravl", replace(SAC, actor=ActorConfig("plain", 2))),
     "neubay": lambda: history_dependent("lru"),
     "neubay, markov": lambda: history_dependent("none"),
     "recurrent dqn": discrete,

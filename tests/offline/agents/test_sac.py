@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.actors import LOG_STD_RANGE
 from jaxrl_rollouts.offline.agents.sac import (
-    LOG_STD_RANGE,
     SacConfig,
     SacState,
     diversity_loss,

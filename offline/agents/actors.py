@@ -1,0 +1,77 @@
+"""What SAC's policy can be: a tanh-squashed normal, or a flow.
+
+`make_sac` asks of it what an `Actor` holds and nothing else, so methods take either unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.trees import PyTree
+
+from .given import Settings
+from .tanh_gaussian import mode, sample_and_log_prob
+
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+@dataclass(frozen=True)
+class ActorConfig(Settings):
+    """Which policy; its networks are as wide as the agent's. See `flow_actor` for the flows.
+
+    Attributes:
+        kind: a tanh-squashed normal (`gaussian`), a flow whose network is its velocity (`plain`),
+            or a flow that a gate pulls towards a candidate (`gated`).
+        steps: K, Euler steps of a flow.
+        log_std: log of the noise of a flow's step at which its entropy is what it is driven to,
+            where the agent's `target_entropy` does not say.
+    """
+
+    kind: Literal["gaussian", "plain", "gated"] = "gaussian"
+    steps: int = positive(4)
+    log_std: float = number(-1.77, least=LOG_STD_RANGE[0], most=LOG_STD_RANGE[1])
+
+
+class Actor(NamedTuple):
+    """A stochastic policy that SAC can train: functions of its parameters.
+
+    Attributes:
+        init: `key -> params`.
+        sample: `(params, key, observations [..., S]) -> (actions [..., A], log-densities [...])`,
+            by reparameterisation.
+        greedy: `(params, observations [..., S]) -> actions [..., A]`, without noise.
+        entropy: what its entropy is driven to where nobody says otherwise.
+        heads: `(params, observations [..., S]) -> (mean, log_std)` before the tanh, `[..., A]`
+            each; None where it is no normal.
+    """
+
+    init: Callable[[jax.Array], PyTree]
+    sample: Callable[[PyTree, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    greedy: Callable[[PyTree, jax.Array], jax.Array]
+    entropy: float
+    heads: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]] | None = None
+
+
+def gaussian_actor(network: Network, action_size: int) -> Actor:
+    """The tanh-squashed normal of a network with two heads of `A`; its target entropy is `-A`."""
+
+    def heads(params: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mean, log_std = network.apply(params, observations)
+        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+    def sample(
+        params: PyTree, key: jax.Array, observations: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return sample_and_log_prob(key, *heads(params, observations))
+
+    def greedy(params: PyTree, observations: jax.Array) -> jax.Array:
+        return mode(heads(params, observations)[0])
+
+    return Actor(network.init, sample, greedy, -float(action_size), heads)
