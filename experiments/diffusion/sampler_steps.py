@@ -43,7 +43,8 @@ _TINY = small_training(20, 16)
 PRESETS = {
     "smoke": Config(
         dataset=PENDULUM, seeds=2, length=8, samplers=("heun-churn", "dpmpp-sde"), calls=(4, 8),
-        few=4, levels=((80.0, 7.0), (20.0, 7.0)), level_calls=(4,), learned_calls=(8,), rows=64,
+        window_samplers=("heun-churn", "dpmpp-sde"), window_calls=(4, 8), few=4,
+        levels=((80.0, 7.0), (20.0, 7.0)), level_calls=(4,), learned_calls=(8,), rows=64,
         windows=16, mlp=diffusion.ResidualMlpConfig(width=16, blocks=2, embedding=16),
         mlp_training=_TINY, unet=diffusion.TemporalUnetConfig(features=8, blocks=1),
         unet_training=_TINY, agent=Td3BcConfig(hidden=(16,)), iterations=2, updates=10,

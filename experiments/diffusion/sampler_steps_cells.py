@@ -56,15 +56,17 @@ class Config:
     Attributes:
         dataset: its environment's observation must determine the state.
         seeds, seed: denoisers trained side by side.
-        nets: out of `NETS`; of `unet-step` only `learned` samplers are looked at, by `few` calls
+        nets: out of `NETS`; of `unet-step` only `learned` samplers are looked at, with `few` calls
             and the most.
         mlp, mlp_training: the network of transitions.
         unet, unet_training: that of windows.
         length: states of a window.
         samplers: out of `SAMPLERS`.
         calls: of the network at most, ascending; Heun makes one fewer where they are even.
+        window_samplers, window_calls: out of these, those that windows are drawn with.
         few: of these, what the fast sampler is to need.
-        levels: `(sigma_max, rho)` at which the fast sampler draws, too; the first are EDM's.
+        levels: `(sigma_max, rho)` at which the fast sampler draws transitions, too; the first are
+            EDM's.
         level_calls: with so many calls.
         rows, windows: drawn per seed and sampler, in two halves.
         learned, learned_calls: samplers and calls whose samples agents learn from.
@@ -80,17 +82,19 @@ class Config:
     mlp: diffusion.ResidualMlpConfig = diffusion.ResidualMlpConfig(width=128)
     mlp_training: DenoiserTrainingConfig = small_training(8000, 256)
     unet: diffusion.TemporalUnetConfig = diffusion.TemporalUnetConfig()
-    unet_training: DenoiserTrainingConfig = small_training(4000, 64)
+    unet_training: DenoiserTrainingConfig = small_training(4000, 32)
     length: int = 16
     samplers: tuple[str, ...] = tuple(SAMPLERS)
     calls: tuple[int, ...] = (8, 16, 32, 64, 128, 255)
+    window_samplers: tuple[str, ...] = (PUBLISHED, "dpmpp-ode", FAST)
+    window_calls: tuple[int, ...] = (16, 32, 64, 255)
     few: int = 32
     levels: tuple[tuple[float, float], ...] = ((80.0, 7.0), (20.0, 7.0), (5.0, 7.0), (80.0, 3.0))
     level_calls: tuple[int, ...] = (16, 32)
     rows: int = positive(4096)
     windows: int = positive(256)
     learned: tuple[str, ...] = (PUBLISHED, FAST)
-    learned_calls: tuple[int, ...] = (8, 32, 255)
+    learned_calls: tuple[int, ...] = (32, 255)
     # Targets move ten times as fast as published: 12 000 updates are three time constants.
     agent: Td3BcConfig = Td3BcConfig(
         hidden=(64, 64), actor_rate=1e-3, critic_rate=1e-3, polyak=0.05
@@ -101,22 +105,29 @@ class Config:
     episodes: int = positive(10)
 
     def validate(self) -> None:
-        for name, known in (("nets", NETS), ("samplers", SAMPLERS), ("learned", self.samplers)):
+        known = {"nets": NETS, "samplers": SAMPLERS}
+        known |= dict.fromkeys(("window_samplers", "learned"), self.samplers)
+        for name, names in known.items():
             found = getattr(self, name)
-            if not set(found) <= set(known) or not (found or name == "learned"):
-                raise ConfigError(name, found, f"names out of {', '.join(known)}")
+            if not set(found) <= set(names) or not (found or name == "learned"):
+                raise ConfigError(name, found, f"names out of {', '.join(names)}")
         if list(self.calls) != sorted(set(self.calls)) or min(self.calls, default=0) < 3:
             raise ConfigError("calls", self.calls, "at least one, ascending, from 3")
-        if self.few not in self.calls or not set(self.learned_calls) <= set(self.calls):
-            found = (self.few, self.learned_calls)
-            raise ConfigError("few, learned_calls", found, f"out of calls {self.calls}")
+        for name in ("window_calls", "learned_calls"):
+            if not set(getattr(self, name)) <= set(self.calls):
+                raise ConfigError(name, getattr(self, name), f"out of calls {self.calls}")
+        if self.few not in self.calls:
+            raise ConfigError("few", self.few, f"out of calls {self.calls}")
 
     def points(self, net: str) -> list[tuple[str, int]]:
         """Samplers and calls at which a network is looked at."""
-        every = [(sampler, calls) for sampler in self.samplers for calls in self.calls]
-        if net != "unet-step":
-            return every
-        return [p for p in every if p[0] in self.learned and p[1] in (self.few, self.calls[-1])]
+        samplers, calls = self.samplers, self.calls
+        if net != "mlp":
+            samplers, calls = self.window_samplers, self.window_calls
+        if net == "unet-step":
+            samplers = tuple(name for name in samplers if name in self.learned)
+            calls = tuple(n for n in calls if n in (self.few, self.calls[-1]))
+        return [(sampler, n) for sampler in samplers for n in calls]
 
     def learns(self, net: str, sampler: str, calls: int) -> bool:
         """Whether agents learn from what is drawn there."""
@@ -204,7 +215,7 @@ def measure_net(
     run: dict[str, Any] = {"seeds": config.seeds, "clear": False}
     points = config.points(net)
     grid = run_grid(("sampler", "calls"), sampled, context, points=points, stage=net, **run)
-    levels = config.levels if net != "unet-step" else ()
+    levels = config.levels if net == "mlp" else ()
     points = [(*level, calls) for level in levels for calls in config.level_calls]
     axes, stage = ("sigma_max", "rho", "calls"), f"{net}-levels"
     levels = run_grid(axes, levelled, context, points=points, stage=stage, **run)

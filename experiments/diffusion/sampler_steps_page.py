@@ -128,15 +128,14 @@ def choice(net: str, config: Config, found: Measured, sampler: str) -> dict[str,
     """How many calls are enough; nothing where a network is not looked at."""
     cells, most = found.grid.at(sampler=sampler), config.calls[-1]
     base = found.grid.cells.get((PUBLISHED, most))
-    if base is None or len(cells) < len(config.calls):
+    if base is None or not cells or net == "unet-step":
         return {}
     row: dict[str, Any] = {"net": net, "sampler": sampler}
     for metric, name in (("next_observation", "mean error"), ("median", "median error")):
         errors = np.stack([cell[metric] for cell in cells.values()], 1)
-        n = enough_calls(config.calls, errors, NEAR * base[metric].mean())
+        n = enough_calls(tuple(cells), errors, NEAR * base[metric].mean())
         row[f"enough calls by the {name}"] = "none" if n is None else n
-    default = DEFAULTS["mlp" if net == "mlp" else "unet"]
-    return row | {"calls of the default": default.calls}
+    return row | {"calls of the default": DEFAULTS[net].calls}
 
 
 def agents_of(found: Measured) -> dict[str, Cell]:
