@@ -42,7 +42,8 @@ def run(config: Config, context: RunContext) -> Report:
 _TINY = small_training(20, 16)
 PRESETS = {
     "smoke": Config(
-        dataset=PENDULUM, seeds=2, length=8, samplers=("heun-churn", "dpmpp-sde"), calls=(4, 8),
+        dataset=PENDULUM, seeds=2, window_seeds=2, length=8, calls=(4, 8),
+        samplers=("heun-churn", "dpmpp-sde"), biased=(),
         window_samplers=("heun-churn", "dpmpp-sde"), window_calls=(4, 8), few=4,
         levels=((80.0, 7.0), (20.0, 7.0)), level_calls=(4,), learned_calls=(8,), rows=64,
         windows=16, mlp=diffusion.ResidualMlpConfig(width=16, blocks=2, embedding=16),
@@ -50,6 +51,9 @@ PRESETS = {
         unet_training=_TINY, agent=Td3BcConfig(hidden=(16,)), iterations=2, updates=10,
         batch_size=16, episodes=2,
     ),
-    "cpu": Config(),
+    "cpu": Config(
+        window_seeds=2, unet_training=small_training(3000, 32), biased_calls=64,
+        window_samplers=("heun-churn", "dpmpp-sde"),
+    ),
 }  # fmt: skip
 EXPERIMENT = LISTINGS["sampler_steps"].experiment(Config, PRESETS, run)

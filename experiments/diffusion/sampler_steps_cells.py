@@ -55,7 +55,8 @@ class Config:
 
     Attributes:
         dataset: its environment's observation must determine the state.
-        seeds, seed: denoisers trained side by side.
+        seeds, seed: denoisers of transitions trained side by side.
+        window_seeds: those of windows.
         nets: out of `NETS`; of `unet-step` only `learned` samplers are looked at, with `few` calls
             and the most.
         mlp, mlp_training: the network of transitions.
@@ -64,6 +65,7 @@ class Config:
         samplers: out of `SAMPLERS`.
         calls: of the network at most, ascending; Heun makes one fewer where they are even.
         window_samplers, window_calls: out of these, those that windows are drawn with.
+        biased, biased_calls: deterministic samplers that are looked at with so many calls at most.
         few: of these, what the fast sampler is to need.
         levels: `(sigma_max, rho)` at which the fast sampler draws transitions, too; the first are
             EDM's.
@@ -78,6 +80,7 @@ class Config:
     dataset: str = "acrobot-broad"
     seeds: int = positive(4)
     seed: int = 0
+    window_seeds: int = positive(4)
     nets: tuple[str, ...] = NETS
     mlp: diffusion.ResidualMlpConfig = diffusion.ResidualMlpConfig(width=128)
     mlp_training: DenoiserTrainingConfig = small_training(8000, 256)
@@ -88,6 +91,8 @@ class Config:
     calls: tuple[int, ...] = (8, 16, 32, 64, 128, 255)
     window_samplers: tuple[str, ...] = (PUBLISHED, "dpmpp-ode", FAST)
     window_calls: tuple[int, ...] = (16, 32, 64, 255)
+    biased: tuple[str, ...] = ("euler", "dpmpp-ode")
+    biased_calls: int = positive(255)
     few: int = 32
     levels: tuple[tuple[float, float], ...] = ((80.0, 7.0), (20.0, 7.0), (5.0, 7.0), (80.0, 3.0))
     level_calls: tuple[int, ...] = (16, 32)
@@ -105,11 +110,11 @@ class Config:
     episodes: int = positive(10)
 
     def validate(self) -> None:
-        known = {"nets": NETS, "samplers": SAMPLERS}
+        known = {"nets": NETS, "samplers": SAMPLERS, "biased": SAMPLERS}
         known |= dict.fromkeys(("window_samplers", "learned"), self.samplers)
         for name, names in known.items():
             found = getattr(self, name)
-            if not set(found) <= set(names) or not (found or name == "learned"):
+            if not set(found) <= set(names) or not (found or name in ("learned", "biased")):
                 raise ConfigError(name, found, f"names out of {', '.join(names)}")
         if list(self.calls) != sorted(set(self.calls)) or min(self.calls, default=0) < 3:
             raise ConfigError("calls", self.calls, "at least one, ascending, from 3")
@@ -127,7 +132,12 @@ class Config:
         if net == "unet-step":
             samplers = tuple(name for name in samplers if name in self.learned)
             calls = tuple(n for n in calls if n in (self.few, self.calls[-1]))
-        return [(sampler, n) for sampler in samplers for n in calls]
+        most = dict.fromkeys(self.biased, self.biased_calls)
+        return [(s, n) for s in samplers for n in calls if n <= most.get(s, n)]
+
+    def seeds_of(self, net: str) -> int:
+        """How many of a network are trained."""
+        return self.seeds if net == "mlp" else self.window_seeds
 
     def learns(self, net: str, sampler: str, calls: int) -> bool:
         """Whether agents learn from what is drawn there."""
@@ -193,7 +203,8 @@ def measure_net(
     """
     # The same for every sampler: what differs between them is how they sample.
     fit_key, look_key, learn_key, real_key = jax.random.split(key, 4)
-    keys = jax.random.split(fit_key, config.seeds)
+    seeds = config.seeds_of(net)
+    keys = jax.random.split(fit_key, seeds)
     trained = diffusion.train_denoiser(*subject[:3], keys, stage=net, context=context)
 
     def cell(sampler: SamplerConfig, learns: bool, stage: str) -> Cell:
@@ -212,7 +223,7 @@ def measure_net(
         chosen = replace(with_calls(SAMPLERS[FAST], calls), sigma_max=sigma_max, rho=rho)
         return cell(chosen, False, stage)
 
-    run: dict[str, Any] = {"seeds": config.seeds, "clear": False}
+    run: dict[str, Any] = {"seeds": seeds, "clear": False}
     points = config.points(net)
     grid = run_grid(("sampler", "calls"), sampled, context, points=points, stage=net, **run)
     levels = config.levels if net == "mlp" else ()
@@ -222,7 +233,7 @@ def measure_net(
     extra = {"distance": floor(subject, look_key), "nearest": apart(subject, look_key)}
     if net == "unet-step":
         return Measured(trained, grid, levels, Cell(extra=extra))
-    rows = [subject.unpack(subject.real(k)) for k in jax.random.split(real_key, config.seeds)]
+    rows = [subject.unpack(subject.real(k)) for k in jax.random.split(real_key, seeds)]
     real = learned(config, extra, rows, setting, learn_key, f"{net}-real", context)
     return Measured(trained, grid, levels, real)
 

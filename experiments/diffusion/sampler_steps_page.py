@@ -90,7 +90,7 @@ def network(net: str, found: Measured, config: Config) -> dict[str, Any]:
 
 def rows(net: str, config: Config, found: Measured) -> list[dict[str, Any]]:
     """One per sampler and number of calls; returns where agents were trained."""
-    samples = config.seeds * (config.rows if net == "mlp" else config.windows) / 2  # timed
+    samples = config.seeds_of(net) * (config.rows if net == "mlp" else config.windows) / 2  # timed
     columns = {
         "made": lambda cell: with_calls(SAMPLERS[cell.point["sampler"]], cell.point["calls"]).calls,
         "samples/s": lambda cell: samples / float(cell["seconds"]),

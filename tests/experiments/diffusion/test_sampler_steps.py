@@ -102,6 +102,24 @@ def test_samplers_take_no_more_calls_than_they_may(name: str, calls: int) -> Non
     assert replace(with_calls(SAMPLERS[name], calls), steps=128) == SAMPLERS[name]
 
 
+def test_networks_are_looked_at_by_their_own_points() -> None:
+    config = Config(calls=(16, 32, 255), window_calls=(32, 255), biased_calls=32, learned_calls=())
+    mlp, windows, step = (config.points(net) for net in ("mlp", "unet", "unet-step"))
+    assert [n for name, n in mlp if name == "euler"] == [16, 32]
+    assert [n for name, n in mlp if name == FAST] == [16, 32, 255]
+    assert windows == [
+        (PUBLISHED, 32),
+        (PUBLISHED, 255),
+        ("dpmpp-ode", 32),
+        (FAST, 32),
+        (FAST, 255),
+    ]
+    assert step == [(PUBLISHED, 32), (PUBLISHED, 255), (FAST, 32), (FAST, 255)]
+    assert not any(config.learns("mlp", *point) for point in mlp)
+    assert EXPERIMENT.preset("cpu").learns("mlp", FAST, 32)
+    assert not EXPERIMENT.preset("cpu").learns("unet-step", FAST, 32)
+
+
 def test_enough_calls_are_the_fewest_within_the_bound() -> None:
     errors = np.array([[8.0, 2.4, 2.1, 2.0], [12.0, 2.6, 2.2, 2.0]])
     assert enough_calls((16, 32, 64, 128), errors, 2.5) == 32
@@ -207,6 +225,8 @@ def test_the_smoke_run_looks_at_every_sampler(tmp_path: Path) -> None:
         ({"samplers": ("ddim",)}, "samplers"),
         ({"samplers": ("heun",)}, "window_samplers"),
         ({"window_samplers": ()}, "window_samplers"),
+        ({"biased": ("ddim",)}, "biased"),
+        ({"window_seeds": 0}, "window_seeds"),
         ({"nets": ()}, "nets"),
         ({"seeds": 0}, "seeds"),
         ({"updates": 0}, "updates"),
