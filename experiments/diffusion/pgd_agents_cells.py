@@ -248,7 +248,8 @@ def train_cell(
         A cell with, beside the evaluations, `gap`, the mean squared distance of the source's
         actions from those of the final policy, `[seeds]`; `dynamics`, the mean squared error of its
         next observations in the true simulator in variances of the data, `[seeds or 1]`, where the
-        simulator can be set; and `terminations`, the share of its rows that end an episode.
+        simulator can be set; `size`, the mean size of an action, `[seeds or 1]`; and
+        `terminations`, the share of its rows that end an episode.
     """
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
     *keys, look_key = jax.random.split(key, 3)
@@ -280,7 +281,8 @@ def train_cell(
     else:
         rows = jax.tree.map(lambda x: x[None], sources.sets[source])
     looked, actors = some_rows(rows, look_key), trained.state.agent.actor
-    extra = {"terminations": float(rows.terminations.mean())}
+    extra: dict[str, Any] = {"terminations": float(rows.terminations.mean())}
+    extra["size"] = np.abs(np.asarray(looked.actions)).mean((1, 2))
     extra |= {"gap": action_gap(learner.agent, actors, looked)} | dynamics_of(sources, looked)
     return Cell.of(trained, extra, updates=config.updates, rate=bootstrap_rate(chosen))
 

@@ -95,6 +95,7 @@ def cells(name: str, grid: Grid, earned: float) -> list[dict[str, Any]]:
         "estimated value": "estimated_value",
         "true value": "discounted_return",
         "action gap": "gap",
+        "size of actions": lambda cell: float(cell["size"].mean()),
         "terminations": lambda cell: float(cell["terminations"].mean()),
         "dynamics error": dynamics,
     }

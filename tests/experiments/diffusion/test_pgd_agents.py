@@ -87,6 +87,7 @@ def test_the_run_has_every_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> 
         assert by[source, "alpha 2.5"]["dynamics error"] > 1e-3
         assert len(by[source, "alpha 40"]["return"].values) == 2
         assert by[source, "alpha 40"]["action gap"].mean > 0
+        assert 0 < by[source, "alpha 40"]["size of actions"] <= 1
     assert by["unguided-oracle", "alpha 2.5"]["dynamics error"] < 1e-6
     assert {row["terminations"] for row in cells} == {0.0}  # the data have none
     best = {row["source"]: row for row in report.tables["default and best"]}
@@ -154,6 +155,7 @@ def test_synthetic_sets_are_equally_large_and_bounded() -> None:
 def cell(returns: list[float], dynamics: float = 1.0) -> Cell:
     names = ("return", "discounted_return", "estimated_value", "gap", "terminations")
     extra = dict.fromkeys(names, np.array(returns)) | {"dynamics": np.full(1, dynamics)}
+    extra |= {"size": np.full(1, 0.5)}
     return Cell(extra=extra)
 
 
