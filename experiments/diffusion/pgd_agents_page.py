@@ -20,18 +20,22 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import best_by_others, spread_name
 
 from ..catalogue import LISTINGS
-from .pgd_agents_cells import Config
+from .pgd_agents_cells import NORMED, SAMPLED, Config, parts_of
 
 SOURCE = LISTINGS["pgd_agents"].source
 PILOT = "a pilot of two seeds on the acrobot"
+RELABELLED = "relabelling with a world model of the same rows"
+BOUND = "what a better model of the transitions could win at most"
+LEFT = 0.1  # of the return on true transitions that an ensemble's may miss
+LINES = {"": "-", "told": "--", "oracle": ":"}
 BY_SOURCE = (
     "Return by source of data, at the agent's default regulariser and at the best one of that "
     "source (chosen on the other seeds). Bars: {spread} of the interquartile mean; "
     "dots: seeds; dashed: the behaviour that made the real data."
 )
 SWEPT = (
-    "Return over the agent's regulariser (weaker to the right) for every source of data. "
-    "Dashed: the behaviour that made the real data."
+    "Return over the agent's regulariser (weaker to the right; {norm}) for every source of data. "
+    "Black: the behaviour that made the real data."
 )
 Settings = Mapping[str, Setting]  # by dataset
 Grids = Mapping[str, Grid]  # by dataset: agent, source, regulariser
@@ -54,6 +58,7 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
     report.table("default and best", [row for arm in arms for row in compared(config, *arm)])
     for arm in arms:
         add_claims(report, config, *arm)
+        told_claims(report, config, *arm)
     draw(report, config, grids, earned)
     report.note(
         "One denoiser of each kind per dataset, shared by all seeds; SynthER's and the unguided "
@@ -65,6 +70,15 @@ def page(report: Report, config: Config, settings: Settings, grids: Grids) -> No
         "Best: for every seed the regulariser that is best on the mean of the other seeds. "
         "Action gap: mean squared distance of a source's actions from those of the final policy."
     )
+    if any(parts_of(source)[1] == "told" for source in config.sources):
+        nets, drawn = config.networks, "with" if config.noise_told else "without"
+        report.note(
+            "Told: the same sampled states and actions, with what follows by an ensemble of "
+            f"{nets.elites} out of {nets.members} networks {nets.hidden} of the same rows (a "
+            f"member drawn at every step, {drawn} its noise, at most {nets.max_epochs} passes); "
+            "windows are rolled on from their first state along their actions. Oracle: the "
+            "simulator in its place."
+        )
     note_made(report, [setting.dataset for setting in settings.values()])
     note_environments(report, settings.values())
 
@@ -81,6 +95,7 @@ def cells(name: str, grid: Grid, earned: float) -> list[dict[str, Any]]:
         "estimated value": "estimated_value",
         "true value": "discounted_return",
         "action gap": "gap",
+        "size of actions": lambda cell: float(cell["size"].mean()),
         "terminations": lambda cell: float(cell["terminations"].mean()),
         "dynamics error": dynamics,
     }
@@ -127,10 +142,12 @@ def add_claims(report: Report, config: Config, name: str, agent: str, grid: Grid
         means = "the same with each source's own best regulariser"
         gain = best["guided"] - best["real"]
         better("guided beats real, best against best", gain, means, source=SOURCE)
-    if both("guided", "real") and len(returns["real"]) > 1:
+    labels = config.regularisers(agent)
+    weaker = [i for i, label in enumerate(labels) if i and NORMED not in label]
+    if both("guided", "real") and weaker:
         text = "a weaker regulariser on real data does what guidance does"
         means = "best other regulariser on real data against guided data at the default"
-        gain = best_by_others(returns["real"][1:]) - default["guided"]
+        gain = best_by_others(returns["real"][weaker]) - default["guided"]
         better(text, gain, means, source=PILOT)
     if pilot and both("unguided", "real"):
         means = "return on real data above that on unguided at the default"
@@ -143,17 +160,67 @@ def add_claims(report: Report, config: Config, name: str, agent: str, grid: Grid
             better(text, synther - real, means, -5.0, source=SOURCE)
 
 
+def told_claims(report: Report, config: Config, name: str, agent: str, grid: Grid) -> None:
+    """What is expected of sources told anew: the paper's order, and what telling is worth."""
+    cells = {source: sweep(grid, config, agent, source) for source in config.sources}
+    default = {source: returns[0] for source, returns in cells.items()}
+    best = {source: best_by_others(returns) for source, returns in cells.items()}
+    trained = [cell for (arm, *_), cell in grid.items() if arm == agent]
+    claim = claims(report, SOURCE, trained)
+
+    def above(one: str, other: str, **of: str) -> None:
+        """At the default, and each at its own best."""
+        if not {one, other} <= set(default):
+            return
+        for how, earned in (("at the default", default), ("best against best", best)):
+            text = f"{agent}, {slug(name)}: {one} beats {other}, {how}"
+            means = f"return on {one} above that on {other}, seed by seed"
+            claim(text, earned[one] - earned[other], at_least=0.0, means=means, **of)
+
+    for one, other in (
+        ("guided-told", "unguided-told"),
+        ("guided-told", "real"),
+        ("unguided-told", "real"),
+    ):
+        above(one, other)
+    for sampled in SAMPLED:
+        told, true = f"{sampled}-told", f"{sampled}-oracle"
+        above(told, sampled, source=RELABELLED)
+        if {told, true} <= set(default):
+            text = f"{agent}, {slug(name)}: true transitions would add little to {told}"
+            means = "return on true ones above that on told ones, as a share of its size"
+            gain = (default[true] - default[told]) / np.abs(default[true])
+            claim(text, gain, at_most=LEFT, means=means, source=BOUND)
+        if {told, sampled} <= set(default) and "dynamics" in grid[
+            agent, told, _first(config, agent)
+        ]:
+            label = _first(config, agent)
+            errors = [grid[agent, s, label]["dynamics"].mean() for s in (told, sampled)]
+            text = f"{agent}, {slug(name)}: {told} makes fewer errors than {sampled}"
+            means = "mean squared error of the next observation, as a share"
+            claim(
+                text, [errors[0] / errors[1]], at_most=0.5, means=means, source=RELABELLED, cells=()
+            )
+
+
+def _first(config: Config, agent: str) -> str:
+    return next(iter(config.regularisers(agent)))
+
+
 def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, float]) -> None:
     """A row of panels per dataset, a column per agent."""
     pairs = [(name, agent) for name in grids for agent in config.agents]
     titles = [f"{slug(name)}, {agent}" for name, agent in pairs]
-    panels: dict[str, Any] = {"titles": titles, "columns": len(config.agents), "height": 2.3}
+    panels: dict[str, Any] = {"titles": titles, "columns": len(config.agents)}
+    wide = 5.0 if len(config.agents) == 1 else 3.4
+    tall = max(2.3, 0.3 * len(config.sources))
     with picture(
         report,
         "sources",
         BY_SOURCE.format(spread=spread_name(report.seeds)),
         **panels,
-        width=3.6,
+        width=max(wide, 3.6),
+        height=max(2.3, 0.36 * len(config.sources)),
         legend=False,
     ) as axes:
         for ax, (name, agent) in zip(axes, pairs, strict=True):
@@ -163,20 +230,24 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
                 rows |= {source: returns[0], f"{source}, best": best_by_others(returns)}
             intervals(ax, rows, xlabel="return")
             ax.axvline(earned[name], color="black", linestyle="--", linewidth=0.8)
-    with picture(report, "sweeps", SWEPT, **panels, width=3.4) as axes:
+    swept = SWEPT.format(
+        norm="layer-normalised critics last" if config.critic_norm else "default first"
+    )
+    with picture(report, "sweeps", swept, **panels, width=wide, height=tall) as axes:
         for ax, (name, agent) in zip(axes, pairs, strict=True):
             labels = list(config.regularisers(agent))
             at = np.arange(len(labels))
             for source in config.sources:
                 returns = sweep(grids[name], config, agent, source).T
-                curve_with_band(ax, at, returns, source, colour_name=colour(source))
-            level(ax, earned[name])
+                style = {"colour_name": colour(source), "linestyle": LINES[parts_of(source)[1]]}
+                curve_with_band(ax, at, returns, source, **style)
+            level(ax, earned[name], linestyle="-")
             ax.set_xticks(at, [label.replace(", ", "\n") for label in labels])
             ax.set(xlim=(-0.3, len(labels) - 0.7), ylabel="return")
     if config.evaluations == 1:
         return
     caption = "Return while training, at the agents' default regulariser."
-    with picture(report, "training", caption, **panels, width=3.4) as axes:
+    with picture(report, "training", caption, **panels, width=wide, height=tall) as axes:
         for ax, (name, agent) in zip(axes, pairs, strict=True):
             default = next(iter(config.regularisers(agent)))
             cells = {s: grids[name][agent, s, default] for s in config.sources}

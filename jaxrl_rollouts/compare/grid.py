@@ -102,8 +102,8 @@ class Cell:
         return self.history.last(metric)[self._own][tuple(index)]
 
     @property
-    def _own(self) -> slice:
-        return slice(None) if self.part is None else self.part
+    def _own(self) -> Any:
+        return ... if self.part is None else self.part  # what is no array of seeds has no parts
 
     def __contains__(self, metric: str) -> bool:
         """Whether a metric was recorded or measured; one that diverged has every metric."""

@@ -35,6 +35,12 @@ def dataset() -> Dataset:
     return Dataset("pendulum-mixed", rows, None, Path("(made)"), "", {"format": "made"})
 
 
+def test_small_budgets_draw_transitions_with_half_the_calls() -> None:
+    config = small_synthetic(steps=32)
+    assert config.synther.sampler.calls == 32 and config.synther.sampler.eta == 1.0
+    assert config.pgd.sampler.calls == 63 and config.pgd.sampler.method == "heun"
+
+
 def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
     context = RunContext(RunFolder.create(tmp_path, "toy", "test", CONFIG, "x"), progress=False)
     made = synthesise(dataset(), config=CONFIG, context=context)
