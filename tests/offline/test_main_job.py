@@ -166,7 +166,10 @@ def _offline(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    ["td3_bc", *(pytest.param(other, marks=pytest.mark.slow) for other in ("iql", "rebrac", "planner"))],
+    [
+        "td3_bc",
+        *(pytest.param(other, marks=pytest.mark.slow) for other in ("iql", "rebrac", "planner")),
+    ],
 )
 def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: str) -> None:
     arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
