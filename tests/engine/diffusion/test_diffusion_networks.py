@@ -54,6 +54,19 @@ def dense(params: Any, name: str, x: Any) -> np.ndarray:
     return np.asarray(x) @ params[name]["kernel"] + params[name]["bias"]
 
 
+def test_initial_weights_are_torchs_where_asked() -> None:
+    config = ResidualMlpConfig(width=64, blocks=2, embedding=32, initial="torch")
+    params = make_residual_mlp(config, 3).init(KEY)
+    for layer in params.values():
+        bound = 1.0 / np.sqrt(layer["kernel"].shape[0])
+        for leaf in (layer["kernel"], layer["bias"]):
+            assert 0.5 * bound < np.abs(leaf).max() <= bound
+    third = np.var(params["block_1"]["kernel"]) * 64
+    assert third == pytest.approx(1.0 / 3.0, rel=0.05)
+    with pytest.raises(ConfigError, match="initial"):
+        make_residual_mlp(ResidualMlpConfig(initial="zeros"), 3)  # type: ignore[arg-type]
+
+
 def test_residual_mlp_is_its_formula() -> None:
     network = make_residual_mlp(ResidualMlpConfig(width=16, blocks=2, embedding=8), 3)
     params = network.init(KEY)
