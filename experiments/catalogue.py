@@ -98,7 +98,7 @@ _LISTED = (
         "flow_policies",
         "SAC with flows for a policy: peaks kept, gradients over training, returns at equal steps",
         "Zhang et al. 2025 (SAC Flow), arXiv 2509.25756",
-        minutes={"smoke": None, "bandit": None, "cpu": None, "gpu": None},
+        minutes={"smoke": None, "bandit": 5, "cpu": None, "gpu": None},
         needs=dict.fromkeys(("cpu", "gpu"), (MUJOCO,)),
         prepare=f"{_NEEDS}:of_environments",
     ),

@@ -32,6 +32,8 @@ COLOURS = {"gaussian": "#777777", "plain": "#0072B2", "gated": "#D55E00"}
 
 def steepness(cell: Cell) -> np.ndarray:
     """95 % quantile of the norm of the policy's gradient over the last fifth, `[seeds]`."""
+    if cell.diverged:
+        return cell["actor_gradient"]
     return quantiles(cell, parts=round(1 / LAST))[1][:, -1]
 
 
@@ -58,12 +60,16 @@ def late(cell: Cell) -> np.ndarray:
 
 def run(config: Config, context: RunContext) -> Report:
     """Train everything, compare."""
-    report = Report.of(context, max(config.seeds, config.bandit_seeds))
+    report = Report.of(context, config.most_seeds)
     trained = train_all(config, context)
-    tell_bandit(report, config, trained.bandit)
-    if dict(places(config, trained)):
+    if trained.bandit is not None:
+        tell_bandit(report, config, trained.bandit)
+        draw_bandit(report, config, trained.bandit)
+    if trained.bandit is not None or trained.online is not None:
+        draw_gradients(report, config, trained)
+    if trained.online is not None or trained.offline is not None:
         tell_returns(report, config, trained)
-    draw(report, config, trained)
+        draw_returns(report, config, trained)
     report.note(
         f"Flows take {config.flow_steps} steps; their target entropy is that of a path whose steps "
         f"have noise of exp({config.with_actor(config.agent, 'plain').actor.log_std:g}). "
@@ -112,7 +118,7 @@ def _masses(cell: Cell) -> np.ndarray:
 
 def places(config: Config, trained: Trained) -> Iterator[tuple[str, Grid]]:
     """Where returns were measured, and the policies there."""
-    for name in config.environments:
+    for name in config.environments if trained.online is not None else ():
         yield name, trained.online.at(environment=name)
     if trained.offline is not None:
         yield f"{config.method} on data", trained.offline
@@ -151,19 +157,16 @@ def tell_returns(report: Report, config: Config, trained: Trained) -> None:
     )
 
 
-def draw(report: Report, config: Config, trained: Trained) -> None:
-    """Actions and masses on the bandit, gradients, learning curves."""
-    usual = min(config.bandit.rates)
-    grid, titles = trained.bandit.trained, ("Actions at the end", "Mass at the lesser peak")
+def draw_bandit(report: Report, config: Config, grid: Grid) -> None:
+    """Actions after training, and masses over it."""
+    usual, titles = min(config.bandit.rates), ("Actions at the end", "Mass at the lesser peak")
     caption = (
         f"Bandit at a rate of {usual:g}. Left: density of all seeds' actions, dashed where the "
         "peaks are. Right: mass at the peak that has less, over training; dashed the threshold."
     )
     with picture(report, "bandit", caption, titles=titles) as (left, right):
-        for kind in config.kinds:
-            if (kind, usual) not in grid:
-                continue
-            cell, style = grid[kind, usual], {"color": COLOURS[kind], "label": kind}
+        for kind, cell in grid.at(rate=usual).trained.items():
+            style = {"color": COLOURS[kind], "label": kind}
             bins = np.linspace(-1, 1, 81)
             left.hist(cell["actions"].ravel(), bins, density=True, histtype="step", **style)
             mass = cell["mass"].min(-1)
@@ -175,20 +178,30 @@ def draw(report: Report, config: Config, trained: Trained) -> None:
         level(right, BOTH)
         left.set_xlabel("action")
         right.set_xlabel("gradient steps")
-    panels = {f"bandit, rate {rate:g}": grid.at(rate=rate) for rate in config.bandit.rates}
-    panels |= {name: trained.online.trained.at(environment=name) for name in config.environments}
+
+
+def draw_gradients(report: Report, config: Config, trained: Trained) -> None:
+    """Norms over training, of the bandit at every rate and of the simulators."""
+    panels: dict[str, Grid] = {}
+    if trained.bandit is not None:
+        rates = config.bandit.rates
+        panels = {f"bandit, rate {rate:g}": trained.bandit.at(rate=rate) for rate in rates}
+    if trained.online is not None:
+        panels |= {name: trained.online.at(environment=name) for name in config.environments}
     caption = "Norm of the policy's gradient over training: 95 % quantiles within twentieths of it."
     with picture(report, "gradients", caption, titles=[*panels], columns=2) as axes:
         for ax, cells in zip(axes, panels.values(), strict=True):
-            for kind, cell in cells.items():
+            for kind, cell in cells.trained.items():
                 curve_with_band(ax, *quantiles(cell), kind, colours=COLOURS)
             ax.set_yscale("log")
             ax.set_xlabel("gradient steps")
         axes[0].set_ylabel("norm")
+
+
+def draw_returns(report: Report, config: Config, trained: Trained) -> None:
+    """Learning curves."""
     shown = dict(places(config, trained))
     caption = "Return without noise while training; bands over seeds."
-    if not shown:
-        return
     with picture(report, "returns", caption, titles=[*shown]) as axes:
         for ax, cells in zip(axes, shown.values(), strict=True):
             for kind, cell in cells.trained.items():

@@ -37,6 +37,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import StepOutcome
 
 KINDS = ("gaussian", "plain", "gated")
+PARTS = ("bandit", "online", "offline")
 PEAK, NEAR = 0.7, 0.2  # where the bandit's peaks are, and how near an action counts as at one
 _RATES: dict[str, Any] = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
 # The entropy of a path is large at the start: from a weight of 1 values go to hundreds.
@@ -62,7 +63,7 @@ class BanditConfig:
 
     width: float = number(0.15, above=0)
     rates: tuple[float, ...] = number((1e-3, 1e-2), above=0, most=1, entries=1)
-    updates: int = positive(2000)
+    updates: int = positive(3000)
     batch_size: int = positive(64)
     rows: int = positive(16)
     looks: int = positive(20)
@@ -74,22 +75,24 @@ class Config:
     """Policies, the bandit, simulators and the offline example.
 
     Attributes:
+        parts: what is run, of the bandit, the simulators and the offline example.
         kinds: policies that are compared.
         flow_steps: Euler steps of the flows.
         seed: of the random numbers; the same one gives the same numbers.
         bandit: two equal peaks.
         bandit_seeds: trained side by side there.
-        environments: simulators for online SAC; none where only the bandit is wanted.
+        environments: simulators for online SAC.
         steps: in each of them.
         seeds: trained side by side in simulators.
         agent: settings of SAC there; the bandit's networks and temperature are these, too.
         online: how acting and learning alternate in simulators.
-        method: with a world model, for the offline example; "none" leaves it out.
+        method: with a world model, for the offline example.
         rows: of the pendulum's mixed data, for it.
         critics: of RAVL in it.
         offline: its world model, agent, lengths and seeds.
     """
 
+    parts: tuple[str, ...] = PARTS
     kinds: tuple[str, ...] = KINDS
     flow_steps: int = positive(4)
     seed: int = 0
@@ -108,13 +111,21 @@ class Config:
     offline: StudyConfig = field(default_factory=lambda: replace(_SMALL, seeds=4, episodes=20))
 
     def validate(self) -> None:
+        if not self.parts or not {*self.parts} <= {*PARTS}:
+            raise ConfigError("parts", self.parts, f"out of {', '.join(PARTS)}")
         if self.kinds[:1] != KINDS[:1] or not {*self.kinds} <= {*KINDS}:
             raise ConfigError("kinds", self.kinds, f"gaussian first, out of {', '.join(KINDS)}")
         if len(self.steps) != len(self.environments):
             expected = f"one number for each of {len(self.environments)} environments"
             raise ConfigError("steps", self.steps, expected)
-        if self.method not in (*NAMES, "none"):
-            raise ConfigError("method", self.method, f"one of {', '.join(NAMES)}, none")
+        if self.method not in NAMES:
+            raise ConfigError("method", self.method, f"one of {', '.join(NAMES)}")
+
+    @property
+    def most_seeds(self) -> int:
+        """Of the parts that are run, side by side."""
+        each = (self.bandit_seeds, self.seeds, self.offline.seeds)
+        return max(n for part, n in zip(PARTS, each, strict=True) if part in self.parts)
 
     def with_actor(self, agent: SacConfig, kind: str) -> SacConfig:
         """The same agent with another policy."""
@@ -238,20 +249,18 @@ def on_data(config: Config, context: RunContext | None) -> Grid:
 
 
 class Trained(NamedTuple):
-    """Everything that was trained; `offline` is None where it was left out."""
+    """Everything that was trained; None for parts that were left out."""
 
-    bandit: Grid
-    online: Grid
+    bandit: Grid | None
+    online: Grid | None
     offline: Grid | None
 
 
 def train_all(config: Config, context: RunContext | None) -> Trained:
-    """The bandit, the simulators, the offline example."""
-    offline = None
-    bandit, online = on_bandit(config, context), in_simulators(config, context)
-    if config.method != "none":
-        offline = on_data(config, context)
-    return Trained(bandit, online, offline)
+    """The bandit, the simulators, the offline example: those of them that are wanted."""
+    make = (on_bandit, in_simulators, on_data)
+    pairs = zip(PARTS, make, strict=True)
+    return Trained(*(f(config, context) if part in config.parts else None for part, f in pairs))
 
 
 SMOKE = Config(
@@ -282,7 +291,7 @@ SMOKE = Config(
         episodes=2,
     ),
 )
-BANDIT = Config(environments=(), steps=(), method="none")
+BANDIT = Config(parts=("bandit",), bandit=BanditConfig(rates=(1e-3,)))
 # Published networks and rates, and the lengths of the online study.
 GPU = Config(
     environments=("pendulum", "halfcheetah", "hopper"),

@@ -89,9 +89,16 @@ def test_policies_differ_in_nothing_else() -> None:
     assert {replace(agent, actor=CPU.agent.actor) for agent in agents} == {CPU.agent}
 
 
+def test_seeds_are_those_of_the_parts_that_are_run() -> None:
+    seeds = {part: replace(CPU, parts=(part,)).most_seeds for part in cells.PARTS}
+    assert seeds == {"bandit": 10, "online": 4, "offline": 4} and CPU.most_seeds == 10
+
+
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
+        ({"parts": ()}, "parts"),
+        ({"parts": ("walk",)}, "parts"),
         ({"kinds": ("plain",)}, "kinds"),
         ({"kinds": ("gaussian", "decoded")}, "kinds"),
         ({"steps": (10,)}, "steps"),
