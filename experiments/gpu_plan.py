@@ -139,6 +139,20 @@ STOPS = (
         "environments and a pendulum, 430,000 gradient steps of each of 3 policies at 0.6 to 2 ms: "
         "30 minutes; acting and evaluations in MuJoCo: 20; the bandit and RAVL on data: 10",
     ),
+    Stop(
+        "few_steps", 30, 4,
+        "are rows of 4 and 8 calls as good as rows of 255 on half-cheetah? a teacher's 60,000 "
+        "steps of 43 GFLOP in TF32 and 4 students of 30,000 steps: 10 minutes; TD3+BC on their "
+        "rows: 10; judging rows in MuJoCo: 5",
+        datasets=("halfcheetah-medium",),
+    ),
+    Stop(
+        "planner", 75, 4,
+        "does a plan of one call earn what one of 255 does on half-cheetah? 2 datasets x 100,000 "
+        "steps of some 3,000 operations, its student's among them: 40 minutes; BC and TD3+BC: 10; "
+        "playing with 255 calls a step: 20",
+        datasets=("halfcheetah-medium",),
+    ),
 )  # fmt: skip
 
 

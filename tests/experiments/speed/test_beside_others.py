@@ -40,6 +40,7 @@ def test_ours_alone_at_smoke_size(made_data: Path, tmp_path: Path) -> None:
 ELSEWHERE = {
     "hidden", "normalise", "critic_norm", "careful_init", "cosine_steps", "target_entropy",
     "max_alpha", "value_rate", "diversity", "least_target", "gap", "warm_start", "discount",
+    "actor", "flow_steps",
 }  # fmt: skip
 
 
