@@ -222,7 +222,7 @@ _LISTED = (
         "pgd_agents",
         "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
-        minutes={"smoke": None, "cpu": 82, "told": None, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 82, "told": 78, "gpu": None, "paper": None},
         needs={
             "cpu": ("hopper-mixed", "halfcheetah-medium", MUJOCO),
             "gpu": ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
