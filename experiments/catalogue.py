@@ -274,9 +274,9 @@ _LISTED = (
     ),
     Listing(
         "sampler_steps",
-        "what sampling costs and gives by the number of steps: errors, distance, agents",
+        "what sampling costs and gives by sampler and calls: errors, distance, spread, agents",
         "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals",
-        minutes={"smoke": None, "cpu": 13},
+        minutes={"smoke": None, "cpu": 40},
         prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(
