@@ -222,7 +222,7 @@ _LISTED = (
         "pgd_agents",
         "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
-        minutes={"smoke": None, "cpu": 82, "told": None, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 82, "told": 78, "gpu": None, "paper": None},
         needs={
             "cpu": ("hopper-mixed", "halfcheetah-medium", MUJOCO),
             "gpu": ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
@@ -277,9 +277,9 @@ _LISTED = (
     ),
     Listing(
         "sampler_steps",
-        "what sampling costs and gives by the number of steps: errors, distance, agents",
+        "what sampling costs and gives by sampler and calls: errors, distance, spread, agents",
         "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals",
-        minutes={"smoke": None, "cpu": 13},
+        minutes={"smoke": None, "cpu": 40},
         prepare=f"{_NEEDS}:of_dataset",
     ),
     Listing(

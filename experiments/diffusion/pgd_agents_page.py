@@ -212,7 +212,7 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
     pairs = [(name, agent) for name in grids for agent in config.agents]
     titles = [f"{slug(name)}, {agent}" for name, agent in pairs]
     panels: dict[str, Any] = {"titles": titles, "columns": len(config.agents)}
-    wide = 5.0 if len(config.agents) == 1 else 3.4
+    wide = 5.4 if len(config.agents) == 1 else 3.4
     tall = max(2.3, 0.3 * len(config.sources))
     with picture(
         report,
@@ -236,13 +236,17 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
     with picture(report, "sweeps", swept, **panels, width=wide, height=tall) as axes:
         for ax, (name, agent) in zip(axes, pairs, strict=True):
             labels = list(config.regularisers(agent))
-            at = np.arange(len(labels))
-            for source in config.sources:
+            weaker = [label for label in labels if NORMED not in label]
+            for index, source in enumerate(config.sources):
                 returns = sweep(grids[name], config, agent, source).T
                 style = {"colour_name": colour(source), "linestyle": LINES[parts_of(source)[1]]}
-                curve_with_band(ax, at, returns, source, **style)
+                count = len(weaker)
+                curve_with_band(ax, np.arange(count), returns[:, :count], source, **style)
+                if count < len(labels):  # no weaker one, so no line leads there
+                    at = [count + 0.05 * (index - len(config.sources) / 2)]
+                    curve_with_band(ax, at, returns[:, count:], f"_{source}", **style)
             level(ax, earned[name], linestyle="-")
-            ax.set_xticks(at, [label.replace(", ", "\n") for label in labels])
+            ax.set_xticks(range(len(labels)), [label.replace(", ", "\n") for label in labels])
             ax.set(xlim=(-0.3, len(labels) - 0.7), ylabel="return")
     if config.evaluations == 1:
         return
@@ -251,5 +255,6 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
         for ax, (name, agent) in zip(axes, pairs, strict=True):
             default = next(iter(config.regularisers(agent)))
             cells = {s: grids[name][agent, s, default] for s in config.sources}
-            curves(ax, cells, "return")
+            for source, cell in cells.items():
+                curves(ax, {source: cell}, "return", linestyle=LINES[parts_of(source)[1]])
             ax.set_ylabel("return")

@@ -211,6 +211,7 @@ def measure_net(
         arguments = subject, trained.state.average, sampler, setting, look_key
         found = remember(context, stage, "measured", lambda: measure(*arguments))
         drawn = found.pop("drawn")
+        found["nearest"] = np.array([nearest(subject.rows, rows[:LOOKED]) for rows in drawn])
         if not learns:
             return Cell(extra=found)
         samples = [subject.unpack(rows) for rows in drawn]
@@ -246,9 +247,8 @@ def measure(
     Returns:
         `drawn`, `[seeds, samples, ...]` standardised; `seconds` of all seeds' second half; and,
         each `[seeds]`, `distance` (sliced Wasserstein, from real rows), `next_observation`, its
-        `median` and `reward` (squared errors in the simulator, in the data's variances), `spread`
-        (standard deviation of a channel as a share of the data's, mean over channels) and
-        `nearest` (mean distance to the nearest real row, in standard deviations).
+        `median` and `reward` (squared errors in the simulator, in the data's variances), and
+        `spread` (standard deviation of a channel as a share of the data's, mean over channels).
     """
     half, denoiser = -(-subject.samples // 2), subject.denoiser
     shape = half, *subject.rows.shape[1:]
@@ -267,7 +267,6 @@ def measure(
     samples, real = [subject.unpack(rows) for rows in drawn], subject.real(real_key)
     env, scale = setting.env, setting.dataset.transitions
     errors = [dynamics_error(env, rows, scale, look_key) for rows in samples]
-    data = flat(subject.rows)
     return {
         "drawn": drawn,
         "seconds": seconds,
@@ -276,13 +275,17 @@ def measure(
         "median": np.array([np.median(error.next_observation) for error in errors]),
         "reward": np.array([error.reward.mean() for error in errors]),
         "spread": np.array([spread(subject.rows, rows) for rows in drawn]),
-        "nearest": np.array([novelty(data, flat(rows)[:LOOKED]).mean() for rows in drawn]),
     }
 
 
-def flat(rows: jax.Array | np.ndarray) -> np.ndarray:
-    """`[N, ...]` as `[N, F]`."""
-    return np.asarray(rows).reshape(len(rows), -1)
+def nearest(real: jax.Array | np.ndarray, drawn: np.ndarray) -> float:
+    """Mean distance to the nearest real row, in standard deviations.
+
+    Entries that never vary in the data, as a window's last action, do not count.
+    """
+    rows, own = (np.asarray(x).reshape(len(x), -1) for x in (real, drawn))
+    varies = rows.std(0) > 1e-4
+    return float(novelty(rows[:, varies], own[:, varies]).mean())
 
 
 def spread(real: jax.Array, drawn: np.ndarray) -> float:
@@ -302,10 +305,10 @@ def floor(subject: Subject, key: jax.Array) -> float:
 
 def apart(subject: Subject, key: jax.Array) -> float:
     """How far real rows are from the nearest other one, in standard deviations."""
-    count = min(LOOKED, len(subject.rows) - 1)
+    count = min(LOOKED, -(-len(subject.rows) // 10))  # the others stay near
     chosen = np.asarray(jax.random.permutation(key, len(subject.rows)))[:count]
-    rows = flat(subject.rows)
-    return float(novelty(np.delete(rows, chosen, 0), rows[chosen]).mean())
+    rows = np.asarray(subject.rows)
+    return nearest(np.delete(rows, chosen, 0), rows[chosen])
 
 
 def learned(

@@ -26,6 +26,7 @@ SOURCE = LISTINGS["sampler_steps"].source
 SOLVER = "Lu et al. 2022 (DPM-Solver++), arXiv 2211.01095; a pilot on HalfCheetah"
 NEAR = 1.25  # times the published sampler's error at the most calls
 COSTS = 0.05  # of the return on its samples
+DECADE = 10.0  # a panel that spans more is logarithmic
 DEFAULTS = {"mlp": SyntherConfig().sampler, "unet": PgdConfig().sampler}
 TITLES = {"mlp": "MLP, transitions", "unet": "U-Net, windows"}
 PANELS = {
@@ -177,11 +178,13 @@ def add_claims(
 
 def draw(report: Report, config: Config, results: Results) -> None:
     nets = [net for net in TITLES if net in results]
-    titles = [TITLES[net] for net in nets] + [""] * (len(nets) * (len(PANELS) - 1))
+    cells = [cell for net in nets for cell in results[net].grid.cells.values()]
+    panels = [metric for metric in PANELS if any(metric in cell for cell in cells)]
+    titles = [TITLES[net] for net in nets] + [""] * (len(nets) * (len(panels) - 1))
     size = {"width": 3.2, "height": 1.9, "sharex": True}
     with picture(report, "steps", CAPTION, titles=titles, columns=len(nets), **size) as axes:
         for i, ax in enumerate(axes):
-            net, metric = nets[i % len(nets)], list(PANELS)[i // len(nets)]
+            net, metric = nets[i % len(nets)], panels[i // len(nets)]
             found = results[net]
             for sampler, shade in zip(config.samplers, PALETTE, strict=False):
                 cells = found.grid.at(sampler=sampler).trained
@@ -193,7 +196,8 @@ def draw(report: Report, config: Config, results: Results) -> None:
                 level(ax, found.real[metric].mean())
             if metric == "spread":
                 level(ax, 1.0)
-            if metric != "return":
+            low, high = ax.dataLim.intervaly
+            if metric != "return" and high > DECADE * low:
                 ax.set_yscale("log")
             ax.axvline(DEFAULTS[net].calls, color="black", linestyle=":", linewidth=0.8)
             ax.set_xscale("log", base=2)

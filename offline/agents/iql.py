@@ -45,6 +45,7 @@ class IqlConfig(Settings):
     Attributes:
         critics: how many; their minimum is the value learned from.
         hidden: widths of all networks.
+        critic_norm: layer normalisation in critics and value, after each activation; not published.
         expectile: tau (0.9 on AntMaze).
         inverse_temperature: beta: how strongly advantages weigh the imitation (10 on AntMaze).
         weight_clip: greatest weight.
@@ -57,6 +58,7 @@ class IqlConfig(Settings):
 
     critics: int = positive(2)
     hidden: tuple[int, ...] = layers((256, 256))
+    critic_norm: bool = False
     expectile: float = number(0.7, above=0, below=1)
     inverse_temperature: float = number(3.0, least=0)
     weight_clip: float = number(100.0, above=0)
@@ -131,12 +133,14 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
     rate: Any = config.actor_rate
     if config.cosine_steps is not None:
         rate = optax.cosine_decay_schedule(config.actor_rate, config.cosine_steps)
+    norm = config.critic_norm
+    values = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm)
     nets = IqlNets(
         config,
         observation_size,
         from_linen(TanhMean(config.hidden, action_size), s),
-        from_linen(MLP(config.hidden, (1,)), s),
-        ensemble(from_linen(MLP(config.hidden, (1,)), s, a), config.critics),
+        from_linen(values, s),
+        ensemble(from_linen(values, s, a), config.critics),
         optax.adam(rate),
         optax.adam(config.value_rate),
         optax.adam(config.critic_rate),

@@ -51,8 +51,8 @@ class PgdConfig:
         guidance: which rule.
         coefficient: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
             0.5 at 256 steps: its pushes keep their length while the noise vanishes.
-        sampler: 256 steps are published, the default makes hardly more errors at half the cost
-            (`sampler_steps`'s report); a `JumpConfig` is a student's. With fewer the same
+        sampler: 256 steps are published, the default has half of them; what fewer cost is
+            `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
             coefficient guides less, unless `guidance.reference_steps` says otherwise.
         windows: drawn per refresh.
         updates: gradient steps per refresh.

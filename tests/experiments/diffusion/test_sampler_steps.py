@@ -27,6 +27,7 @@ from jaxrl_rollouts.experiments.diffusion.sampler_steps_cells import (
     floor,
     learn,
     measure,
+    nearest,
     spread,
     subjects,
     with_calls,
@@ -75,7 +76,7 @@ def test_true_transitions_make_no_error_and_moved_ones_do() -> None:
     # Both halves are every other row, for this denoiser.
     actions = subject.unpack(found["drawn"][0]).actions
     np.testing.assert_allclose(actions[200:], DATA.actions[::2], atol=1e-4)
-    errors = ("next_observation", "median", "reward", "nearest")
+    errors = ("next_observation", "median", "reward")
     assert all(found[name][0] < 1e-3 < found[name][1] for name in errors)
     np.testing.assert_allclose(found["spread"][0], found["spread"][1], rtol=1e-5)
     # Against other real rows, drawn with replacement: near the floor, and 0.3 away from it.
@@ -92,7 +93,10 @@ def test_spread_and_nearest_of_what_is_known() -> None:
     # On a grid the nearest other row is a step away.
     line = jnp.arange(50.0)[:, None]
     subject = knowing(0.0)._replace(rows=line, samples=10)
-    assert apart(subject, jax.random.key(0)) >= 1.0 / float(np.std(line)) * 0.99
+    assert apart(subject, jax.random.key(0)) == pytest.approx(1.0 / float(np.std(line)), rel=0.3)
+    two = jnp.concatenate([line, 1e-6 * line], 1)  # rounding, and no channel
+    moved = np.asarray(two[:5]) + np.float32(0.5)
+    assert nearest(two, moved) == pytest.approx(0.5 / float(np.std(line)), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

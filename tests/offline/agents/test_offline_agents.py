@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -57,11 +58,13 @@ def all_q(params: Any, s: Any, a: Any, *, norm: bool = False) -> np.ndarray:
     for i in range(2):
         own = jax.tree.map(lambda p: p[i], params)  # noqa: B023
         h = np.maximum(dense(own, 0, np.concatenate([scaled(s), np.asarray(a)], 1)), 0)
-        if norm:
-            h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
-            h = h * own["LayerNorm_0"]["scale"] + own["LayerNorm_0"]["bias"]
-        found.append(dense(own, 1, h)[:, 0])
+        found.append(dense(own, 1, layer_normed(own, h) if norm else h)[:, 0])
     return np.stack(found)
+
+
+def layer_normed(params: Any, h: np.ndarray) -> np.ndarray:
+    h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
+    return h * params["LayerNorm_0"]["scale"] + params["LayerNorm_0"]["bias"]
 
 
 @functools.cache
@@ -159,13 +162,15 @@ def test_the_weight_of_the_value_has_no_gradient() -> None:
     )
 
 
-def test_iql_losses_in_their_order() -> None:
-    _, before, after, metrics, batch = updated(IQL)
+@pytest.mark.parametrize("norm", [False, True])
+def test_iql_losses_in_their_order(norm: bool) -> None:
+    _, before, after, metrics, batch = updated(replace(IQL, critic_norm=norm))
 
     def value(params: Any, s: Any) -> np.ndarray:
-        return dense(params, 1, np.maximum(dense(params, 0, scaled(s)), 0))[:, 0]
+        h = np.maximum(dense(params, 0, scaled(s)), 0)
+        return dense(params, 1, layer_normed(params, h) if norm else h)[:, 0]
 
-    lowest = all_q(before.target_critic, batch.observations, batch.actions).min(0)
+    lowest = all_q(before.target_critic, batch.observations, batch.actions, norm=norm).min(0)
     u = lowest - value(before.value, batch.observations)
     want = (np.abs(0.8 - (u < 0)) * u**2).mean()
     np.testing.assert_allclose(metrics["value_loss"], want, rtol=1e-4)
@@ -179,7 +184,7 @@ def test_iql_losses_in_their_order() -> None:
     np.testing.assert_allclose(metrics["actor_loss"], -(weight * log_prob).mean(), rtol=1e-3)
     following = value(after.value, batch.next_observations)
     target = np.asarray(batch.rewards) + GAMMA * np.where(batch.terminations, 0, following)
-    q = all_q(before.critic.net, batch.observations, batch.actions)
+    q = all_q(before.critic.net, batch.observations, batch.actions, norm=norm)
     np.testing.assert_allclose(metrics["critic_loss"], ((q - target) ** 2).mean(), rtol=1e-3)
     jax.tree.map(
         lambda t, n, o: np.testing.assert_allclose(t, 0.2 * n + 0.8 * o, rtol=1e-4, atol=1e-6),
