@@ -19,6 +19,7 @@ from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.environments import true_model
 from jaxrl_rollouts.offline.study.model_based import setting_of
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.record.context import RunContext
@@ -33,6 +34,7 @@ def run(config: Config, context: RunContext) -> Report:
     """Every share: sample, look at the samples, train with and without them."""
     report, grids = Report.of(context, config.seeds), {}
     setting, key = setting_of(config.dataset, config.seed, context), jax.random.key(config.seed)
+    true_model(setting.env)  # rows are judged by it: refused before anything is trained
     for index, share in enumerate(config.shares):
         share_key = jax.random.fold_in(key, 2 + index)
         grids[share] = measure_share(share, setting, config, share_key, context)

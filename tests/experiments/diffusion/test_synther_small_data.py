@@ -15,6 +15,7 @@ import pytest
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.diffusion import synther_small_data
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     Config,
@@ -141,6 +142,18 @@ def test_samples_are_told_anew_and_the_rest_stays(data: Transitions) -> None:
     alone = make(replace(config, told=("ensemble",)), KEY, "x", None)
     for kind in ("samples", "rows with noise", "ensemble"):
         jax.tree.map(np.testing.assert_array_equal, made.rows[kind], alone.rows[kind])
+
+
+def test_a_simulator_that_cannot_be_set_is_refused_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Transitions
+) -> None:
+    blind = replace(PENDULUM, set_observation=None)
+    setting = Setting(Dataset("pendulum-mixed", data, None, Path("x"), ""), blind)
+    monkeypatch.setattr(synther_small_data, "setting_of", lambda *_: setting)
+    context = RunContext(RunFolder.create(tmp_path, "toy", "test", SMOKE, "x"), progress=False)
+    with pytest.raises(ConfigError, match="set_observation"):
+        EXPERIMENT.run(SMOKE, context)
+    assert not [path for path in context.folder.path.iterdir() if path.is_dir()]
 
 
 def test_seconds_are_those_of_the_session_that_did_the_work(tmp_path: Path) -> None:
