@@ -17,11 +17,9 @@ from jaxrl_rollouts.offline.study.page import note_made
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 
-from ..catalogue import LISTINGS
 from .few_steps_cells import IN_LOOP, MANY, Config, points
 from .few_steps_ring import centres
 
-SOURCE = LISTINGS["few_steps"].source
 GOAL = "the project's goals"
 PILOT = "a pilot of one seed in two dimensions"
 HALF = 0.5  # of the teacher's error at equal calls
@@ -160,7 +158,8 @@ def rows_part(report: Report, config: Config, found: Results) -> None:
         "squares in the data's variances, against the true simulator; two draws of real rows are "
         f"{found.floor:.3g} apart. Seconds are for {config.seeds} seeds' draws side by side."
     )
-    claim = claims(report, SOURCE)
+    draw_rows(report, grid, calls)
+    claim = claims(report, GOAL)
     text = "EDM's sampler and the linear path's agree"
     means = "mean difference of samples of one denoiser from the same noise, 256 levels"
     claim(text, found.apart, at_most=1e-3, means=means, source="the conversion, exact on paper")
@@ -179,6 +178,32 @@ def rows_part(report: Report, config: Config, found: Results) -> None:
             means = f"{what} over that of the teacher's best solver in at most {n} calls"
             text = f"a student in {n} jumps is twice as {word} as its teacher in as many calls"
             claim(text, student[metric] / teacher, at_most=HALF, means=means)
+        text = f"a student in {n} jumps is at least {FASTER:g} times as fast as 128 levels"
+        speed = float((grid[MANY]["seconds"] / student["seconds"]).mean())
+        means = "samples per second over those of 255 calls"
+        claim(text, speed, at_least=FASTER, means=means)
+
+
+def draw_rows(report: Report, grid: Grid, calls: Mapping[str, int]) -> None:
+    """Distance and error over calls: solvers, students, and 255 calls as a level."""
+    lines: dict[str, dict[int, Cell]] = {}
+    for name, cell in grid.items():
+        line = name.rpartition(", ")[0]
+        if name != MANY and line not in ("teacher, 2M", "teacher, Heun on EDM's levels"):
+            lines.setdefault(line, {})[calls[name]] = cell
+    caption = "Transitions: what a call buys. Dashed: solvers. Black: 128 levels with churn."
+    with picture(report, "transitions", caption, titles=("", ""), width=3.6, height=3.2) as axes:
+        for ax, metric in zip(axes, ("distance", "next_observation"), strict=True):
+            for shade, (name, cells) in zip(PALETTE, lines.items(), strict=False):
+                means = [cell[metric].mean() for cell in cells.values()]
+                style = "s--" if name.startswith("teacher") else "o-"
+                ax.plot(list(cells), means, style, color=shade, label=name, markersize=3)
+            level(ax, grid[MANY][metric].mean())
+            ax.set(xscale="log", yscale="log", xlabel="calls")
+            ax.set_xticks([1, 2, 4, 8, 15], ["1", "2", "4", "8", "15"])
+            ax.minorticks_off()
+        axes[0].set_ylabel("sliced Wasserstein")
+        axes[1].set_ylabel("next observation's error")
 
 
 def agents_part(report: Report, config: Config, setting: Setting | None, found: Results) -> None:
@@ -210,14 +235,6 @@ def agents_part(report: Report, config: Config, setting: Setting | None, found: 
         text = f"agents on rows of {n} jumps lose nothing to those on 128 levels"
         means = "points minus those on rows of 255 calls, seed by seed"
         claim(text, scored[f"student, {n}"] - scored[MANY], at_least=-POINTS, means=means)
-        text = f"and {n} jumps are at least {FASTER:g} times as fast"
-        speed = found.rows[MANY]["seconds"] / found.rows[f"student, {n}"]["seconds"]
-        timed(
-            text,
-            float(speed.mean()),
-            at_least=FASTER,
-            means="samples per second over those of 128 levels",
-        )
     for n in (middle,):
         once, loop = grid[f"student, {n}"], grid[f"student, {n}, {IN_LOOP}"]
         text = f"{n} jumps: rows drawn in the loop earn more than rows drawn once"
@@ -230,7 +247,9 @@ def agents_part(report: Report, config: Config, setting: Setting | None, found: 
         timed(text, spent[0] / spent[1], at_most=SLOWER, means=means)
     caption = "TD3+BC on real rows, on rows drawn once and on rows drawn in the loop."
     with picture(report, "agents", caption, width=5.4, height=3.2) as (ax,):
-        curves(ax, grid, "return")
+        # By names alone two of them would share a colour. The longest first: names are beginnings.
+        shades = sorted(zip(grid, PALETTE, strict=False), key=lambda named: -len(named[0]))
+        curves(ax, grid, "return", colours={name.lower(): shade for name, shade in shades})
         ax.set_ylabel("return")
 
 

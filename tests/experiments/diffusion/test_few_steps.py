@@ -87,7 +87,7 @@ def test_the_smoke_run_reports_every_part(tmp_path: Path) -> None:
     assert rows["Heun with churn, 128 levels"]["calls"] == 255 and rows["student, 4"]["calls"] == 4
     agree = next(c for c in report.claims if c.name.startswith("EDM's sampler and"))
     assert agree.holds
-    assert set(report.pictures) == {"ring", "samples", "agents", "windows"}
+    assert set(report.pictures) == {"ring", "samples", "transitions", "agents", "windows"}
 
 
 @pytest.mark.parametrize(
