@@ -147,7 +147,7 @@ def test_samples_are_told_anew_and_the_rest_stays(data: Transitions) -> None:
 def test_a_simulator_that_cannot_be_set_is_refused_before_anything_is_trained(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data: Transitions
 ) -> None:
-    blind = replace(PENDULUM, set_observation=None)
+    blind = PENDULUM._replace(set_observation=None)
     setting = Setting(Dataset("pendulum-mixed", data, None, Path("x"), ""), blind)
     monkeypatch.setattr(synther_small_data, "setting_of", lambda *_: setting)
     context = RunContext(RunFolder.create(tmp_path, "toy", "test", SMOKE, "x"), progress=False)
