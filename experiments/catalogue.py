@@ -246,7 +246,7 @@ _LISTED = (
         "planner",
         "plans drawn in one network call against 255: return, speed, truth; beside BC and TD3+BC",
         "Decision Diffuser (Ajay et al. 2023), arXiv 2211.15657; the project's goals",
-        minutes={"smoke": None, "cpu": 5, "halfcheetah": None, "gpu": None},
+        minutes={"smoke": None, "cpu": 5, "halfcheetah": 10, "gpu": None},
         needs={
             "halfcheetah": ("halfcheetah-mixed", MUJOCO),
             "gpu": ("halfcheetah-medium", MUJOCO),

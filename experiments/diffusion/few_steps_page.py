@@ -247,9 +247,7 @@ def agents_part(report: Report, config: Config, setting: Setting | None, found: 
         timed(text, spent[0] / spent[1], at_most=SLOWER, means=means)
     caption = "TD3+BC on real rows, on rows drawn once and on rows drawn in the loop."
     with picture(report, "agents", caption, width=5.4, height=3.2) as (ax,):
-        # By names alone two of them would share a colour. The longest first: names are beginnings.
-        shades = sorted(zip(grid, PALETTE, strict=False), key=lambda named: -len(named[0]))
-        curves(ax, grid, "return", colours={name.lower(): shade for name, shade in shades})
+        curves(ax, grid, "return")
         ax.set_ylabel("return")
 
 

@@ -51,6 +51,8 @@ ENTRY = 1.1  # inches that one takes
 def colour(name: str, known: Mapping[str, str] | None = None) -> str:
     """The colour of a name: the same in every figure, whatever else is drawn beside it.
 
+    Two names may share one; `curve_with_band` then gives the later one another.
+
     Args:
         name: of a method, a source of data, ...
         known: beginning of a name -> colour; other names get one of the palette.
@@ -59,6 +61,13 @@ def colour(name: str, known: Mapping[str, str] | None = None) -> str:
         if name.lower().startswith(beginning):
             return shade
     return PALETTE[zlib.crc32(name.encode()) % len(PALETTE)]
+
+
+def _unlike(ax: Axes, shade: str, label: str, linestyle: str) -> str:
+    """`shade`, or the first of the palette that no other name has here in the same style."""
+    same = (line for line in ax.get_lines() if line.get_linestyle() == linestyle)
+    taken = {str(line.get_color()) for line in same if line.get_label() != label}
+    return next((one for one in (shade, *PALETTE) if one not in taken), shade)
 
 
 def figure(
@@ -115,6 +124,8 @@ def curve_with_band(
             f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
         )
     shade = colour_name or colour(label, colours)
+    if colour_name is None and shade not in (colours or {}).values():
+        shade = _unlike(ax, shade, label, linestyle)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
     lone = np.isfinite(centre).sum() == 1  # a line of one point is not to be seen
     ax.plot(

@@ -71,6 +71,21 @@ def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
 
 
+def test_names_that_would_share_a_colour_do_not_in_one_panel() -> None:
+    names = ("plan loss", "inverse loss")
+    assert len({pictures.colour(name) for name in names}) == 1
+    _, (ax,) = pictures.figure()
+    for name in (*names, names[0]):
+        pictures.curve_with_band(ax, range(3), np.zeros((1, 3)), name)
+    first, second, again = (line.get_color() for line in ax.get_lines())
+    assert first == again == pictures.colour(names[0]) and second in set(pictures.PALETTE) - {first}
+    # A colour that was asked for stays, and another style needs no other colour.
+    pictures.curve_with_band(ax, range(3), np.zeros((1, 3)), "x", colour_name=first)
+    pictures.curve_with_band(ax, range(3), np.zeros((1, 3)), "y", colours={"y": first})
+    pictures.curve_with_band(ax, range(3), np.zeros((1, 3)), names[1], linestyle="--")
+    assert {line.get_color() for line in ax.get_lines()[3:]} == {first}
+
+
 def test_a_picture_that_is_a_little_too_heavy_loses_colours_before_pixels(tmp_path: Path) -> None:
     figure, (ax,) = pictures.figure(width=4.5, height=3)
     x = np.linspace(0, 60, 700)
