@@ -124,7 +124,7 @@ def curve_with_band(
             f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
         )
     shade = colour_name or colour(label, colours)
-    if colour_name is None and shade not in (colours or {}).values():
+    if colour_name is None and not label.lower().startswith(tuple(colours or ())):
         shade = _unlike(ax, shade, label, linestyle)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
     lone = np.isfinite(centre).sum() == 1  # a line of one point is not to be seen
