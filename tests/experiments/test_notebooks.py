@@ -20,6 +20,7 @@ nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
 pytest.importorskip("exponax")
+pytest.importorskip("mujoco")
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.rglob("*.ipynb"))
@@ -47,6 +48,7 @@ def execute(notebook: Any, folder: Path) -> Any:
     """
     from jupyter_client import AsyncKernelManager
     from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_core.utils import run_sync
 
     # Without folders there is one kernel only: ipykernel started by sys.executable. An installed
     # specification of the same name may start another environment's python.
@@ -59,7 +61,10 @@ def execute(notebook: Any, folder: Path) -> Any:
         resources={"metadata": {"path": str(folder)}},
     )
     settings = {"JAXRL_ROLLOUTS_SMOKE": "1", "JAX_PLATFORMS": "cpu", "IPYTHONDIR": str(folder)}
-    return client.execute(env=os.environ | settings)
+    try:
+        return client.execute(env=os.environ | settings)
+    finally:  # nbclient leaves a manager that it was given running, with all its memory
+        run_sync(manager.shutdown_kernel)(now=True)
 
 
 def pictures(notebook: Any) -> Iterator[bytes]:

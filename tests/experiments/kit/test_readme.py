@@ -106,6 +106,9 @@ LESS = {
     r"steps=3": "steps=1",
     r"max_epochs=\d+": "max_epochs=1",
     r"horizon=\d+": "horizon=20",
+    r"points=32, finer=2, frames=31": "points=16, finer=1, frames=6",
+    r"modes=10": "modes=4, layers=1",
+    r"test, 30\)": "test, 5)",
     r", 1000\)": ", 20)",
     r"20_000": "60",
 }
