@@ -102,7 +102,8 @@ LESS = {
     r"hidden=\(64,\) \* 4": "hidden=(16,), weight_decay=(0.0,)",
     r"\), updates=\d+": "), updates=20",
     r"trajectories=\d+": "trajectories=4",
-    r"(?<!\), )updates=\d+": "updates=20, network=pde.Resnet(width=8, blocks=1, dilations=(1,))",
+    r"fields, updates=\d+": "fields, updates=20, network=pde.Resnet(8, blocks=1, dilations=(1,))",
+    r"(rows, |calls=4, )updates=\d+": r"\1updates=20",
     r"steps=3": "steps=1",
     r"max_epochs=\d+": "max_epochs=1",
     r"horizon=\d+": "horizon=20",
@@ -166,8 +167,8 @@ def test_what_the_first_example_prints_is_a_policy_better_than_its_data() -> Non
     assert [w.strip() for w in words[1]] == ["the data:", "policies:", "promised and earned:"]
 
 
-def test_there_are_the_six_programs() -> None:
-    assert len(CODES) == 6
+def test_there_are_the_seven_programs() -> None:
+    assert len(CODES) == 7
     assert all(len(code.splitlines()) <= 16 for code in CODES)
 
 
