@@ -113,18 +113,8 @@ def draw_ring(
         if (family, sampler) in DRAWN and "no teacher" not in net and calls < 255:
             lines.setdefault(DRAWN[family, sampler], {})[calls] = cell
     caption = "Eight normals on a ring: what a call buys. Dashed: solvers. Black: fresh rows."
-    with picture(report, "ring", caption, titles=("", ""), width=3.6, height=3.2) as axes:
-        for ax, metric in zip(axes, ("distance", "off_mode"), strict=True):
-            for shade, (name, cells) in zip(PALETTE, lines.items(), strict=False):
-                means = [cell[metric].mean() for cell in cells.values()]
-                style = "s--" if name.startswith("teacher") else "o-"
-                ax.plot(list(cells), means, style, color=shade, label=name, markersize=3)
-            level(ax, real[metric].mean())
-            ax.set(xscale="log", yscale="log", xlabel="calls")
-            ax.set_xticks([1, 2, 4, 8, 15], ["1", "2", "4", "8", "15"])
-            ax.minorticks_off()
-        axes[0].set_ylabel("sliced Wasserstein")
-        axes[1].set_ylabel("share off mode")
+    labels = {"distance": "sliced Wasserstein", "off_mode": "share off mode"}
+    draw_over_calls(report, "ring", caption, lines, labels, real)
     chosen = dict(list(shown.items())[:8])
     caption = "Samples of the first seed; crosses are the modes."
     size: dict[str, Any] = {"width": 1.9, "height": 1.9}
@@ -136,6 +126,27 @@ def draw_ring(
             ax.plot(*rows[:1500].T, ".", markersize=1, color=PALETTE[0])
             ax.plot(*centres().T, "x", markersize=3, color="black")
             ax.set(xlim=(-2.4, 2.4), ylim=(-2.4, 2.4), xticks=[], yticks=[], aspect="equal")
+
+
+def draw_over_calls(
+    report: Report,
+    name: str,
+    caption: str,
+    lines: Mapping[str, Mapping[int, Cell]],
+    labels: Mapping[str, str],
+    known: Mapping[str, np.ndarray] | Cell,
+) -> None:
+    """A panel per metric: lines of cells by calls, solvers dashed, and what is known as a level."""
+    with picture(report, name, caption, titles=("", ""), width=3.6, height=3.2) as axes:
+        for ax, (metric, label) in zip(axes, labels.items(), strict=True):
+            for shade, (line, cells) in zip(PALETTE, lines.items(), strict=False):
+                means = [cell[metric].mean() for cell in cells.values()]
+                style = "s--" if line.startswith("teacher") else "o-"
+                ax.plot(list(cells), means, style, color=shade, label=line, markersize=3)
+            level(ax, known[metric].mean())
+            ax.set(xscale="log", yscale="log", xlabel="calls", ylabel=label)
+            ax.set_xticks([1, 2, 4, 8, 15], ["1", "2", "4", "8", "15"])
+            ax.minorticks_off()
 
 
 def rows_part(report: Report, config: Config, found: Results) -> None:
@@ -192,18 +203,8 @@ def draw_rows(report: Report, grid: Grid, calls: Mapping[str, int]) -> None:
         if name != MANY and line not in ("teacher, 2M", "teacher, Heun on EDM's levels"):
             lines.setdefault(line, {})[calls[name]] = cell
     caption = "Transitions: what a call buys. Dashed: solvers. Black: 128 levels with churn."
-    with picture(report, "transitions", caption, titles=("", ""), width=3.6, height=3.2) as axes:
-        for ax, metric in zip(axes, ("distance", "next_observation"), strict=True):
-            for shade, (name, cells) in zip(PALETTE, lines.items(), strict=False):
-                means = [cell[metric].mean() for cell in cells.values()]
-                style = "s--" if name.startswith("teacher") else "o-"
-                ax.plot(list(cells), means, style, color=shade, label=name, markersize=3)
-            level(ax, grid[MANY][metric].mean())
-            ax.set(xscale="log", yscale="log", xlabel="calls")
-            ax.set_xticks([1, 2, 4, 8, 15], ["1", "2", "4", "8", "15"])
-            ax.minorticks_off()
-        axes[0].set_ylabel("sliced Wasserstein")
-        axes[1].set_ylabel("next observation's error")
+    labels = {"distance": "sliced Wasserstein", "next_observation": "next observation's error"}
+    draw_over_calls(report, "transitions", caption, lines, labels, grid[MANY])
 
 
 def agents_part(report: Report, config: Config, setting: Setting | None, found: Results) -> None:

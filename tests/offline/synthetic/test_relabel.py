@@ -209,6 +209,8 @@ def test_sets_are_relabelled_in_one_call() -> None:
     np.testing.assert_array_equal(
         windows.next_observations[:-1][within], windows.observations[1:][within]
     )
+    again = synthesise(pendulum(), "pgd", config=config, relabel="model").transitions
+    np.testing.assert_array_equal(windows.next_observations, again.next_observations)
 
 
 def test_settings_of_relabelling_are_checked() -> None:
