@@ -24,9 +24,9 @@ from ..scaler import Scaler, fit_scaler
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, make_denoiser
 from .flow import Flow, Lesson, flow_of_denoiser, make_flow
-from .jumps import JumpConfig, sample_jumps
+from .jumps import JumpConfig, draw_samples, sample_jumps
 from .networks import ResidualMlpConfig, make_residual_mlp
-from .sampler import Guidance, SamplerConfig, check_finite, sample
+from .sampler import Guidance, SamplerConfig, check_finite
 from .training import (
     DenoiserTrainingConfig,
     DistilConfig,
@@ -64,7 +64,7 @@ class FittedDenoiser(NamedTuple):
         count: int,
         key: jax.Array | int = 0,
         *,
-        config: SamplerConfig | None = None,
+        config: SamplerConfig | JumpConfig | None = None,
         guidance: Guidance | None = None,
         guide_params: PyTree = None,
     ) -> np.ndarray:
@@ -73,21 +73,21 @@ class FittedDenoiser(NamedTuple):
         Args:
             count: how many, side by side.
             key: consumed, or the number to make one of.
-            config: steps, order and churn.
+            config: steps, order and churn; or a `JumpConfig` of `euler` or `heun`.
             guidance, guide_params: of `guidance`; its target sees standardised rows.
 
         Raises:
+            ConfigError: a setting is out of range, or jumps are asked for, which a student knows.
             DivergenceError: a row is not finite.
         """
         if count < 1:
             raise ConfigError("count", count, "at least 1")
-        rows = sample(
-            self.denoiser.denoise,
+        rows = draw_samples(
+            self.denoiser,
             self.params,
             jax.random.key(key) if isinstance(key, int) else key,
             (count, *self.shape),
-            config=config,
-            edm=self.denoiser.config,
+            config=config or SamplerConfig(),
             guidance=guidance,
             guide_params=guide_params,
         )

@@ -246,6 +246,10 @@ def test_a_fitted_model_is_distilled_in_one_call() -> None:
     data = 50.0 + 10.0 * rng.normal(size=(4000, 2)).astype(np.float32)
     data[:, 1] += data[:, 0]
     model = fit(data, CONFIG, updates=400, batch=128)
+    untaught = model.sample(2000, config=JumpConfig(4, method="heun"))
+    np.testing.assert_allclose(untaught.mean(0), data.mean(0), atol=2.0)
+    with pytest.raises(ConfigError, match="method: found 'jump'"):
+        model.sample(1, config=JumpConfig(4))
     few = model.distil(data, calls=4, updates=200)
     assert few.jumps.calls == 4
     drawn = few.sample(2000)
