@@ -51,8 +51,13 @@ class EnsembleConfig:
         initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
             `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
         biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
+        variance: learned for every `row` with its mean, or one for each `output`. A likelihood
+            counts a row the less the wider its normal is: right where rows are noisy; where some
+            are merely hard (contacts of a simulator) it gives up on those, and means fitted with
+            one variance, by least squares, are truer.
         learned_bounds: learn where the log-variance is clamped, pulled together with weight
-            `bound_weight`; else `log_var_low` and `log_var_high` stay.
+            `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
+            one variance for each output.
         log_var_low, log_var_high: the log-variance is clamped between them.
         bound_weight: of the loss that pulls learned bounds together, beside twice the
             log-likelihood.
@@ -63,6 +68,7 @@ class EnsembleConfig:
         learning_rate: of Adam.
         rate_drop: what the rate is multiplied with, once, when `patience` runs out before
             `least_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
+        cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
         weight_decay: one for all layers, or one each.
         decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
             MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
@@ -85,6 +91,7 @@ class EnsembleConfig:
     layer_norm: bool = False
     initialiser: str = "truncated_normal"
     biases: Literal["zero", "uniform"] = "zero"
+    variance: Literal["row", "output"] = "row"
     learned_bounds: bool = True
     log_var_low: float = -10.0
     log_var_high: float = 0.5
@@ -93,6 +100,7 @@ class EnsembleConfig:
     bootstrap: bool = True
     learning_rate: float = step_size(1e-3)
     rate_drop: float | None = number(None, above=0, most=1)
+    cosine: bool = False
     weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
     decay: Literal["coupled", "decoupled"] = "coupled"
     batch_size: int = positive(256)
@@ -115,6 +123,9 @@ class EnsembleConfig:
             raise ConfigError(
                 "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
             )
+        if self.cosine and self.rate_drop is not None:
+            expected = "one way of lowering the rate: without rate_drop"
+            raise ConfigError("cosine", self.cosine, expected)
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
 
@@ -165,21 +176,27 @@ class _GaussianMLP(nn.Module):
         c = self.config
         if c.input_clip is not None:
             x = jnp.clip(x, -c.input_clip, c.input_clip)
+        own = c.variance == "row"
         mlp = MLP(
             c.hidden,
-            (self.outputs, self.outputs),
+            (self.outputs,) * (2 if own else 1),
             ACTIVATIONS[c.activation],
             c.layer_norm,
             kernel_init=INITIALISERS[c.initialiser],
             bias_init=None if c.biases == "uniform" else jax.nn.initializers.zeros,
         )
+        low, high = c.log_var_low, c.log_var_high
+        if not own:
+            mean = mlp(x)
+            # Adam moves every number alike; at the weights' pace this one would lag behind.
+            tenth = self.param("tenth_log_var", jax.nn.initializers.zeros, (self.outputs,))
+            return mean, jnp.broadcast_to(jnp.maximum(10.0 * tenth, low), mean.shape)
         mean, log_var = mlp(x)
-        low = jnp.full((self.outputs,), c.log_var_low)
-        high = jnp.full((self.outputs,), c.log_var_high)
+        bounds = [jnp.full((self.outputs,), bound) for bound in (low, high)]
         if c.learned_bounds:
-            low = self.param("log_var_low", lambda _: low)
-            high = self.param("log_var_high", lambda _: high)
-        return mean, soft_clamp(log_var, low, high)
+            names = ("log_var_low", "log_var_high")
+            bounds = [self.param(n, lambda _, b=b: b) for n, b in zip(names, bounds, strict=True)]
+        return mean, soft_clamp(log_var, *bounds)
 
 
 def gaussian_network(config: EnsembleConfig, inputs: int, outputs: int) -> Network:
@@ -255,7 +272,7 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
     """
     mean, log_var = parts.members.apply_each(params, x)
     total = 2.0 * gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
-    if parts.config.learned_bounds:
+    if "log_var_high" in params:
         gap = (params["log_var_high"] - params["log_var_low"]).mean(0).sum()
         total += parts.config.bound_weight * gap
     return total, None
@@ -303,6 +320,15 @@ def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax
     return (*others, jnp.where(lower, rate * config.rate_drop, rate)), lower
 
 
+def annealed(parts: FitParts, moments: Any, epoch: jax.Array) -> Any:
+    """The rate of one epoch along the cosine, where that is asked for."""
+    config, (*others, rate) = parts.config, moments
+    if not config.cosine:
+        return moments
+    share = jnp.minimum(epoch / config.max_epochs, 1.0)
+    return (*others, 0.5 * config.learning_rate * (1.0 + jnp.cos(jnp.pi * share)) + 0.0 * rate)
+
+
 def update(
     parts: FitParts, state: FitState, data: FitData
 ) -> tuple[FitState, dict[str, jax.Array]]:
@@ -315,7 +341,8 @@ def update(
         return tuple(carry), value
 
     index = epoch_order(parts, state, data.inputs.shape[0])
-    (params, moments), losses = jax.lax.scan(one, (state.params, state.opt_state), index)
+    begin = (state.params, annealed(parts, state.opt_state, state.epoch))
+    (params, moments), losses = jax.lax.scan(one, begin, index)
     holdout, better = judge(parts, params, state.best_loss, data)
     epoch, stale = state.epoch + 1, jnp.where(better.any(), 0, state.stale + 1)
     early = (stale >= config.patience) & (epoch < config.least_epochs)

@@ -14,6 +14,7 @@ import jax
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.diffusion import small_training
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.study.model_based import setting_of
 from jaxrl_rollouts.record.context import RunContext
@@ -22,16 +23,15 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import LISTINGS
 from .few_steps_cells import (
     Config,
-    WindowsConfig,
     conversion,
     fit_rows,
     judge_rows,
-    measure_windows,
     references,
     train_agents,
 )
 from .few_steps_page import Results, page
 from .few_steps_ring import RingConfig, measure_ring
+from .few_steps_windows import WindowsConfig, measure_windows
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -45,7 +45,7 @@ def run(config: Config, context: RunContext) -> Report:
     if set(config.parts) - {"ring"}:
         setting = setting_of(config.dataset, config.seed, context)
     if setting and "rows" in config.parts:
-        rows = fit_rows(config, setting.dataset.transitions, keys[1], context)
+        rows = fit_rows(config, setting, keys[1], context)
         judged, floor = judge_rows(config, setting, rows, keys[2], context)
         apart = conversion(rows, config.seeds, keys[3], context)
         found = found._replace(rows=judged, floor=floor, apart=apart, calls=rows.calls)
@@ -54,16 +54,19 @@ def run(config: Config, context: RunContext) -> Report:
             found = found._replace(agents=agents, ends=references(setting, config.seed))
         jax.clear_caches()
     if setting and "windows" in config.parts:
-        found = found._replace(windows=measure_windows(config, setting, keys[5], context))
+        found = found._replace(
+            windows=measure_windows(config.windows, config.seeds, setting, keys[5], context)
+        )
     page(report, config, setting, found)
     return report
 
 
 _TINY = small_training(20, 16)
+_NET = EnsembleConfig(hidden=(16,), weight_decay=(0.0,), max_epochs=1)
 PRESETS = {
     "smoke": Config(
         seeds=2, network=Mlp(width=16, blocks=2, embedding=16), training=_TINY, student=20,
-        calls=(2, 4), rows=64, samples=64, agent=Td3BcConfig(hidden=(16,)), updates=20,
+        calls=(2, 4), networks=_NET, rows=64, samples=64, agent=Td3BcConfig(hidden=(16,)), updates=20,
         per_iteration=10, batch_size=16, refresh=32, evaluations=1, episodes=2,
         ring=RingConfig(
             Mlp(width=16, blocks=1, embedding=8), _TINY, _TINY, calls=(1, 4), samples=100

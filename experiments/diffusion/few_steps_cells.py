@@ -1,4 +1,8 @@
-"""What `few_steps` trains on a dataset: teachers and students of rows and of windows, agents."""
+"""What `few_steps` trains on a dataset: teachers and students of rows and of windows, agents.
+
+Rows are judged and learned from as they were drawn, and told anew: the same states and actions,
+with reward and next state by one network that was fitted to the dataset.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,6 @@ from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
     DistilConfig,
-    GuidanceConfig,
     JumpConfig,
     Lesson,
     SamplerConfig,
@@ -31,57 +34,36 @@ from jaxrl_rollouts.diffusion import (
     train_denoiser,
 )
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_gaussian, pump_policy
+from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_policy
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.data import Transitions, normalised_score, sample_batch, to_device
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.study.model_based import Setting
-from jaxrl_rollouts.offline.synthetic.paths import path_quality_of_seeds, paths_of_windows
-from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
 from jaxrl_rollouts.offline.synthetic.refresh import RefreshConfig, RefreshData, make_refreshed
-from jaxrl_rollouts.offline.synthetic.synther import RowLayout, draw_rows, fit_layout
-from jaxrl_rollouts.offline.synthetic.windows import (
-    WindowModel,
-    cut_windows,
-    distil_windows,
-    fit_window_models,
+from jaxrl_rollouts.offline.synthetic.relabel import (
+    RelabelConfig,
+    Relabeller,
+    fit_relabeller,
+    relabelled_rows,
 )
+from jaxrl_rollouts.offline.synthetic.synther import RowLayout, draw_rows, fit_layout
 from jaxrl_rollouts.offline.training import train_and_play, train_on_rows
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, stack
 
 from .few_steps_ring import RingConfig, Sampler, teachers_samplers
+from .few_steps_windows import WindowsConfig
+from .synther_small_data_cells import refilled
 
 MANY = "Heun with churn, 128 levels"  # SynthER's sampler, 255 calls
 IN_LOOP = "in the loop"
+TOLD = "told anew"
 PARTS = ("ring", "rows", "agents", "windows")
-
-
-@dataclass(frozen=True)
-class WindowsConfig:
-    """Windows of the dataset and guidance towards its scripted expert.
-
-    Attributes:
-        length: states of one.
-        unet, training: the teacher.
-        updates, batch: of the students.
-        calls: of the students.
-        coefficients: of the guidance, the `calibrated` rule; 0 is none.
-        windows: drawn per seed.
-    """
-
-    length: int = 16
-    unet: diffusion.TemporalUnetConfig = diffusion.TemporalUnetConfig(features=16)
-    training: DenoiserTrainingConfig = small_training(3000, 64)
-    updates: int = positive(1500)
-    batch: int = positive(64)
-    calls: tuple[int, ...] = (4, 8)
-    coefficients: tuple[float, ...] = (0.0, 1.0, 4.0)
-    windows: int = positive(256)
 
 
 @dataclass(frozen=True)
@@ -96,6 +78,7 @@ class Config:
         network, training: the teacher of transitions.
         student: updates of a student; batches are the teacher's.
         calls: of the students.
+        networks: the one (`members` is not used) that tells rows anew.
         rows: judged per seed and sampler.
         windows: of the dataset.
         samples: rows that agents learn from, per seed.
@@ -114,6 +97,15 @@ class Config:
     training: DenoiserTrainingConfig = small_training(6000, 256)
     student: int = positive(2500)
     calls: tuple[int, ...] = (1, 2, 4, 8)
+    networks: EnsembleConfig = EnsembleConfig(
+        hidden=(128, 128, 128),
+        variance="output",
+        bootstrap=False,
+        cosine=True,
+        weight_decay=(0.0,),
+        batch_size=512,
+        max_epochs=30,
+    )
     rows: int = positive(4096)
     windows: WindowsConfig = field(default_factory=WindowsConfig)
     samples: int = positive(16_384)
@@ -150,10 +142,33 @@ class Rows(NamedTuple):
     models: Mapping[str, tuple[Any, PyTree]]  # by sampler's name: functions and weights
     samplers: Mapping[str, Sampler]
     calls: Mapping[str, int]
+    tellers: tuple[Relabeller, ...]  # every seed's
+    told: Mapping[str, str]  # names of what is told anew, and of what it is told of
+
+    def draw(self, name: str, keys: jax.Array, shape: tuple[int, int, int]) -> list[Transitions]:
+        """Every seed's rows of one sampler, `shape` packed ones; told anew where its name says so.
+
+        Args:
+            name: of `samplers`, or of `told`.
+            keys: one for each seed.
+            shape: `(n, B, F)`: n times B rows.
+        """
+        plain = self.told.get(name, name)
+        (model, params), sampler = self.models[plain], self.samplers[plain]
+
+        def one(per_seed: tuple, shared: tuple) -> jax.Array:
+            return draw_rows(model, *per_seed, shape, sampler)
+
+        drawn = [self.layout.unpack(own) for own in map_seeds(one, (params, keys))]
+        if name == plain:
+            return drawn
+        arms = zip(self.tellers, drawn, keys, strict=True)
+        return [relabelled_rows(by, own, jax.random.fold_in(key, 1)) for by, own, key in arms]
 
 
-def fit_rows(config: Config, data: Transitions, key: jax.Array, context: RunContext | None) -> Rows:
-    """The teacher, its students, and all ways to draw from them."""
+def fit_rows(config: Config, setting: Setting, key: jax.Array, context: RunContext | None) -> Rows:
+    """The teacher, its students, all ways to draw from them, and who tells what follows."""
+    data = setting.dataset.transitions
     layout = fit_layout(data)
     packed, keys = layout.pack(data), jax.random.split(key, config.seeds)
     sizes = config.network, layout.features
@@ -176,7 +191,26 @@ def fit_rows(config: Config, data: Transitions, key: jax.Array, context: RunCont
         lesson, name = Lesson(packed, taught), f"student, {count}"
         student = distil(flow, settings.training, lesson, keys, **run).state.average
         models[name], samplers[name], calls[name] = (flow, student), settings.jumps, count
-    return Rows(layout, packed, models, samplers, calls)
+    last = config.calls[-2:]
+    told = {f"{MANY}, {TOLD}": MANY} | {f"student, {TOLD}, {n}": f"student, {n}" for n in last}
+    calls |= {name: calls[plain] for name, plain in told.items()}
+    tellers = fit_tellers(config, setting, key, context)
+    return Rows(layout, packed, models, samplers, calls, tellers, told)
+
+
+def fit_tellers(
+    config: Config, setting: Setting, key: jax.Array, context: RunContext | None
+) -> tuple[Relabeller, ...]:
+    """Every seed's network of what follows a state and an action, fitted to the dataset."""
+    settings = RelabelConfig("model", config.networks)
+    keys = jax.random.split(jax.random.fold_in(key, 1), config.seeds)
+    run: dict[str, Any] = {"termination": setting.env.termination, "context": context}
+    return tuple(
+        fit_relabeller(
+            setting.dataset.transitions, settings, own, stage=f"rows-teller-{seed}", **run
+        )
+        for seed, own in enumerate(keys)
+    )
 
 
 def judge_rows(
@@ -197,20 +231,14 @@ def judge_rows(
     ]
 
     def measured(name: str) -> dict[str, Any]:
-        (model, params), sampler = rows.models[name], rows.samplers[name]
-
-        def one(per_seed: tuple, shared: tuple) -> jax.Array:
-            shape = count, rows.layout.features
-            return draw_samples(model, *per_seed, shape, config=sampler)
-
-        drawn = map_seeds(one, (params, keys))
-        seconds = min(timed(lambda: map_seeds(one, (params, keys))) for _ in range(2))
-        told = [rows.layout.unpack(own) for own in drawn]
-        scale = setting.dataset.transitions
-        errors = [dynamics_error(setting.env, own, scale, look_key) for own in told]
+        shape, scale = (1, count, rows.layout.features), setting.dataset.transitions
+        drawn = rows.draw(name, keys, shape)
+        seconds = min(timed(lambda: rows.draw(name, keys, shape)) for _ in range(2))
+        errors = [dynamics_error(setting.env, own, scale, look_key) for own in drawn]
+        apart = [sliced_wasserstein(real[0], rows.layout.pack(own)) for own in drawn]
         return {
             "seconds": np.full(config.seeds, seconds),
-            "distance": np.array([sliced_wasserstein(real[0], own) for own in drawn]),
+            "distance": np.array(apart),
             "next_observation": np.array([e.next_observation.mean() for e in errors]),
             "median": np.array([np.median(e.next_observation) for e in errors]),
             "reward": np.array([e.reward.mean() for e in errors]),
@@ -219,7 +247,7 @@ def judge_rows(
     def cell(name: str, stage: str) -> Cell:
         return Cell(measure=lambda: measured(name))
 
-    axes = {"sampler": tuple(rows.models)}
+    axes = {"sampler": (*rows.models, *rows.told)}
     grid = run_grid(axes, cell, context, seeds=config.seeds, stage="rows", clear=False)
     return grid, sliced_wasserstein(*real)
 
@@ -264,10 +292,11 @@ def points(setting: Setting, ends: tuple[float, float] | None, returns: np.ndarr
 
 
 def agent_arms(config: Config) -> tuple[str, ...]:
-    """What agents learn from: real rows, drawn once, or drawn in the loop."""
+    """What agents learn from: real rows, drawn once, told anew, or drawn in the loop."""
     last, middle = config.calls[-1], config.calls[-2]
     drawn = (MANY, f"teacher, 2M, {last}", f"student, {last}", f"student, {middle}")
-    return ("real rows", *drawn, f"student, {middle}, {IN_LOOP}")
+    told = (f"{MANY}, {TOLD}", f"student, {TOLD}, {last}", f"student, {TOLD}, {middle}")
+    return ("real rows", *drawn, *told, f"student, {middle}, {IN_LOOP}")
 
 
 def train_agents(
@@ -293,14 +322,10 @@ def train_agents(
     sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.per_iteration}
 
     def drawn_once(name: str) -> Transitions:
-        (model, params), sampler = rows.models[name], rows.samplers[name]
         batch = min(config.samples, 4096)
         shape = -(-config.samples // batch), batch, rows.layout.features
-
-        def one(per_seed: tuple, shared: tuple) -> jax.Array:
-            return draw_rows(model, *per_seed, shape, sampler)[: config.samples]
-
-        return stack([rows.layout.unpack(own) for own in map_seeds(one, (params, keys))])
+        drawn = rows.draw(name, keys, shape)
+        return stack([refilled(own, config.samples) for own in drawn])
 
     def trained(arm: str, *, stage: str) -> Cell:
         run: dict[str, Any] = {**budget, "stage": stage, "context": context}
@@ -331,52 +356,3 @@ def train_agents(
 
     axes = {"rows": agent_arms(config)}
     return run_grid(axes, trained, context, seeds=config.seeds, stage="agents", clear=False)
-
-
-def measure_windows(
-    config: Config, setting: Setting, key: jax.Array, context: RunContext | None
-) -> Grid:
-    """Windows guided towards the scripted expert, in many steps and in few jumps.
-
-    Returns:
-        Cells by sampler, `[seeds, coefficients]` each: `gap`, the mean squared distance of actions
-        from the expert's; `error`, of a step in the simulator, and its `median`; `distance` of
-        windows from the data's.
-    """
-    settings, data = config.windows, setting.dataset.transitions
-    fit_key, draw_key, look_key = jax.random.split(key, 3)
-    windows = cut_windows(data, settings.length, 4, source=setting.dataset.name)
-    keys = jax.random.split(fit_key, config.seeds)
-    run: dict[str, Any] = {"stage": "windows-teacher", "context": context}
-    teacher = fit_window_models(windows, settings.unet, settings.training, keys, **run)
-    models: dict[str, tuple[WindowModel, Sampler]] = {
-        "128 levels with churn": (teacher, SamplerConfig(128)),
-        "128 levels": (teacher, SamplerConfig(128, churn=0.0)),
-    }
-    for count in settings.calls:
-        student = small_distil(count, settings.updates, settings.batch)
-        run = {"stage": f"windows-student-{count}", "context": context}
-        taught = distil_windows(teacher, windows, settings.unet, student, keys, **run)
-        models[f"{count} steps of the teacher"] = (teacher, JumpConfig(count, method="euler"))
-        models[f"{count} jumps"] = (taught, student.jumps)
-    packed = teacher.layout.pack(windows)
-    some = packed[jax.random.randint(look_key, (settings.windows,), 0, len(packed))]
-    experts = jax.tree.map(lambda x: np.full(config.seeds, x, np.float32), EXPERT)
-    policy, rule = (pump_gaussian, experts), GuidanceConfig(rule="calibrated")
-
-    def measured(name: str) -> dict[str, Any]:
-        (model, sampler), looks = models[name], []
-        asked = jax.random.split(draw_key, config.seeds), settings.windows, settings.coefficients
-        how: dict[str, Any] = {"guidance": rule, "sampler": sampler}
-        for drawn in guided_windows(model, *policy, *asked, **how):
-            paths = [paths_of_windows(model.layout, own) for own in drawn]
-            quality = path_quality_of_seeds(setting.env, paths, data, *policy, look_key).mean()
-            distance = np.array([sliced_wasserstein(some, own) for own in drawn])
-            looks.append({**quality._asdict(), "distance": distance})
-        return {name: np.stack([look[name] for look in looks], 1) for name in looks[0]}
-
-    def cell(name: str, stage: str) -> Cell:
-        return Cell(measure=lambda: measured(name))
-
-    axes = {"sampler": tuple(models)}
-    return run_grid(axes, cell, context, seeds=config.seeds, stage="windows", clear=False)

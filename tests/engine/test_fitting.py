@@ -227,6 +227,34 @@ def test_the_loss_is_the_public_codes_with_bounds_shared_by_the_members() -> Non
     np.testing.assert_allclose(float(got) - constant, want, rtol=1e-5)
 
 
+def test_one_variance_for_each_output_is_least_squares_with_the_noise_beside_it() -> None:
+    config = replace(SMALL, variance="output")
+    f = make_fitter(config, 2, 2)
+    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
+    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
+    parts = FitParts(config, f.ensemble, _optimiser(config))
+    mean, _ = map(np.asarray, f.ensemble.apply_each(params, x))
+    plain = SMALL.members * np.log(2 * np.pi)  # the variances begin at one
+    got = float(loss(params, parts, x, y)[0]) - plain
+    np.testing.assert_allclose(got, ((y - mean) ** 2).mean((1, 2)).sum(), rtol=1e-4)
+    end = seed_of(fit(f, config, jax.random.split(jax.random.key(0), 1)).state, 0)
+    mean, log_var = map(np.asarray, f.ensemble.apply_all(end.best, DATA.holdout_inputs))
+    assert np.abs(mean - DATA.holdout_inputs @ SLOPE).mean() < 0.06
+    assert np.ptp(log_var, axis=1).max() == 0.0  # over rows
+    np.testing.assert_allclose(np.exp(0.5 * log_var[:, 0]), NOISE[None].repeat(3, 0), rtol=0.15)
+
+
+def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
+    config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
+    f = make_fitter(config, 2, 2)
+    update, state, rates = jax.jit(f.update), f.init(jax.random.key(5)), []
+    for _ in range(5):
+        state, _ = update(state, DATA)
+        rates.append(float(state.opt_state[-1]))
+    want = 0.5 * SMALL.learning_rate * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
+    np.testing.assert_allclose(rates, want, rtol=1e-5, atol=1e-9)
+
+
 def test_inputs_far_outside_are_cut() -> None:
     network = gaussian_network(replace(SMALL, input_clip=2.0), 2, 2)
     params = network.init(jax.random.key(0))
@@ -295,6 +323,7 @@ def test_split_holdout() -> None:
         ({"initialiser": "tan"}, "initialiser"),
         ({"weight_decay": (1e-5, 1e-4)}, "weight_decay"),
         ({"log_var_low": 0.5}, "log_var_low"),
+        ({"cosine": True, "rate_drop": 0.3}, "cosine"),
         ({"batch_size": 0}, "batch_size"),
         ({"max_epochs": 0}, "max_epochs"),
         ({"patience": 0}, "patience"),

@@ -16,7 +16,6 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.few_steps import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.few_steps_cells import (
     Config,
-    WindowsConfig,
     agent_arms,
     points,
     references,
@@ -29,6 +28,7 @@ from jaxrl_rollouts.experiments.diffusion.few_steps_ring import (
     ring,
     teachers_samplers,
 )
+from jaxrl_rollouts.experiments.diffusion.few_steps_windows import WindowsConfig
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
