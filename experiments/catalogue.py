@@ -204,6 +204,14 @@ _LISTED = (
         caches=False,
     ),
     Listing(
+        "observation_units",
+        "why critics explode sooner on standardised observations: which part of the units does it",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
+        prepare=f"{_NEEDS}:of_dataset",
+    ),
+    Listing(
         "online_sac",
         "what the datasets' policies learned: SAC in the simulators beside published curves",
         "Weng et al. 2022 (Tianshou), arXiv 2107.14171, MuJoCo benchmark",

@@ -66,8 +66,8 @@ _NET = EnsembleConfig(hidden=(16,), weight_decay=(0.0,), max_epochs=1)
 PRESETS = {
     "smoke": Config(
         seeds=2, network=Mlp(width=16, blocks=2, embedding=16), training=_TINY, student=20,
-        calls=(2, 4), networks=_NET, rows=64, samples=64, agent=Td3BcConfig(hidden=(16,)), updates=20,
-        per_iteration=10, batch_size=16, refresh=32, evaluations=1, episodes=2,
+        calls=(2, 4), networks=_NET, rows=64, samples=64, agent=Td3BcConfig(hidden=(16,)),
+        updates=20, per_iteration=10, batch_size=16, refresh=32, evaluations=1, episodes=2,
         ring=RingConfig(
             Mlp(width=16, blocks=1, embedding=8), _TINY, _TINY, calls=(1, 4), samples=100
         ),

@@ -99,10 +99,11 @@ def told_note(config: Config) -> str:
     return (
         "Told anew: the same samples' states and actions, with rewards and next observations by "
         f"an ensemble of {nets.elites} out of {nets.members} networks {nets.hidden} fitted to the "
-        f"same rows (a member drawn for every row, {drawn} its noise; at most {nets.max_epochs} "
-        "passes over all rows, and as many updates on a share), or by the simulator. Unknown rows "
-        f"are those on which members disagree more than on the {config.level:g} quantile of the "
-        "data; what is left of the samples is repeated to as many."
+        f"same rows (a variance for every {nets.variance}; a member drawn for every row, {drawn} "
+        f"its noise; at most {nets.max_epochs} passes over all rows, and as many updates on a "
+        "share), or by the simulator. Unknown rows are those on which members disagree more than "
+        f"on the {config.level:g} quantile of the data; what is left of the samples is repeated to "
+        "as many."
     )
 
 
