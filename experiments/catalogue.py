@@ -90,7 +90,7 @@ _LISTED = (
         "few_steps",
         "students in 1 to 8 network calls beside their teacher: rows, agents, guided windows",
         "Heek et al. 2024 (multistep consistency models), arXiv 2403.06807",
-        minutes={"smoke": None, "ring": None, "quick": None, "cpu": 31, "gpu": None},
+        minutes={"smoke": None, "ring": None, "quick": None, "cpu": 38, "gpu": None},
         needs={"gpu": ("halfcheetah-medium", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),

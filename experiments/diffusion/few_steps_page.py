@@ -11,7 +11,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.experiments.kit.draw import curves
+from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves
 from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.study.page import note_made
 from jaxrl_rollouts.reports.pictures import PALETTE
@@ -265,9 +265,15 @@ def agents_part(report: Report, config: Config, setting: Setting | None, found: 
         text = f"{n} jumps: and take hardly longer"
         means = "seconds of training and drawing over those with rows drawn before"
         timed(text, spent[0] / spent[1], at_most=SLOWER, means=means)
-    caption = "TD3+BC on real rows, on rows drawn once, told anew, and drawn in the loop."
+    caption = "TD3+BC on real rows, on rows drawn once, told anew (dashed), and drawn in the loop."
     with picture(report, "agents", caption, width=5.4, height=3.2) as (ax,):
-        curves(ax, grid, "return")
+        curves(ax, {arm: cell for arm, cell in grid.items() if TOLD not in arm}, "return")
+        shades = {str(line.get_label()): str(line.get_color()) for line in ax.get_lines()}
+        for arm, cell in grid.items():  # in the colour of what they were told of
+            if TOLD in arm:
+                shade = shades[arm.replace(f", {TOLD}", "")]
+                line: dict[str, str] = {"colour_name": shade, "linestyle": "--"}
+                curve_with_band(ax, *cell.curve("return"), arm, **line)
         ax.set_ylabel("return")
 
 
