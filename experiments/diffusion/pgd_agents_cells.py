@@ -120,7 +120,7 @@ class Config:
     sampler: SamplerConfig = SamplerConfig(32)
     guidance: GuidanceConfig = GuidanceConfig(reference_steps=256)
     coefficient: float = 0.5
-    networks: EnsembleConfig = SMALL_WORLD
+    networks: EnsembleConfig = replace(SMALL_WORLD, variance="row")
     noise_told: bool = False
     evaluations: int = positive(5)
     episodes: int = 10

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
@@ -232,6 +233,18 @@ def fit_dataset(
     return result
 
 
+def check_uncertainty(name: str, config: StudyConfig) -> None:
+    """Raises `ConfigError` for a penalty on what the configured world models do not predict."""
+    if config.ensemble.variance == "row":
+        return
+    if make_method(name, config.agent, config.methods).disagreement is max_aleatoric:
+        raise ConfigError(
+            "study.ensemble.variance",
+            config.ensemble.variance,
+            f"row: {name} penalises the deviation that is predicted, here the same for every row",
+        )
+
+
 def train_model_based(
     name: str,
     world: FittedDataset,
@@ -248,7 +261,11 @@ def train_model_based(
         context: of the run.
         penalties: a sweep of the method's coefficient, side by side in one program: the outcome
             has `len(penalties) * seeds` seeds, of which seeds vary fastest (`Cell.parts`).
+
+    Raises:
+        ConfigError: the method penalises what the world models do not predict.
     """
+    check_uncertainty(name, config)
     config = tuned(name, world.dataset.name, config)
     method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(

@@ -31,7 +31,14 @@ from ..neubay.prepare import check_updates
 from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from ..worlds.dynamics import Dynamics
 from . import neubay
-from .model_based import Setting, StudyConfig, fit_dataset, train_in, train_model_based
+from .model_based import (
+    Setting,
+    StudyConfig,
+    check_uncertainty,
+    fit_dataset,
+    train_in,
+    train_model_based,
+)
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
 from .outcome import Outcome
@@ -70,7 +77,8 @@ class Budget:
         """Check what is chosen with a budget.
 
         Raises:
-            ConfigError: an unknown method, rows it cannot learn from, or a number of steps below 1.
+            ConfigError: an unknown method, rows it cannot learn from, world models that do not
+                predict what it penalises, or a number of steps below 1.
         """
         if method not in METHODS:
             hint = did_you_mean(method, METHODS)
@@ -81,6 +89,8 @@ class Budget:
         if data != "real" and method not in MODEL_FREE:
             free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
             raise ConfigError("data", data, f"real for {method}, which has a world model", free)
+        if method in MODEL_BASED:
+            check_uncertainty(method, self.study)
         if self.steps is not None and self.steps < 1:
             raise ConfigError("steps", self.steps, "at least 1")
 

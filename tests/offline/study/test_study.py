@@ -176,6 +176,15 @@ def test_what_settings_say_comes_on_top_of_a_budget() -> None:
         train("no such dataset", 3)
 
 
+def test_a_penalty_on_deviations_needs_them_for_every_row() -> None:
+    ensemble = replace(BUDGET.study.ensemble, variance="output")
+    budget = replace(BUDGET, study=replace(BUDGET.study, ensemble=ensemble))
+    with pytest.raises(ConfigError, match="variance: found 'output', expected row: mopo"):
+        train("no such dataset", "mopo", budget)
+    for method in ("base", "mobile", "ravl", "iql"):
+        budget.check_method(method)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_are_gradient_steps_of_every_method(method: str) -> None:
     for steps in (1, 130, 1240):
