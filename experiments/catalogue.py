@@ -207,7 +207,7 @@ _LISTED = (
         "observation_units",
         "why critics explode sooner on standardised observations: which part of the units does it",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 21},
         needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),
