@@ -55,6 +55,9 @@ class EnsembleConfig:
             counts a row the less the wider its normal is: right where rows are noisy; where some
             are merely hard (contacts of a simulator) it gives up on those, and means fitted with
             one variance, by least squares, are truer.
+        beta: rows count by their variance to this power, which is not differentiated (beta-NLL,
+            Seitzer et al. 2022, arXiv 2203.09168): 0 is the likelihood; 1 fits means by least
+            squares and still learns a variance for every row; 0.5 is theirs.
         learned_bounds: learn where the log-variance is clamped, pulled together with weight
             `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
             one variance for each output.
@@ -92,6 +95,7 @@ class EnsembleConfig:
     initialiser: str = "truncated_normal"
     biases: Literal["zero", "uniform"] = "zero"
     variance: Literal["row", "output"] = "row"
+    beta: float = number(0.0, least=0, most=1)
     learned_bounds: bool = True
     log_var_low: float = -10.0
     log_var_high: float = 0.5
@@ -271,7 +275,10 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
     pull with an `N`-th each.
     """
     mean, log_var = parts.members.apply_each(params, x)
-    total = 2.0 * gaussian_nll(mean, log_var, y).mean((1, 2)).sum()
+    likelihood = gaussian_nll(mean, log_var, y)
+    if parts.config.beta:
+        likelihood *= jax.lax.stop_gradient(jnp.exp(parts.config.beta * log_var))
+    total = 2.0 * likelihood.mean((1, 2)).sum()
     if "log_var_high" in params:
         gap = (params["log_var_high"] - params["log_var_low"]).mean(0).sum()
         total += parts.config.bound_weight * gap

@@ -244,6 +244,26 @@ def test_one_variance_for_each_output_is_least_squares_with_the_noise_beside_it(
     np.testing.assert_allclose(np.exp(0.5 * log_var[:, 0]), NOISE[None].repeat(3, 0), rtol=0.15)
 
 
+@pytest.mark.parametrize("beta", [0.5, 1.0])
+def test_rows_count_by_a_power_of_their_variance_as_seitzer_et_al_have_it(beta: float) -> None:
+    """Equation 5 of arXiv 2203.09168; at one the mean's gradient is that of least squares."""
+    config = replace(SMALL, beta=beta, learned_bounds=False)
+    f = make_fitter(config, 2, 2)
+    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
+    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
+    parts = FitParts(config, f.ensemble, _optimiser(config))
+    mean, log_var = map(np.asarray, f.ensemble.apply_each(params, x))
+    var, residual = np.exp(log_var), mean - y
+    nll = 0.5 * (residual**2 / var + log_var + np.log(2 * np.pi))
+    want = 2.0 * (var**beta * nll).mean((1, 2)).sum()
+    slope, _ = jax.grad(loss, has_aux=True)(params, parts, x, y)
+    np.testing.assert_allclose(float(loss(params, parts, x, y)[0]), want, rtol=1e-5)
+    heads = slope["MLP_0"]
+    pulled = 2.0 * var ** (beta - 1.0) * residual / (7 * 2)
+    np.testing.assert_allclose(heads["Dense_1"]["bias"], pulled.sum(1), rtol=1e-4, atol=1e-6)
+    assert np.abs(heads["Dense_2"]["bias"]).min() > 0  # variances are learned as well
+
+
 def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
     config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
     f = make_fitter(config, 2, 2)
@@ -324,6 +344,7 @@ def test_split_holdout() -> None:
         ({"weight_decay": (1e-5, 1e-4)}, "weight_decay"),
         ({"log_var_low": 0.5}, "log_var_low"),
         ({"cosine": True, "rate_drop": 0.3}, "cosine"),
+        ({"beta": 1.5}, "beta"),
         ({"batch_size": 0}, "batch_size"),
         ({"max_epochs": 0}, "max_epochs"),
         ({"patience": 0}, "patience"),
