@@ -85,6 +85,9 @@ def test_the_smoke_run_reports_every_part(tmp_path: Path) -> None:
     assert [row["rows"] for row in report.tables["agents"]] == list(agent_arms(SMOKE))
     rows = {row["sampler"]: row for row in report.tables["transitions"]}
     assert rows["Heun with churn, 128 levels"]["calls"] == 255 and rows["student, 4"]["calls"] == 4
+    told = rows["student, told anew, 4"]  # the same states, another next one
+    assert told["calls"] == 4
+    assert told["next observation"].values != rows["student, 4"]["next observation"].values
     agree = next(c for c in report.claims if c.name.startswith("EDM's sampler and"))
     assert agree.holds
     assert set(report.pictures) == {"ring", "samples", "transitions", "agents", "windows"}
