@@ -272,7 +272,8 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
 
     Chua et al. 2018 (PETS), appendix A.1; `x` is `[N, B, I]`, `y` `[N, B, O]`. The public codes
     leave the likelihood's half out and share the bounds; here each member has its own, which
-    pull with an `N`-th each.
+    pull with an `N`-th each. With `beta` it is `mean sg(sigma^(2 beta)) 2 nll` (Seitzer et al.
+    2022, equation 5), sg being the stopped gradient.
     """
     mean, log_var = parts.members.apply_each(params, x)
     likelihood = gaussian_nll(mean, log_var, y)
@@ -329,11 +330,11 @@ def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax
 
 def annealed(parts: FitParts, moments: Any, epoch: jax.Array) -> Any:
     """The rate of one epoch along the cosine, where that is asked for."""
-    config, (*others, rate) = parts.config, moments
+    config, (*others, _) = parts.config, moments
     if not config.cosine:
         return moments
     share = jnp.minimum(epoch / config.max_epochs, 1.0)
-    return (*others, 0.5 * config.learning_rate * (1.0 + jnp.cos(jnp.pi * share)) + 0.0 * rate)
+    return (*others, 0.5 * config.learning_rate * (1.0 + jnp.cos(jnp.pi * share)))
 
 
 def update(
