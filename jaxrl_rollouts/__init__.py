@@ -21,7 +21,7 @@ _NAMES = {
     "Model": ".rollouts:Model",
     "Members": ".rollouts:Members",
     "outcome": ".rollouts:outcome",
-    "EnsembleConfig": ".fitting:EnsembleConfig",
+    "EnsembleConfig": ".ensemble_config:EnsembleConfig",
     "fit_ensemble": ".fitted:fit_ensemble",
     "train_loop": ".loop:train",
     "Run": ".record.run:Run",

@@ -16,8 +16,10 @@ from numpy.typing import ArrayLike
 
 from .devices import MEMBER
 from .ensemble import take_members
+from .ensemble_config import EnsembleConfig
 from .errors import DataError
-from .fitting import EnsembleConfig, FitState, Fitter, elite_members, make_fitter, split_holdout
+from .fit_data import split_holdout
+from .fitting import FitState, Fitter, elite_members, make_fitter
 from .gaussian import Gaussian
 from .loop import Trained, train
 from .record.context import RunContext

@@ -1,16 +1,15 @@
 """Fit an ensemble of Gaussian regressors: bootstrap, holdout, best snapshots, elites.
 
-An iteration of the training loop is one epoch. Each member sees its own bootstrap sample in its
-own order; after each epoch every member that improved on the holdout by enough is remembered;
-fitting stops once no member has improved for `patience` epochs.
+An iteration of the training loop is one epoch. Each member sees its own bootstrap sample (of all
+rows, or of those of its group) in its own order; after each epoch every member that improved on the
+holdout by enough is remembered; fitting stops once no member has improved for `patience` epochs.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -18,129 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .configs import check, number, positive, step_size, unknown
+from .configs import check
 from .descent import descend
 from .ensemble import Ensemble, ensemble, select_members
-from .errors import ConfigError
+from .ensemble_config import ACTIVATIONS, INITIALISERS, EnsembleConfig
+from .fit_data import FitData
 from .gaussian import gaussian_nll, soft_clamp
-from .networks import MLP, Network, from_linen, normal_fan_in, uniform_fan_in
+from .networks import MLP, Network, from_linen
 from .trees import PyTree
-
-ACTIVATIONS: Mapping[str, Callable] = {
-    "swish": nn.swish,
-    "relu": nn.relu,
-    "leaky_relu": nn.leaky_relu,
-    "gelu": nn.gelu,
-}
-INITIALISERS: Mapping[str, Callable] = {
-    "truncated_normal": normal_fan_in(0.5),
-    "uniform": uniform_fan_in(),
-}
-
-
-@dataclass(frozen=True)
-class EnsembleConfig:
-    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture).
-
-    Attributes:
-        members: networks.
-        elites: of them, the best on the holdout, which are used.
-        hidden: widths of the layers of a member.
-        activation: swish, relu, leaky_relu or gelu.
-        layer_norm: layer normalisation before each activation.
-        initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
-            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
-        biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
-        variance: learned for every `row` with its mean, or one for each `output`. A likelihood
-            counts a row the less the wider its normal is: right where rows are noisy; where some
-            are merely hard (contacts of a simulator) it gives up on those, and means fitted with
-            one variance, by least squares, are truer.
-        beta: rows count by their variance to this power, which is not differentiated (beta-NLL,
-            Seitzer et al. 2022, arXiv 2203.09168): 0 is the likelihood; 1 fits means by least
-            squares and still learns a variance for every row; 0.5 is theirs.
-        learned_bounds: learn where the log-variance is clamped, pulled together with weight
-            `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
-            one variance for each output.
-        log_var_low, log_var_high: the log-variance is clamped between them.
-        bound_weight: of the loss that pulls learned bounds together, beside twice the
-            log-likelihood.
-        input_clip: inputs (standardised, for a world model) are cut at plus and minus this, so
-            that nothing far outside the data is asked for what no row has taught (10 in RAVL's
-            code). None leaves them.
-        bootstrap: give each member rows drawn with replacement; else all see the same.
-        learning_rate: of Adam.
-        rate_drop: what the rate is multiplied with, once, when `patience` runs out before
-            `least_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
-        cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
-        weight_decay: one for all layers, or one each.
-        decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
-            MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
-        batch_size: rows in a gradient step.
-        max_epochs: passes over the rows, at most.
-        least_epochs: passes before patience may end the fit (350 in RAVL's code).
-        patience: epochs without an improvement of any member after which the fit ends.
-        judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
-            or its likelihood (`nll`).
-        improvement: how much a member has to improve on its snapshot: a share of its error, or
-            nats of its likelihood.
-        holdout_share: of the rows that members are judged on.
-        holdout_rows: of those, at most.
-    """
-
-    members: int = positive(7)
-    elites: int = positive(5)
-    hidden: tuple[int, ...] = positive((200, 200, 200, 200))
-    activation: str = "swish"
-    layer_norm: bool = False
-    initialiser: str = "truncated_normal"
-    biases: Literal["zero", "uniform"] = "zero"
-    variance: Literal["row", "output"] = "row"
-    beta: float = number(0.0, least=0, most=1)
-    learned_bounds: bool = True
-    log_var_low: float = -10.0
-    log_var_high: float = 0.5
-    bound_weight: float = number(0.01, least=0)
-    input_clip: float | None = number(None, above=0)
-    bootstrap: bool = True
-    learning_rate: float = step_size(1e-3)
-    rate_drop: float | None = number(None, above=0, most=1)
-    cosine: bool = False
-    weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
-    decay: Literal["coupled", "decoupled"] = "coupled"
-    batch_size: int = positive(256)
-    max_epochs: int = positive(100)
-    least_epochs: int = number(0, least=0)
-    patience: int = positive(5)
-    judge: Literal["mse", "nll"] = "mse"
-    improvement: float = number(0.01, least=0)
-    holdout_share: float = number(0.2, above=0, below=1)
-    holdout_rows: int = positive(1000)
-
-    def validate(self) -> None:
-        if self.elites > self.members:
-            raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
-        if self.activation not in ACTIVATIONS:
-            raise unknown("activation", self.activation, ACTIVATIONS)
-        if self.initialiser not in INITIALISERS:
-            raise unknown("initialiser", self.initialiser, INITIALISERS)
-        if len(self.weight_decay) not in (1, len(self.hidden) + 1):
-            raise ConfigError(
-                "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
-            )
-        if self.cosine and self.rate_drop is not None:
-            expected = "one way of lowering the rate: without rate_drop"
-            raise ConfigError("cosine", self.cosine, expected)
-        if self.log_var_low >= self.log_var_high:
-            raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
-
-
-class FitData(NamedTuple):
-    """Rows the members learn from and rows they are judged on; `[n, I]` and `[n, O]`."""
-
-    inputs: jax.Array
-    targets: jax.Array
-    holdout_inputs: jax.Array
-    holdout_targets: jax.Array
 
 
 class FitState(NamedTuple):
@@ -286,9 +170,10 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
     return total, None
 
 
-def epoch_order(parts: FitParts, state: FitState, rows: int) -> jax.Array:
+def epoch_order(parts: FitParts, state: FitState, data: FitData) -> jax.Array:
     """Which rows each member sees in this epoch: `[steps, N, batch]`, a bootstrap if asked for."""
-    config = parts.config
+    config, own = parts.config, data.own
+    rows = data.inputs.shape[0] if own is None else own.learned.shape[1]
     batch = min(config.batch_size, rows)
     steps = rows // batch
     bootstrap_key = jax.random.fold_in(state.key, 0)
@@ -302,6 +187,8 @@ def epoch_order(parts: FitParts, state: FitState, rows: int) -> jax.Array:
         return drawn[shuffled]
 
     index = jax.vmap(order)(jnp.arange(config.members))[:, : steps * batch]
+    if own is not None:
+        index = jnp.take_along_axis(own.learned, index, 1)
     return index.reshape(config.members, steps, batch).swapaxes(0, 1)
 
 
@@ -310,12 +197,17 @@ def judge(
 ) -> tuple[jax.Array, jax.Array]:
     """Every member's error on the holdout, and whether it is better than its snapshot's: `[N]`."""
     config = parts.config
-    mean, log_var = parts.members.apply_all(params, data.holdout_inputs)
+    inputs, targets = data.holdout_inputs, data.holdout_targets
+    if data.own is None:
+        mean, log_var = parts.members.apply_all(params, inputs)
+    else:
+        inputs, targets = inputs[data.own.held], targets[data.own.held]
+        mean, log_var = parts.members.apply_each(params, inputs)
     if config.judge == "mse":
-        holdout = jnp.square(mean - data.holdout_targets).mean((1, 2))
+        holdout = jnp.square(mean - targets).mean((1, 2))
         return holdout, holdout < best_loss * (1.0 - config.improvement)
     # A likelihood has no zero to be a share of.
-    holdout = gaussian_nll(mean, log_var, data.holdout_targets).mean((1, 2))
+    holdout = gaussian_nll(mean, log_var, targets).mean((1, 2))
     return holdout, holdout < best_loss - config.improvement
 
 
@@ -348,7 +240,7 @@ def update(
         *carry, value, _ = descend(parts.optimiser, loss, *carry, parts, x, y)
         return tuple(carry), value
 
-    index = epoch_order(parts, state, data.inputs.shape[0])
+    index = epoch_order(parts, state, data)
     begin = (state.params, annealed(parts, state.opt_state, state.epoch))
     (params, moments), losses = jax.lax.scan(one, begin, index)
     holdout, better = judge(parts, params, state.best_loss, data)
@@ -388,19 +280,3 @@ def finished(parts: FitParts, metrics: Mapping[str, np.ndarray]) -> bool:
 def elite_members(state: FitState, count: int) -> jax.Array:
     """Indices of the `count` snapshots with the least holdout error, best first, `[count]`."""
     return jnp.argsort(state.best_loss)[:count].astype(jnp.int32)
-
-
-def split_holdout(
-    config: EnsembleConfig, inputs: np.ndarray, targets: np.ndarray, *, seed: int = 0
-) -> FitData:
-    """Set aside `min(holdout_share * n, holdout_rows)` random rows, the same for all members.
-
-    Raises:
-        ConfigError: too few rows to leave both parts non-empty.
-    """
-    count = min(int(len(inputs) * config.holdout_share), config.holdout_rows)
-    if count < 1 or count >= len(inputs):
-        raise ConfigError("rows", len(inputs), "enough for a holdout and a training part")
-    order = np.random.default_rng(seed).permutation(len(inputs))
-    held, kept = order[:count], np.sort(order[count:])
-    return FitData(*map(jnp.asarray, (inputs[kept], targets[kept], inputs[held], targets[held])))

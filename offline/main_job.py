@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 

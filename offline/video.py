@@ -154,6 +154,7 @@ DRAWINGS: dict[str, tuple[Callable[[np.ndarray], Lines], tuple[float, float]]] =
     "acrobot": (_acrobot, (-2.2, 2.2)),
     "runner": (_runner, (-1.2, 1.2)),
     "runner-hidden": (_runner, (-1.2, 1.2)),
+    "runner-wired": (_runner, (-1.2, 1.2)),
     "plane": (_plane, (-4.0, 10.0)),
 }
 

@@ -14,7 +14,7 @@ import jax
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.diffusion import small_training
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.study.model_based import setting_of
 from jaxrl_rollouts.record.context import RunContext

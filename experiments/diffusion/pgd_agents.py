@@ -20,7 +20,7 @@ from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.diffusion import SamplerConfig as Sampler
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
 from jaxrl_rollouts.diffusion import small_training as small
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report

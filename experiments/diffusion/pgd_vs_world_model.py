@@ -13,7 +13,7 @@ from dataclasses import replace
 import jax
 
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report

@@ -18,8 +18,8 @@ from jaxrl_rollouts.diffusion import (
     small_training,
 )
 from jaxrl_rollouts.diffusion import TemporalUnetConfig as Unet
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_gaussian, pump_policy

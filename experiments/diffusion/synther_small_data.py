@@ -16,7 +16,7 @@ import jax
 
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, small_training
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.environments import true_model

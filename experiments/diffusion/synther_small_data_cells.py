@@ -17,8 +17,8 @@ import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import fraction, positive
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig

@@ -19,8 +19,8 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.bandit import rewards
 from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_evaluator, bandit_task

@@ -19,8 +19,8 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device

@@ -5,12 +5,17 @@ every quality on such runners; agents are then tried on runners that were in no 
 agent remembers what its actions did, its Markov ablation does not, its conservative ablation pays
 for the members' disagreement. The plain runner, whose cart and pole are always the same, is the
 control: there is nothing to remember.
+
+Of the fleet every other motor is wired the wrong way round: no action is right on all machines. The
+logs tell which of twelve machines each episode is of, and every member of the posterior is
+fitted to one of them; agents are tried on machines that were in no data. `pooled` is the same with
+members fitted to all machines at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -20,13 +25,13 @@ from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import curves, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
-from jaxrl_rollouts.offline.behaviours.runner import runner_varied
+from jaxrl_rollouts.offline.behaviours.runner import runner_fleet, runner_varied
 from jaxrl_rollouts.offline.data import Transitions, episode_returns, to_device
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.environments.runner import HIDDEN_RUNNER, RUNNER
+from jaxrl_rollouts.offline.environments.runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.neubay.prepare import prepare
 from jaxrl_rollouts.offline.recurrent.histories import remembering
@@ -44,8 +49,12 @@ from ..catalogue import LISTINGS
 from ..kit.draw import intervals
 
 SOURCE = LISTINGS["neubay_memory"].source
-TASKS = {"hidden": HIDDEN_RUNNER, "plain": RUNNER}
+Name = Literal["hidden", "plain", "fleet", "pooled"]
+ENVIRONMENTS: dict[Name, Environment] = {
+    "hidden": HIDDEN_RUNNER, "plain": RUNNER, "fleet": WIRED_RUNNER, "pooled": WIRED_RUNNER
+}  # fmt: skip
 BEST = 283.0  # the most an episode of the plain runner can bring
+GAIN = {"hidden": 5.0, "fleet": 50.0}  # of a memory, the least that is claimed
 
 AGENT = NeubayConfig(
     agent=RecurrentSacConfig(
@@ -64,9 +73,11 @@ class Config:
     Attributes:
         seed: of the random numbers; the same one gives the same numbers.
         seeds: runs side by side, each with its own networks, ensemble and random numbers.
-        tasks: `hidden`, and `plain` as a control.
+        tasks: `hidden`, and `plain` as its control; `fleet`, and `pooled` as its control.
         episodes: in the data.
-        ensemble: the world models.
+        machines: of the fleet; the members are a multiple of them.
+        ensemble: the world models. In the fleet all members are used, and an epoch has
+            `machines` times fewer rows of each: there are so many times more.
         agent: NEUBAY's.
         penalty: of the conservative ablation, in mean spreads.
         looks, last: evaluations, and how many of the last ones are averaged.
@@ -75,8 +86,9 @@ class Config:
 
     seed: int = 0
     seeds: int = positive(6)
-    tasks: tuple[Literal["hidden", "plain"], ...] = ("hidden", "plain")
+    tasks: tuple[Name, ...] = ("hidden", "plain")
     episodes: int = positive(100)
+    machines: int = positive(12)
     ensemble: EnsembleConfig = field(
         default_factory=lambda: replace(
             NEUBAY_ENSEMBLE, members=12, elites=10, hidden=(64, 64), max_epochs=60, patience=60
@@ -89,8 +101,12 @@ class Config:
     plays: int = positive(100)
 
     def validate(self) -> None:
-        if not self.tasks:
-            raise ConfigError("tasks", self.tasks, "at least one")
+        if not self.tasks or len(set(self.tasks)) < len(self.tasks):
+            expected = "at least one, each once, of " + ", ".join(get_args(Name))
+            raise ConfigError("tasks", self.tasks, expected)
+        if "fleet" in self.tasks and self.ensemble.members % self.machines:
+            expected = f"a multiple of the {self.machines} machines"
+            raise ConfigError("ensemble.members", self.ensemble.members, expected)
         if self.agent.iterations % self.looks or self.last > self.looks:
             expected = f"a divisor of {self.agent.iterations} iterations, at least {self.last}"
             raise ConfigError("looks", self.looks, expected)
@@ -109,12 +125,32 @@ class Config:
             f"penalty {self.penalty:g}": replace(self.agent, penalty=self.penalty),
         }
 
+    def ensemble_of(self, task: Task) -> EnsembleConfig:
+        """The world models of one task, at as many gradient steps as those of all."""
+        ours = self.ensemble
+        if task.groups is None:
+            return ours
+        return replace(
+            ours, elites=ours.members, max_epochs=self.machines * ours.max_epochs,
+            patience=self.machines * ours.patience,
+        )  # fmt: skip
+
 
 class Task(NamedTuple):
-    """One environment with its data."""
+    """One environment with its data, and which machine each row is of where that is used."""
 
     env: Environment
     data: Transitions
+    groups: np.ndarray | None = None
+
+
+def make_task(config: Config, name: Name, key: jax.Array) -> Task:
+    """An environment to be tried in, and data of others like it."""
+    env = ENVIRONMENTS[name]
+    if name in ("hidden", "plain"):
+        return Task(env, runner_varied(key, config.episodes, env))
+    rows, groups = runner_fleet(key, config.episodes, config.machines)
+    return Task(env, rows, groups if name == "fleet" else None)
 
 
 def train_all(config: Config, context: RunContext | None) -> tuple[Grid, dict[str, Task]]:
@@ -123,31 +159,30 @@ def train_all(config: Config, context: RunContext | None) -> tuple[Grid, dict[st
     Cells hold, besides the history, `score`: the mean return of the last evaluations.
     """
     data_key, fit_key, *keys = jax.random.split(jax.random.key(config.seed), 4)
-    tasks = {
-        name: Task(TASKS[name], runner_varied(data_key, config.episodes, TASKS[name]))
-        for name in config.tasks
-    }
+    tasks = {name: make_task(config, name, data_key) for name in config.tasks}
     posteriors = {}
 
     def posterior(name: str) -> tuple:
         if name not in posteriors:
-            rows = tasks[name].data
+            task = tasks[name]
             fitted = fit_worlds(
-                config.ensemble, rows, fit_key, seeds=config.seeds, targets="observations",
-                stage=f"{name}-world", context=context,
+                config.ensemble_of(task), task.data, fit_key, seeds=config.seeds,
+                targets="observations", groups=task.groups, stage=f"{name}-world",
+                context=context,
             )  # fmt: skip
             fitter, worlds = fitted.model.fitter, fitted.worlds
-            trust = measure_trusts(fitter, worlds, to_device(rows), tuple(sorted(LEVELS)))
+            trust = measure_trusts(fitter, worlds, to_device(task.data), tuple(sorted(LEVELS)))
             posteriors[name] = (fitter, worlds, trust)
         return posteriors[name]
 
     def train(name: str, arm: str, stage: str) -> Cell:
-        settings, (env, data) = config.arms[arm], tasks[name]
+        settings, (env, data, groups) = config.arms[arm], tasks[name]
         rule = env.termination
         assert rule is not None  # the runner's is known
         learner, shared, per_seed, _ = prepare(
-            settings, data, *posterior(name), env, rule, seeds=config.seeds, source=env.name
-        )
+            settings, data, *posterior(name), env, rule, seeds=config.seeds, groups=groups,
+            source=env.name,
+        )  # fmt: skip
         trained = train_and_play(
             learner, shared, env if settings.markov else remembering(env), (keys[0], keys[1]),
             episodes=config.plays, discount=settings.agent.discount, seeds=config.seeds,
@@ -180,6 +215,15 @@ def run(config: Config, context: RunContext) -> Report:
     add_clock(report, [row for rows in clocks for row in rows])
     for name in tasks:
         add_claims(report, config, name, grid.at(task=name))
+    if {"fleet", "pooled"} <= set(tasks):
+        ours, pooled = (grid.at(task=name)["neubay"] for name in ("fleet", "pooled"))
+        claims(report, SOURCE)(
+            "fleet: members of their own machines are what it learns in",
+            ours["score"] - pooled["score"],
+            at_least=GAIN["fleet"],
+            cells=[ours, pooled],
+            means="return minus that in members of all machines, seed by seed",
+        )
     draw(report, grid, tasks)
     for name, task in tasks.items():
         returns = episode_returns(task.data)
@@ -192,18 +236,18 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def add_claims(report: Report, config: Config, name: str, grid: Grid) -> None:
-    """On the hidden runner memory pays; on the plain one nothing is claimed but a control."""
+    """Memory pays where something is hidden; elsewhere nothing is claimed but a control."""
     claim, penalised = claims(report, SOURCE), f"penalty {config.penalty:g}"
     ours, markov = grid["neubay"], grid["markov"]
-    if name == "hidden":
+    if name in GAIN:
         # fmt: off
-        claim("hidden: a memory pays", ours["score"] - markov["score"], at_least=5,
+        claim(f"{name}: a memory pays", ours["score"] - markov["score"], at_least=GAIN[name],
               cells=[ours, markov], means="return minus that without a memory, seed by seed")
-        claim("hidden: the Bayesian earns more than the conservative",
+        claim(f"{name}: the Bayesian earns more than the conservative",
               ours["score"] - grid[penalised]["score"], at_least=5, cells=[ours, grid[penalised]],
               means=f"return minus that with a penalty of {config.penalty:g}, seed by seed")
         # fmt: on
-    else:
+    elif name == "plain":
         low, high = -0.1 * BEST, 0.1 * BEST
         claim(
             "plain: a memory changes little",
@@ -231,7 +275,7 @@ def draw(report: Report, grid: Grid, tasks: dict[str, Task]) -> None:
 
 
 _SMOKE = Config(
-    seeds=2, episodes=12, looks=1, last=1, plays=4,
+    seeds=2, episodes=12, machines=3, looks=1, last=1, plays=4,
     ensemble=replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1),
     agent=replace(
         AGENT, rollouts=8, updates_per_iteration=2, tape=256, capacity=4000,
@@ -243,5 +287,11 @@ _SMOKE = Config(
 )  # fmt: skip
 
 EXPERIMENT = LISTINGS["neubay_memory"].experiment(
-    config_type=Config, presets={"smoke": _SMOKE, "cpu": Config()}, run=run
+    config_type=Config,
+    presets={
+        "smoke": _SMOKE,
+        "cpu": Config(),
+        "fleet": Config(tasks=("fleet", "pooled"), episodes=240),
+    },
+    run=run,
 )

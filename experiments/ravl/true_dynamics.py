@@ -18,7 +18,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.record.context import RunContext

@@ -15,8 +15,8 @@ import numpy as np
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.compare.costs import Cost, of_host, of_program, size_of
 from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac

@@ -17,8 +17,8 @@ import numpy as np
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac

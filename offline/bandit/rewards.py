@@ -14,13 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.ensemble import take_members
-from jaxrl_rollouts.fitting import (
-    EnsembleConfig,
-    FitState,
-    elite_members,
-    make_fitter,
-    split_holdout,
-)
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.fit_data import split_holdout
+from jaxrl_rollouts.fitting import FitState, elite_members, make_fitter
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..collect import collect
 from ..data.transitions import Transitions
+from ..data.transitions import episodes as cut_episodes
 from ..environments.base import Environment
-from ..environments.runner import HIDDEN_RUNNER, RUNNER
+from ..environments.runner import HIDDEN_RUNNER, RUNNER, Build, draw_builds, fleet_of
 from ..evaluation import check_count
 
 
@@ -21,20 +23,22 @@ class Balance(NamedTuple):
         gain: of the controller that catches the pole.
         forward: action per m/s of the cart, which drives it on and makes it fall in the end.
         noise: standard deviation of Gaussian noise on the action.
+        motor: which way the motor pushes, 1 or -1; whoever made the controller knew.
     """
 
     gain: jax.Array | float = 0.5
     forward: jax.Array | float = 0.25
     noise: jax.Array | float = 1.0
+    motor: jax.Array | float = 1.0
 
 
 def balance_policy(
     params: Balance, key: jax.Array, observation: jax.Array, memory: tuple
 ) -> tuple[jax.Array, tuple]:
-    """`gain (8 angle + 1.2 turning) + forward v` plus noise, clipped to [-1, 1]."""
+    """`motor (gain (8 angle + 1.2 turning) + forward v)` plus noise, clipped to [-1, 1]."""
     speed, angle, turning = observation.T
     action = params.gain * (8.0 * angle + 1.2 * turning) + params.forward * speed
-    action = action + params.noise * jax.random.normal(key, action.shape)
+    action = params.motor * action + params.noise * jax.random.normal(key, action.shape)
     return jnp.clip(action, -1.0, 1.0)[:, None], memory
 
 
@@ -67,8 +71,41 @@ def runner_varied(
     Raises:
         ConfigError: `episodes` is not a positive whole number.
     """
+    quality, key = _quality(key, episodes)
+    return collect(env, balance_policy, quality, key, episodes=episodes)
+
+
+def _quality(key: jax.Array, episodes: int) -> tuple[Balance, jax.Array]:
+    """Controllers from clumsy to able, and a key for playing them."""
     check_count("episodes", episodes)
     *keys, key = jax.random.split(key, 4)
     gain, forward, noise = (jax.random.uniform(k, (episodes,)) for k in keys)
-    quality = Balance(0.3 * 10.0**gain, 0.4 * forward - 0.1, noise)
-    return collect(env, balance_policy, quality, key, episodes=episodes)
+    return Balance(0.3 * 10.0**gain, 0.4 * forward - 0.1, noise), key
+
+
+def runner_fleet(
+    key: jax.Array, episodes: int = 240, machines: int = 12
+) -> tuple[Transitions, np.ndarray]:
+    """The same controllers on a few machines, every other one with its motor the wrong way round.
+
+    A controller is made for its machine; observations do not tell which machine it is.
+
+    Args:
+        key: consumed.
+        episodes: how many in all; episode `i` is of machine `i % machines`.
+        machines: how many, each with a cart and a pole of its own.
+
+    Returns:
+        The rows, and which machine each is of, `[n]`.
+
+    Raises:
+        ConfigError: one of them is not a positive whole number.
+    """
+    check_count("machines", machines)
+    build_key, key = jax.random.split(key)
+    way = 1.0 - 2.0 * (jnp.arange(machines) % 2)
+    builds: Build = draw_builds(build_key, machines)._replace(motor=way)
+    quality, key = _quality(key, episodes)
+    quality = quality._replace(motor=way[jnp.arange(episodes) % machines])
+    rows = collect(fleet_of(builds), balance_policy, quality, key, episodes=episodes)
+    return rows, np.repeat(np.arange(episodes) % machines, cut_episodes(rows).lengths)

@@ -24,11 +24,12 @@ from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
 from .pendulum import PENDULUM
 from .plane import PLANE
-from .runner import HIDDEN_RUNNER, RUNNER
+from .runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
 from .terminations import family
 
 GROUP = "jaxrl_rollouts.environments"
-EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, RUNNER, HIDDEN_RUNNER)}
+RUNNERS = (RUNNER, HIDDEN_RUNNER, WIRED_RUNNER)
+EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, *RUNNERS)}
 REGISTERED: dict[str, Callable[[], Any]] = {}
 
 # what a dataset of this family was collected in

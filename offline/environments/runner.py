@@ -6,7 +6,8 @@ better until the pole falls. Observations are the cart's speed (m/s), the pole's
 its angular speed; where the cart is does not matter and is not seen.
 
 `HIDDEN_RUNNER` is the same with another cart and another pole in every episode, which are not seen
-either: who wants to know has to remember what his actions did.
+either: who wants to know has to remember what his actions did. Of `WIRED_RUNNER` every other motor
+is wired the wrong way round, too, and `fleet_of` are some such runners with names.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ class Build(NamedTuple):
     Attributes:
         cart, pole: masses, kg.
         half_length: of the pole, m.
+        motor: which way it pushes for a positive action, 1 or -1.
     """
 
     cart: jax.Array | float = CART
     pole: jax.Array | float = POLE
     half_length: jax.Array | float = HALF_LENGTH
+    motor: jax.Array | float = 1.0
 
 
 STANDARD = Build()
@@ -48,7 +51,7 @@ STANDARD = Build()
 def advance(inner: jax.Array, action: jax.Array, build: Build = STANDARD) -> jax.Array:
     """One Euler step of `[..., 3]` states under `[...]` actions in [-1, 1]."""
     speed, angle, turning = inner[..., 0], inner[..., 1], inner[..., 2]
-    force = FORCE * jnp.clip(action, -1.0, 1.0) - FRICTION * speed
+    force = FORCE * build.motor * jnp.clip(action, -1.0, 1.0) - FRICTION * speed
     sine, cosine, total = jnp.sin(angle), jnp.cos(angle), build.cart + build.pole
     push = (force + build.pole * build.half_length * turning**2 * sine) / total
     lever = build.half_length * (4.0 / 3.0 - build.pole * cosine**2 / total)
@@ -105,16 +108,28 @@ class HiddenState(NamedTuple):
     build: Build
 
 
+def draw_builds(key: jax.Array, batch: int) -> Build:
+    """Carts and poles, `[batch]` each, with motors as usual; `key` as for `reset`."""
+    low, high = jnp.log(jnp.array(SCALES))
+    # Uniform within +-1, of each row's own key.
+    drawn = uniform_start(key, batch, jnp.ones(3))
+    scales = jnp.exp(low + (high - low) * 0.5 * (drawn + 1.0)).T
+    return Build(*(jnp.array(STANDARD[:3])[:, None] * scales), jnp.ones(batch))
+
+
 def reset_hidden(key: jax.Array, batch: int) -> EnvironmentState:
     """Every row a runner of its own, nearly upright and nearly at rest."""
     start_key, build_key = (_both(key, i) for i in range(2))
     start = uniform_start(start_key, batch, jnp.full(3, START))
-    low, high = jnp.log(jnp.array(SCALES))
-    # Uniform within +-1, of each row's own key.
-    drawn = uniform_start(build_key, batch, jnp.ones(3))
-    scales = jnp.exp(low + (high - low) * 0.5 * (drawn + 1.0)).T
-    standard = jnp.array(STANDARD)[:, None]
-    return begin(HiddenState(start, Build(*(standard * scales))), start)
+    return begin(HiddenState(start, draw_builds(build_key, batch)), start)
+
+
+def reset_wired(key: jax.Array, batch: int) -> EnvironmentState:
+    """The same, each motor either way."""
+    state = reset_hidden(key, batch)
+    way = jnp.sign(uniform_start(_both(key, 2), batch, jnp.ones(1))[:, 0])
+    inner = state.inner._replace(build=state.inner.build._replace(motor=way))
+    return state._replace(inner=inner)
 
 
 def _both(key: jax.Array, index: int) -> jax.Array:
@@ -137,3 +152,16 @@ def step_hidden(
 HIDDEN_RUNNER = RUNNER._replace(
     name="runner-hidden", reset=reset_hidden, step=step_hidden, set_observation=None
 )
+WIRED_RUNNER = HIDDEN_RUNNER._replace(name="runner-wired", reset=reset_wired)
+
+
+def fleet_of(builds: Build) -> Environment:
+    """`WIRED_RUNNER`, of which row `i` is machine `i % G` of `[G]` builds."""
+    count = builds.cart.shape[0]
+
+    def reset_fleet(key: jax.Array, batch: int) -> EnvironmentState:
+        state = reset_hidden(key, batch)
+        own = jax.tree.map(lambda x: x[jnp.arange(batch) % count], builds)
+        return state._replace(inner=state.inner._replace(build=own))
+
+    return WIRED_RUNNER._replace(name="runner-fleet", reset=reset_fleet)

@@ -104,6 +104,7 @@ def prepare(
     termination: Termination | TerminationConfig,
     *,
     seeds: int,
+    groups: np.ndarray | None = None,
     source: str = "dataset",
 ) -> Prepared:
     """Build the learner and put its data on the device.
@@ -119,6 +120,8 @@ def prepare(
         termination: the known rule (`terminations.termination_function` refuses unknown ones), or
             the configuration of the classifier in `World.ending`.
         seeds: how many will be trained. A single world is shared by all of them.
+        groups: `[n]`, which machine each row is of, as `fit_worlds` was given them: an episode is
+            then continued in a member that was fitted to its machine.
         source: the dataset's name, for messages.
 
     Raises:
@@ -133,7 +136,10 @@ def prepare(
     if members < 2:
         expected = "at least 2: rollouts end where members disagree"
         raise ConfigError("ensemble.elites", members, expected)
-    logged = log_histories(transitions, env.max_episode_steps, source=source)
+    logged = log_histories(transitions, env.max_episode_steps, groups=groups, source=source)
+    if groups is not None and members % (machines := logged.groups.counts.shape[0]):
+        expected = f"a multiple of the {machines} machines, as fit_worlds(groups=...) makes them"
+        raise ConfigError("ensemble.elites", members, expected)
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, logged.longest)
     check_updates(config, transitions, env.max_episode_steps, source)
     dynamics = trusted_dynamics(fitter, members, termination)

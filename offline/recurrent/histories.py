@@ -24,6 +24,13 @@ from .memory import Memory
 from .tokens import Token
 
 
+class Groups(NamedTuple):
+    """Where the moments of each of `G` groups are: `[G, R]` int32, of which `counts` `[G]`."""
+
+    moments: jax.Array
+    counts: jax.Array
+
+
 class LoggedHistories(NamedTuple):
     """Episodes behind one another, each with its last look.
 
@@ -31,11 +38,13 @@ class LoggedHistories(NamedTuple):
         tokens: `[M, ...]`, all real; `M` is the number of transitions plus that of episodes.
         times: `[M]` int32, steps since the episode began.
         last: `[M]` bool, True on last looks.
+        groups: where episodes are of several machines (or patients, sites), None where of one.
     """
 
     tokens: Token
     times: jax.Array
     last: jax.Array
+    groups: Groups | None = None
 
     @property
     def longest(self) -> int:
@@ -71,7 +80,11 @@ class Remembered(NamedTuple):
 
 
 def log_histories(
-    transitions: Transitions, limit: int | None = None, *, source: str = "dataset"
+    transitions: Transitions,
+    limit: int | None = None,
+    *,
+    groups: np.ndarray | None = None,
+    source: str = "dataset",
 ) -> LoggedHistories:
     """Cut a dataset into episodes of tokens, on the device.
 
@@ -79,10 +92,11 @@ def log_histories(
         transitions: the rows, on the host.
         limit: longer episodes are cut there and their last transition counts as truncated (the
             environment's time limit); None keeps them.
+        groups: `[n]` int, what each row is of, 0 to G - 1.
         source: the dataset's name, for messages.
 
     Raises:
-        DataError: there are no rows.
+        DataError: there are no rows, or an episode is of several groups.
     """
     parts = episodes(transitions)
     if not len(parts.starts):
@@ -112,13 +126,28 @@ def log_histories(
     seen, acted, paid, over, cut, times, last = map(np.concatenate, zip(*pieces, strict=True))
     columns = [jnp.asarray(x, jnp.float32) for x in (seen, acted, paid)]
     flags = [jnp.asarray(x) for x in (over, cut, np.ones(len(over), bool))]
-    return LoggedHistories(
+    logged = LoggedHistories(
         Token(*columns, *flags), jnp.asarray(times, jnp.int32), jnp.asarray(last)
     )
+    if groups is None:
+        return logged
+    for start, end in zip(parts.starts, parts.ends, strict=True):
+        if len(found := np.unique(groups[start:end])) > 1:
+            where = f"rows {start} to {end - 1}"
+            raise DataError(source, "groups", f"{found.tolist()} in {where}", "one an episode")
+    # A token is of the group of the episode that the last beginning before it began.
+    owner = np.asarray(groups)[parts.starts][np.cumsum(times == 0) - 1]
+    places = [np.flatnonzero(owner == group) for group in range(int(owner.max()) + 1)]
+    counts = [len(place) for place in places]
+    table = np.stack([np.resize(place, max(counts)) for place in places])
+    own = Groups(jnp.asarray(table, jnp.int32), jnp.asarray(counts, jnp.int32))
+    return logged._replace(groups=own)
 
 
 def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> Drawn:
     """Draw moments uniformly over all tokens, with what was before each.
+
+    Of several groups: row `i` uniformly over those of group `i % G`.
 
     Args:
         logged: the dataset.
@@ -127,7 +156,12 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
         longest: room `P` for what was before, static; `LoggedHistories.longest` never cuts. What
             does not fit is left out at the beginning.
     """
-    moment = jax.random.randint(key, (count,), 0, logged.times.shape[0])
+    if logged.groups is None:
+        moment = jax.random.randint(key, (count,), 0, logged.times.shape[0])
+    else:
+        group = jnp.arange(count) % logged.groups.counts.shape[0]
+        place = jax.random.randint(key, (count,), 0, logged.groups.counts[group])
+        moment = logged.groups.moments[group, place]
     lengths = jnp.minimum(logged.times[moment], longest)
     step = jnp.arange(longest)
     index = (moment - lengths)[:, None] + jnp.minimum(step, lengths[:, None])

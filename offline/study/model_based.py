@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import max_aleatoric
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree

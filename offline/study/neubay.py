@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.loop import Trained, evenly
 from jaxrl_rollouts.record.context import RunContext, poll
 

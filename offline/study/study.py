@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxrl_rollouts.configs import check, did_you_mean
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 

@@ -25,8 +25,9 @@ import numpy as np
 
 from jaxrl_rollouts.configs import check, fraction
 from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
-from jaxrl_rollouts.fitting import EnsembleConfig, Fitter
+from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import Members, Model, rollout
 from jaxrl_rollouts.trees import PyTree

@@ -27,8 +27,8 @@ from jaxrl_rollouts.diffusion import (
     train_denoiser,
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack

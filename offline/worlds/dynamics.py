@@ -11,9 +11,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.ensemble import apply_assigned
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import (
-    Fitter,
-)
+from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.scaler import Scaler

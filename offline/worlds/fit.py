@@ -14,15 +14,9 @@ import numpy as np
 
 from jaxrl_rollouts.devices import MEMBER
 from jaxrl_rollouts.ensemble import take_members
-from jaxrl_rollouts.fitting import (
-    EnsembleConfig,
-    FitData,
-    FitState,
-    Fitter,
-    elite_members,
-    make_fitter,
-    split_holdout,
-)
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.fit_data import FitData, split_holdout
+from jaxrl_rollouts.fitting import FitState, Fitter, elite_members, make_fitter
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
@@ -61,15 +55,20 @@ class WorldModel(NamedTuple):
     elites: int
 
     def world(self, state: FitState) -> World:
-        """The `World` of a finished fit (one seed)."""
-        order = elite_members(state, self.fitter.ensemble.size)
+        """The `World` of a finished fit (one seed); members of groups stay in the groups' order."""
+        size = self.fitter.ensemble.size
+        order = elite_members(state, size) if self.data.own is None else jnp.arange(size)
         elites = take_members(state.best, order[: self.elites])
         others = take_members(state.best, rest) if len(rest := order[self.elites :]) else None
         return World(elites, self.inputs, self.targets, others=others)
 
 
 def make_world_model(
-    config: EnsembleConfig, transitions: Transitions, *, targets: Targets = "change"
+    config: EnsembleConfig,
+    transitions: Transitions,
+    *,
+    targets: Targets = "change",
+    groups: np.ndarray | None = None,
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
@@ -81,12 +80,13 @@ def make_world_model(
         targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each
             standardised (`change`), or changes in standard deviations of the *observations* and
             rewards standardised (`observations`, NEUBAY).
+        groups: `[n]`, which machine each row is of, 0 to G - 1; see `fit_worlds`.
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
     x = np.concatenate([observations, actions], -1)
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
-    return _regression(config, x, y, targets)
+    return _regression(config, x, y, targets, groups)
 
 
 def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> WorldModel:
@@ -106,12 +106,16 @@ def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> Worl
 
 
 def _regression(
-    config: EnsembleConfig, x: np.ndarray, y: np.ndarray, targets: Targets
+    config: EnsembleConfig,
+    x: np.ndarray,
+    y: np.ndarray,
+    targets: Targets,
+    groups: np.ndarray | None = None,
 ) -> WorldModel:
     inputs = fit_scaler(jnp.asarray(x))
     units = _target_units(targets, inputs, jnp.asarray(y))
     scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
-    data = split_holdout(config, *map(np.asarray, scaled))
+    data = split_holdout(config, *map(np.asarray, scaled), groups=groups)
     fitter = make_fitter(config, x.shape[1], y.shape[1])
     return WorldModel(fitter, data, inputs, units, config.elites)
 
@@ -170,10 +174,16 @@ def fit_worlds(
     *,
     seeds: int = 1,
     targets: Targets = "change",
+    groups: np.ndarray | None = None,
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:
     """Fit `seeds` independent ensembles to one dataset, side by side.
+
+    Logs of several machines that differ in what no observation shows are several worlds: fitted
+    to all of them, members agree on an average that no machine is. With `groups` each member is
+    the world of one machine, and the ensemble the machines there are (hidden-parameter MDPs,
+    Doshi-Velez & Konidaris 2016, with the logs' machines as the prior).
 
     Args:
         config: architecture and optimisation; one epoch is one iteration of the loop.
@@ -181,11 +191,16 @@ def fit_worlds(
         key: consumed, or the number to make one of; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many ensembles.
         targets: units the members learn in, as for `make_world_model`.
+        groups: `[n]` int, 0 to G - 1, which machine each row is of: member `i` is fitted to those
+            of machine `i % G`. All members are elites then, and a multiple of `G`.
         stage, context: as for `loop.train`.
+
+    Raises:
+        ConfigError: too few rows, or groups that fit neither rows nor members.
     """
     transitions = data.transitions if isinstance(data, Dataset) else data
     key = jax.random.key(key) if isinstance(key, int) else key
-    model = make_world_model(config, transitions, targets=targets)
+    model = make_world_model(config, transitions, targets=targets, groups=groups)
     return fit_model(model, config, key, seeds=seeds, stage=stage, context=context)
 
 

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import from_json, to_json
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import find_folder, load_params, read_facts, save_trained
 

@@ -12,10 +12,10 @@ import numpy as np
 import optax
 import pytest
 
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fit_data import FitData, split_holdout
 from jaxrl_rollouts.fitting import (
-    EnsembleConfig,
-    FitData,
     FitParts,
     FitState,
     _optimiser,
@@ -23,7 +23,6 @@ from jaxrl_rollouts.fitting import (
     gaussian_network,
     loss,
     make_fitter,
-    split_holdout,
 )
 from jaxrl_rollouts.loop import train
 
@@ -317,21 +316,6 @@ def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:
     # The regulariser pulls them together.
     assert (moved["log_var_high"] < SMALL.log_var_high).all()
     assert (moved["log_var_low"] > SMALL.log_var_low).all()
-
-
-def test_split_holdout() -> None:
-    x = np.arange(50.0)[:, None]
-    data = split_holdout(EnsembleConfig(), x, 2 * x)
-    assert data.holdout_inputs.shape == (10, 1) and data.inputs.shape == (40, 1)
-    rows = np.concatenate([data.inputs, data.holdout_inputs])[:, 0]
-    assert sorted(rows) == list(range(50))
-    np.testing.assert_array_equal(data.targets, 2 * data.inputs)
-    np.testing.assert_array_equal(data.holdout_targets, 2 * data.holdout_inputs)
-    assert len(split_holdout(EnsembleConfig(holdout_rows=3), x, x).holdout_inputs) == 3
-    other = split_holdout(EnsembleConfig(), x, x, seed=1)
-    assert set(other.holdout_inputs[:, 0].tolist()) != set(data.holdout_inputs[:, 0].tolist())
-    with pytest.raises(ConfigError, match="rows: found 4"):
-        split_holdout(EnsembleConfig(), x[:4], x[:4])
 
 
 @pytest.mark.parametrize(

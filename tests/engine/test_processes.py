@@ -185,7 +185,7 @@ import sys
 import jax, numpy as np
 import jaxrl_rollouts as jr
 from jaxrl_rollouts import devices, pde, processes
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 
 seen, spread = [], devices.spread
 def told(state, data, per_seed, mesh):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.compare.grid import Cell, run_grid, stacked, stage_name
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DivergenceError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder

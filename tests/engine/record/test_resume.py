@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import Interrupted
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -33,7 +33,7 @@ from pathlib import Path
 import jax, jax.numpy as jnp, numpy as np, optax
 from jaxrl_rollouts.errors import Interrupted
 from jaxrl_rollouts.plugins import RunContext
-from jaxrl_rollouts.fitting import EnsembleConfig
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record.loggers import JsonlLogger

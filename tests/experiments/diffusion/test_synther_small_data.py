@@ -14,6 +14,7 @@ import pytest
 
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion import synther_small_data
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
@@ -27,7 +28,6 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     with_noise,
 )
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_page import KINDS, page
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions, take_rows

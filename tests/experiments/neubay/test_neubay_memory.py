@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.neubay.neubay_memory import EXPERIMENT
+from jaxrl_rollouts.experiments.neubay.neubay_memory import EXPERIMENT, make_task, train_all
+from jaxrl_rollouts.offline.environments.runner import WIRED_RUNNER
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE, CPU = EXPERIMENT.preset("smoke"), EXPERIMENT.preset("cpu")
@@ -36,6 +38,25 @@ def test_every_arm_on_both_runners(tmp_path: Path) -> None:
     assert len(claims) == 3 and not any(claim.holds for claim in report.claims), "too short"
 
 
+def test_fleet_and_pool_are_the_same_data() -> None:
+    """Members of the fleet are of one machine each, at as many gradient steps."""
+    config = EXPERIMENT.preset("fleet")
+    tasks = {name: make_task(SMOKE, name, jax.random.key(0)) for name in config.tasks}
+    fleet, pooled = tasks["fleet"], tasks["pooled"]
+    jax.tree.map(np.testing.assert_array_equal, fleet.data, pooled.data)
+    assert fleet.env is pooled.env is WIRED_RUNNER and pooled.groups is None
+    assert fleet.groups is not None and set(fleet.groups) == set(range(SMOKE.machines))
+    ours, theirs = config.ensemble_of(fleet), config.ensemble_of(pooled)
+    assert theirs == config.ensemble and ours.elites == ours.members
+    assert ours.max_epochs == config.machines * theirs.max_epochs
+    assert config.ensemble.members % config.machines == 0
+    small = replace(SMOKE, tasks=("fleet", "pooled"), seeds=1)
+    grid, _ = train_all(small, None)
+    assert grid.at(task="fleet")["neubay"]["score"].shape == (1,)
+    first, other = (grid.at(task=task)["neubay"]["estimated_value"] for task in small.tasks)
+    assert first != other, "other members, other rollouts"
+
+
 def test_arms_differ_in_one_thing_each() -> None:
     arms = CPU.arms
     ours, markov, penalised = arms.values()
@@ -52,6 +73,8 @@ def test_arms_differ_in_one_thing_each() -> None:
     ("changes", "what"),
     [
         ({"tasks": ()}, "tasks"),
+        ({"tasks": ("plain", "plain")}, "tasks"),
+        ({"tasks": ("fleet",), "machines": 2}, "members"),
         ({"looks": 7}, "looks"),
         ({"last": 3}, "looks"),
         ({"penalty": 0.0}, "penalty"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy, runner_varied
+from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy, runner_fleet, runner_varied
 from jaxrl_rollouts.offline.data import episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make, true_model
 from jaxrl_rollouts.offline.environments.runner import (
@@ -18,8 +18,11 @@ from jaxrl_rollouts.offline.environments.runner import (
     MAX_EPISODE_STEPS,
     RUNNER,
     STANDARD,
+    WIRED_RUNNER,
     Build,
     advance,
+    draw_builds,
+    fleet_of,
 )
 from jaxrl_rollouts.offline.environments.terminations import termination_function
 from jaxrl_rollouts.offline.evaluation import evaluate
@@ -47,12 +50,13 @@ def test_a_hidden_runner_keeps_its_build_and_moves_by_it() -> None:
     key = jax.random.key(0)
     state = HIDDEN_RUNNER.reset(key, 500)
     seen, build = state.inner
-    for scaled, standard in zip(build, STANDARD, strict=True):
+    assert (build.motor == 1.0).all()
+    for scaled, standard in zip(build[:3], STANDARD, strict=False):
         scale = np.asarray(scaled) / standard
         assert 0.7 <= scale.min() < 0.72 and 1.37 < scale.max() <= 1.4001
         # Log-uniform: half of them below the middle of the logarithm.
         assert abs((scale < np.sqrt(0.7 * 1.4)).mean() - 0.5) < 0.07
-    assert abs(np.corrcoef(np.array(build))[np.triu_indices(3, 1)]).max() < 0.15
+    assert abs(np.corrcoef(np.array(build[:3]))[np.triu_indices(3, 1)]).max() < 0.15
     action = jnp.linspace(-1, 1, 500)[:, None]
     after, out = HIDDEN_RUNNER.step(key, state, action)
     for row in (0, 77, 499):
@@ -71,6 +75,40 @@ def test_a_hidden_runner_keeps_its_build_and_moves_by_it() -> None:
     assert termination_function("runner-hidden") is HIDDEN_RUNNER.termination
     with pytest.raises(ConfigError, match="set_observation"):
         true_model(HIDDEN_RUNNER)
+
+
+def test_motors_of_wired_runners_push_either_way() -> None:
+    key = jax.random.key(0)
+    wired, hidden = WIRED_RUNNER.reset(key, 500), HIDDEN_RUNNER.reset(key, 500)
+    way = np.asarray(wired.inner.build.motor)
+    assert set(way) == {-1.0, 1.0} and abs(way.mean()) < 0.1
+    np.testing.assert_array_equal(wired.inner.seen, hidden.inner.seen)
+    np.testing.assert_array_equal(wired.inner.build[:3], hidden.inner.build[:3])
+    action = jnp.full((500, 1), 0.7)
+    after, _ = WIRED_RUNNER.step(key, wired, action)
+    same, _ = HIDDEN_RUNNER.step(key, hidden, action * way[:, None])
+    np.testing.assert_allclose(after.observation, same.observation, atol=1e-6)
+    assert make("runner-wired") is WIRED_RUNNER
+
+
+def test_rows_of_a_fleet_are_its_machines() -> None:
+    builds = draw_builds(jax.random.key(3), 3)._replace(motor=jnp.array([1.0, -1.0, 1.0]))
+    state = fleet_of(builds).reset(jax.random.key(0), 7)
+    for own, all_of_them in zip(state.inner.build, builds, strict=True):
+        np.testing.assert_array_equal(own, np.asarray(all_of_them)[np.arange(7) % 3])
+    rows, groups = runner_fleet(jax.random.key(0), 24, 4)
+    parts = episodes(rows)
+    assert len(parts.starts) == 24 and groups.shape == rows.rewards.shape
+    np.testing.assert_array_equal(groups[parts.starts], np.arange(24) % 4)
+    assert episode_returns(rows).max() > 120, "controllers know their machine"
+    # What a push does tells the machine: forwards, or backwards on every other one.
+    pushed = np.asarray(rows.next_observations - rows.observations)[:, 0]
+    for machine in range(4):
+        own = groups == machine
+        slope = np.polyfit(rows.actions[own, 0], pushed[own], 1)[0]
+        assert slope * (1 - 2 * (machine % 2)) > 0.1
+    with pytest.raises(ConfigError, match="machines"):
+        runner_fleet(jax.random.key(0), 24, 0)
 
 
 def test_varied_data_are_of_every_quality() -> None:

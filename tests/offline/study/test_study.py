@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, Interrupted
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset

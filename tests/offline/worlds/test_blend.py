@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings

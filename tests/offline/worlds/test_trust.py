@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.ensemble import max_pairwise, spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import World, predict
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds

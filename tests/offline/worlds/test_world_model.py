@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.ensemble import max_aleatoric, spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import EnsembleConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics, predict
@@ -70,6 +71,24 @@ def states(batch: int = 6) -> Any:
 
 def dynamics(**options: Any) -> Any:
     return learned_dynamics(fitted().model.fitter, 3, **({"termination": never} | options))
+
+
+def test_members_of_machines_stay_in_their_order() -> None:
+    """A machine that is pushed the other way: each member is one of the two, as rollouts ask."""
+    rows = dataset()
+    groups = np.arange(2000) % 2
+    signs = np.where(groups, -1.0, 1.0)[:, None].astype(np.float32)
+    moved = rows.observations + true_change(rows.observations, signs * rows.actions)
+    rows = rows._replace(next_observations=moved)
+    config = dataclasses.replace(CONFIG, members=4, elites=4)
+    fitted = fit_worlds(config, rows, jax.random.key(0), groups=groups)
+    model = fitted.model
+    at = jnp.zeros((1, 2)), jnp.ones((1, 1))
+    predicted = predict(model.fitter, fitted.world(), *at).mean[:, 0, :2] / UNITS
+    want = np.array([[0.3, -0.2], [-0.3, 0.2]] * 2)
+    np.testing.assert_allclose(predicted, want, atol=0.06)
+    with pytest.raises(ConfigError, match="each stands for its group"):
+        fit_worlds(CONFIG, rows, jax.random.key(0), groups=groups)
 
 
 def test_worlds_have_a_seed_axis_and_elites_only() -> None:

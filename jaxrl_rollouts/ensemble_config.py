@@ -1,0 +1,120 @@
+"""Settings of a Gaussian ensemble: its architecture and how it is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import flax.linen as nn
+
+from .configs import number, positive, step_size, unknown
+from .errors import ConfigError
+from .networks import normal_fan_in, uniform_fan_in
+
+ACTIVATIONS: Mapping[str, Callable] = {
+    "swish": nn.swish,
+    "relu": nn.relu,
+    "leaky_relu": nn.leaky_relu,
+    "gelu": nn.gelu,
+}
+INITIALISERS: Mapping[str, Callable] = {
+    "truncated_normal": normal_fan_in(0.5),
+    "uniform": uniform_fan_in(),
+}
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture).
+
+    Attributes:
+        members: networks.
+        elites: of them, the best on the holdout, which are used.
+        hidden: widths of the layers of a member.
+        activation: swish, relu, leaky_relu or gelu.
+        layer_norm: layer normalisation before each activation.
+        initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
+            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
+        biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
+        variance: learned for every `row` with its mean, or one for each `output`. A likelihood
+            counts a row the less the wider its normal is: right where rows are noisy; where some
+            are merely hard (contacts of a simulator) it gives up on those, and means fitted with
+            one variance, by least squares, are truer.
+        beta: rows count by their variance to this power, which is not differentiated (beta-NLL,
+            Seitzer et al. 2022, arXiv 2203.09168): 0 is the likelihood; 1 fits means by least
+            squares and still learns a variance for every row; 0.5 is theirs.
+        learned_bounds: learn where the log-variance is clamped, pulled together with weight
+            `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
+            one variance for each output.
+        log_var_low, log_var_high: the log-variance is clamped between them.
+        bound_weight: of the loss that pulls learned bounds together, beside twice the
+            log-likelihood.
+        input_clip: inputs (standardised, for a world model) are cut at plus and minus this, so
+            that nothing far outside the data is asked for what no row has taught (10 in RAVL's
+            code). None leaves them.
+        bootstrap: give each member rows drawn with replacement; else all see the same.
+        learning_rate: of Adam.
+        rate_drop: what the rate is multiplied with, once, when `patience` runs out before
+            `least_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
+        cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
+        weight_decay: one for all layers, or one each.
+        decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
+            MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
+        batch_size: rows in a gradient step.
+        max_epochs: passes over the rows, at most.
+        least_epochs: passes before patience may end the fit (350 in RAVL's code).
+        patience: epochs without an improvement of any member after which the fit ends.
+        judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
+            or its likelihood (`nll`).
+        improvement: how much a member has to improve on its snapshot: a share of its error, or
+            nats of its likelihood.
+        holdout_share: of the rows that members are judged on.
+        holdout_rows: of those, at most.
+    """
+
+    members: int = positive(7)
+    elites: int = positive(5)
+    hidden: tuple[int, ...] = positive((200, 200, 200, 200))
+    activation: str = "swish"
+    layer_norm: bool = False
+    initialiser: str = "truncated_normal"
+    biases: Literal["zero", "uniform"] = "zero"
+    variance: Literal["row", "output"] = "row"
+    beta: float = number(0.0, least=0, most=1)
+    learned_bounds: bool = True
+    log_var_low: float = -10.0
+    log_var_high: float = 0.5
+    bound_weight: float = number(0.01, least=0)
+    input_clip: float | None = number(None, above=0)
+    bootstrap: bool = True
+    learning_rate: float = step_size(1e-3)
+    rate_drop: float | None = number(None, above=0, most=1)
+    cosine: bool = False
+    weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
+    decay: Literal["coupled", "decoupled"] = "coupled"
+    batch_size: int = positive(256)
+    max_epochs: int = positive(100)
+    least_epochs: int = number(0, least=0)
+    patience: int = positive(5)
+    judge: Literal["mse", "nll"] = "mse"
+    improvement: float = number(0.01, least=0)
+    holdout_share: float = number(0.2, above=0, below=1)
+    holdout_rows: int = positive(1000)
+
+    def validate(self) -> None:
+        if self.elites > self.members:
+            raise ConfigError("elites", self.elites, f"between 1 and the {self.members} members")
+        if self.activation not in ACTIVATIONS:
+            raise unknown("activation", self.activation, ACTIVATIONS)
+        if self.initialiser not in INITIALISERS:
+            raise unknown("initialiser", self.initialiser, INITIALISERS)
+        if len(self.weight_decay) not in (1, len(self.hidden) + 1):
+            raise ConfigError(
+                "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
+            )
+        if self.cosine and self.rate_drop is not None:
+            expected = "one way of lowering the rate: without rate_drop"
+            raise ConfigError("cosine", self.cosine, expected)
+        if self.log_var_low >= self.log_var_high:
+            raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")

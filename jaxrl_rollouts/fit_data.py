@@ -1,0 +1,103 @@
+"""Rows that an ensemble is fitted to and judged on: all members' alike, or each group's its own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .ensemble_config import EnsembleConfig
+from .errors import ConfigError
+
+
+class OwnRows(NamedTuple):
+    """Which rows are each member's own: `[N, R]` and `[N, H]` int32.
+
+    Groups need not be equally large: of the smaller ones rows are listed again.
+    """
+
+    learned: jax.Array
+    held: jax.Array
+
+
+class FitData(NamedTuple):
+    """Rows the members learn from and rows they are judged on; `[n, I]` and `[n, O]`.
+
+    Attributes:
+        own: where members are of groups of rows; None lets each see all of them.
+    """
+
+    inputs: jax.Array
+    targets: jax.Array
+    holdout_inputs: jax.Array
+    holdout_targets: jax.Array
+    own: OwnRows | None = None
+
+
+def split_holdout(
+    config: EnsembleConfig,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    seed: int = 0,
+) -> FitData:
+    """Set aside `min(holdout_share * n, holdout_rows)` random rows, the same for all members.
+
+    Args:
+        config: of the ensemble.
+        inputs, targets: `[n, I]` and `[n, O]`.
+        groups: `[n]` int, 0 to G - 1, what each row came from (a machine, a patient, a site):
+            member `i` learns from group `i % G` and is judged on it.
+        seed: of the choice.
+
+    Raises:
+        ConfigError: too few rows to leave both parts non-empty; or groups that do not fit the
+            rows or the members, or of which one is in one part only.
+    """
+    count = min(int(len(inputs) * config.holdout_share), config.holdout_rows)
+    if count < 1 or count >= len(inputs):
+        raise ConfigError("rows", len(inputs), "enough for a holdout and a training part")
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    held, kept = order[:count], np.sort(order[count:])
+    data = FitData(*map(jnp.asarray, (inputs[kept], targets[kept], inputs[held], targets[held])))
+    if groups is None:
+        return data
+    total = check_groups(config, groups, len(inputs))
+    parts = (_rows_of_members(groups[part], total, config.members) for part in (kept, held))
+    return data._replace(own=OwnRows(*parts))
+
+
+def check_groups(config: EnsembleConfig, groups: np.ndarray, rows: int) -> int:
+    """How many groups there are, `G`.
+
+    Raises:
+        ConfigError: not one number for each row, groups without a row or without members of
+            their own, or members that would be left out.
+    """
+    groups = np.asarray(groups)
+    if groups.shape != (rows,):
+        raise ConfigError("groups", groups.shape, f"({rows},), one number for each row")
+    found, total = np.unique(groups), int(groups.max()) + 1
+    if not np.array_equal(found, np.arange(total)):
+        raise ConfigError("groups", found.tolist(), f"every number from 0 to {total - 1}")
+    if config.members % total:
+        expected = f"a multiple of the {total} groups, each with members of its own"
+        raise ConfigError("members", config.members, expected)
+    if config.elites != config.members:
+        expected = f"all {config.members} members: each stands for its group"
+        raise ConfigError("elites", config.elites, expected)
+    return total
+
+
+def _rows_of_members(groups: np.ndarray, total: int, members: int) -> jax.Array:
+    """Places of every member's rows, `[N, R]`, R being the size of the largest group."""
+    places = [np.flatnonzero(groups == group) for group in range(total)]
+    sizes = [len(place) for place in places]
+    if not min(sizes):
+        expected = "rows of every group to learn from, and in the holdout"
+        raise ConfigError("groups", f"rows {sizes}", expected, "raise holdout_share or _rows")
+    filled = np.stack([np.resize(place, max(sizes)) for place in places])
+    return jnp.asarray(filled[np.arange(members) % total], jnp.int32)
