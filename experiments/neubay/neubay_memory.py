@@ -286,12 +286,13 @@ _SMOKE = Config(
     ),
 )  # fmt: skip
 
+_CPU = Config()
+# More rows, of machines that differ more: fewer seeds and passes, as many gradient steps.
+_FLEET = replace(
+    _CPU, tasks=("fleet", "pooled"), seeds=4, episodes=240,
+    ensemble=replace(_CPU.ensemble, max_epochs=30, patience=30),
+)  # fmt: skip
+
 EXPERIMENT = LISTINGS["neubay_memory"].experiment(
-    config_type=Config,
-    presets={
-        "smoke": _SMOKE,
-        "cpu": Config(),
-        "fleet": Config(tasks=("fleet", "pooled"), episodes=240),
-    },
-    run=run,
+    config_type=Config, presets={"smoke": _SMOKE, "cpu": _CPU, "fleet": _FLEET}, run=run
 )
