@@ -50,6 +50,10 @@ def test_fleet_and_pool_are_the_same_data() -> None:
     assert theirs == config.ensemble and ours.elites == ours.members
     assert ours.max_epochs == config.machines * theirs.max_epochs
     assert config.ensemble.members % config.machines == 0
+
+
+@pytest.mark.slow
+def test_agents_of_fleet_and_pool_differ() -> None:
     small = replace(SMOKE, tasks=("fleet", "pooled"), seeds=1)
     grid, _ = train_all(small, None)
     assert grid.at(task="fleet")["neubay"]["score"].shape == (1,)
