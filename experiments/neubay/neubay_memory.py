@@ -287,10 +287,11 @@ _SMOKE = Config(
 )  # fmt: skip
 
 _CPU = Config()
-# More rows, of machines that differ more: fewer seeds and passes, as many gradient steps.
+# More rows, of machines that differ more: fewer seeds, passes and steps (six time constants).
 _FLEET = replace(
     _CPU, tasks=("fleet", "pooled"), seeds=4, episodes=240,
     ensemble=replace(_CPU.ensemble, max_epochs=30, patience=30),
+    agent=replace(AGENT, agent=replace(AGENT.agent, steps=10_000)),
 )  # fmt: skip
 
 EXPERIMENT = LISTINGS["neubay_memory"].experiment(
