@@ -111,8 +111,8 @@ def make_averaged(
             (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(
                 params, loss_key, *batch
             )
-            step, moments = optimise.update(gradient, moments, params)
-            params = optax.apply_updates(params, step)
+            change, moments = optimise.update(gradient, moments, params)
+            params = optax.apply_updates(params, change)
             count = optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]
             average = optax.incremental_update(params, average, weight(count))
             recorded = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}

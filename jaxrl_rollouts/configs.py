@@ -276,7 +276,7 @@ def _names(cls: type, path: str = "") -> Iterator[str]:
     """Dotted names of all settings of a dataclass."""
     for name, kind in typing.get_type_hints(cls).items():
         yield _join(path, name)
-        if dataclasses.is_dataclass(kind):
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             yield from _names(kind, _join(path, name))
 
 

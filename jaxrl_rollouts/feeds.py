@@ -88,7 +88,8 @@ class ReadAhead:
     def begin(self, state: PyTree, place: Callable[[PyTree], PyTree]) -> None:
         """See `Feed`."""
         # A copy on the host: the loop gives the state's own buffers to its first iteration.
-        self._keys = np.array(jax.random.key_data(state.key)), jax.random.key_impl(state.key)
+        data, kind = np.array(jax.random.key_data(state.key)), jax.random.key_impl(state.key)
+        self._keys: tuple[Any, Any] = data, kind
         self._place = place
         self._thread = ThreadPoolExecutor(1, "read-ahead")
         self._next = self._thread.submit(self._ahead)
@@ -183,7 +184,7 @@ def scattered(path: Path, index: np.ndarray, axes: int = 1) -> np.ndarray:
     order = np.argsort(index, axis=None, kind="stable")
     wanted, size = index.ravel()[order].astype(np.int64), whole[:1].nbytes
     ready = np.empty((len(wanted), *whole.shape[1:]), whole.dtype)
-    bytes_of = memoryview(ready.reshape(-1).view(np.uint8))
+    bytes_of = ready.reshape(-1).view(np.uint8).data
     apart = (np.diff(wanted) * size > _NEAR) | (np.diff(wanted * size // _AT_ONCE) > 0)
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(wanted)]
     starts = (offset + wanted * size).tolist()

@@ -62,7 +62,9 @@ def split_holdout(
         raise ConfigError("rows", len(inputs), "enough for a holdout and a training part")
     order = np.random.default_rng(seed).permutation(len(inputs))
     held, kept = order[:count], np.sort(order[count:])
-    data = FitData(*map(jnp.asarray, (inputs[kept], targets[kept], inputs[held], targets[held])))
+    learned = jnp.asarray(inputs[kept]), jnp.asarray(targets[kept])
+    judged = jnp.asarray(inputs[held]), jnp.asarray(targets[held])
+    data = FitData(*learned, *judged)
     if groups is None:
         return data
     total = check_groups(config, groups, len(inputs))

@@ -114,13 +114,13 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
         decayed = jax.tree.map(lambda u, w, p: u + w * p, updates, weights(params), params)
         return decayed, state
 
+    def downhill(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+        return jax.tree.map(lambda u: -state * u, updates), state
+
     adam = optax.scale_by_adam()
     decayed = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
     order = (decayed, adam) if config.decay == "coupled" else (adam, decayed)
-    rate = optax.GradientTransformation(
-        lambda params: jnp.float32(config.learning_rate),
-        lambda updates, rate, params=None: (jax.tree.map(lambda u: -rate * u, updates), rate),
-    )
+    rate = optax.GradientTransformation(lambda params: jnp.float32(config.learning_rate), downhill)
     return optax.chain(*order, rate)
 
 
@@ -138,7 +138,8 @@ def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
     check(config)
     members = ensemble(gaussian_network(config, inputs, outputs), config.members)
     parts = FitParts(config, members, _optimiser(config))
-    return Fitter(members, *(functools.partial(f, parts) for f in (init, update, finished)))
+    bound: Any = (functools.partial(f, parts) for f in (init, update, finished))
+    return Fitter(members, *bound)
 
 
 def init(parts: FitParts, key: jax.Array, data: FitData | None = None) -> FitState:
@@ -237,8 +238,8 @@ def update(
 
     def one(carry: tuple, chosen: jax.Array) -> tuple[tuple, jax.Array]:
         x, y = data.inputs[chosen], data.targets[chosen]
-        *carry, value, _ = descend(parts.optimiser, loss, *carry, parts, x, y)
-        return tuple(carry), value
+        *after, value, _ = descend(parts.optimiser, loss, *carry, parts, x, y)
+        return tuple(after), value
 
     index = epoch_order(parts, state, data)
     begin = (state.params, annealed(parts, state.opt_state, state.epoch))

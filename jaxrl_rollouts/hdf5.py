@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import h5py.h5d as h5d
+import h5py.h5l as h5l
+import h5py.h5o as h5o
 import numpy as np
-from h5py import h5d, h5l, h5o
 
 from .errors import DataError, UserError, one_line, printable
 from .foreign import check_file, check_room, clean

@@ -86,7 +86,7 @@ def agree(*flags: bool) -> tuple[bool, ...]:
     from jax.experimental.multihost_utils import process_allgather
 
     said = process_allgather(np.array(flags))
-    return tuple(map(bool, np.asarray(said).reshape(-1, len(flags)).any(0)))
+    return tuple(map(bool, np.any(np.asarray(said).reshape(-1, len(flags)), 0)))
 
 
 def meet(where: str) -> None:

@@ -110,7 +110,7 @@ def play(
     import jax.numpy as jnp
     import numpy as np
 
-    from .evaluation import Evaluation, evaluate_seeds
+    from .evaluation import evaluate_seeds
 
     actors = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(saved.actor, seeds))
     fresh = jax.tree.map(
@@ -125,7 +125,7 @@ def play(
         memory=fresh,
         discount=discount_of(saved),
     )
-    return Evaluation(*(np.asarray(column) for column in played))
+    return jax.tree.map(np.asarray, played)
 
 
 def discount_of(saved: SavedPolicy) -> float:

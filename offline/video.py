@@ -6,7 +6,7 @@ Gymnasium's environments draw themselves (`rgb_array`); the embedded ones are dr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +64,13 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
     shown = _embedded(policy, env, seed) if env.name in DRAWINGS else _gymnasium(policy, env, seed)
     frames, rewards = zip(*shown, strict=True)
     try:
-        _write(file, list(frames))
+        _write(file, frames)
     except OSError as error:
         raise DataError(file, "video", one_line(error), "a file that can be written") from None
     return float(sum(rewards))
 
 
-def _write(file: Path, frames: list[np.ndarray]) -> None:
+def _write(file: Path, frames: Sequence[np.ndarray]) -> None:
     if file.suffix == ".gif":
         from jaxrl_rollouts.reports.pictures import save_gif
 
@@ -78,7 +78,7 @@ def _write(file: Path, frames: list[np.ndarray]) -> None:
         return
     import imageio.v2 as imageio
 
-    imageio.mimwrite(file, frames, fps=FPS)  # pyright: ignore[reportArgumentType]
+    imageio.mimwrite(file, list(frames), fps=FPS)
 
 
 def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:

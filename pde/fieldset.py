@@ -240,7 +240,8 @@ def sample_windows(
     if isinstance(data, PickedWindows):
         windows, conditions = data
     else:
-        row, begin = window_places(key, *data.fields.shape[:2], batch, (frames - 1) * every + 1)
+        rows, length = data.fields.shape[:2]
+        row, begin = window_places(key, rows, length, batch, (frames - 1) * every + 1)
         windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
         conditions = jax.tree.map(lambda x: x[row], data.conditions)
     shift_key = jax.random.split(key, 3)[2]

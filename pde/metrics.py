@@ -130,7 +130,7 @@ def shells(shape: Sequence[int]) -> np.ndarray:
     return np.rint(lengths(shape)).astype(int)
 
 
-def spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
+def spectrum(field: jax.Array | np.ndarray, *, space_dims: int = 1) -> jax.Array:
     """Mean amplitude `|rfft|` per wavenumber, `[..., C, K]` with `K = min(points) // 2 + 1`.
 
     Unnormalised, as the paper's figures are: unit white noise on N points has 0.886 sqrt(N).
@@ -147,7 +147,7 @@ def spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
     return flat @ jnp.asarray(weights.T, flat.dtype)
 
 
-def mean_spectrum(field: jax.Array, *, space_dims: int = 1) -> jax.Array:
+def mean_spectrum(field: jax.Array | np.ndarray, *, space_dims: int = 1) -> jax.Array:
     """`spectrum` averaged over all leading axes and channels: `[K]`."""
     found = spectrum(field, space_dims=space_dims)
     return found.reshape(-1, found.shape[-1]).mean(0)

@@ -177,7 +177,7 @@ def _with_weights(net: FieldNetwork, config: RefinerConfig, after: Emulator | No
     share = config.first_share if config.first_share is not None else 1.0 / (last + 1)
     share = 0.0 if after is not None else share
     odds = jnp.append(jnp.full((last,), (1.0 - share) / last), share)
-    return Refiner(net, config, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds)
+    return Refiner(net, config, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds=odds)
 
 
 def _applied(config: RefinerConfig) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> N
     length = min(truth.shape[1], fields.shape[1] - 1)
     if length:
         some = list(own.changing)
-        pair = (np.swapaxes(x[:, :length, some], 0, 1) for x in (fields[:, 1:], truth))
+        pair: Any = (np.swapaxes(x[:, :length, some], 0, 1) for x in (fields[:, 1:], truth))
         held = correlation_horizons(np.asarray(correlation(*pair)), own.dt or 1.0)
         unit = "" if own.dt else " steps"
         print(
@@ -134,8 +135,9 @@ def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) 
     extents = np.where(np.isfinite(found.extent), found.extent, grid)
     if out.suffix == ".npz":
         kinds = own.boundaries or ("periodic",) * len(grid)
-        space = {"dt": dt, "dx": extents / grid, "boundaries": np.asarray(kinds)}
-        np.savez(out, u=fields, channels=np.asarray(found.channels), **space, **found.parameters)
+        space: dict[str, Any] = {"dt": dt, "dx": extents / grid, "boundaries": np.asarray(kinds)}
+        parameters: Mapping[str, Any] = found.parameters
+        np.savez(out, u=fields, channels=np.asarray(found.channels), **space, **parameters)
         return
     extent = extents[:, 0] if len(grid) == 1 else extents
     name, values = next(iter(found.parameters.items()), ("viscosity", np.ones(count)))

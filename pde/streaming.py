@@ -103,7 +103,8 @@ def windows_feed(
         row, begin = places
         index = row[..., None].astype(np.int64) * shape[1] + begin[..., None] + steps
         told = jax.tree.map(lambda x: x[row], conditions)
-        return Drawn(PickedWindows(scale(scattered(path, index, axes=2)), told))
+        windows: Any = scale(scattered(path, index, axes=2))
+        return Drawn(PickedWindows(windows, told))
 
     return ReadAhead((), make_plan(config, frames, *shape[:2]), read)
 

@@ -261,7 +261,7 @@ def conversion(rows: Rows, seeds: int, key: jax.Array, context: RunContext | Non
     times = tuple((sigmas / (1.0 + sigmas)).tolist())
     linear = JumpConfig(256, method="heun", times=times)
 
-    def one(per_seed: tuple, shared: tuple) -> jax.Array:
+    def one(per_seed: tuple[Any, jax.Array], shared: tuple) -> jax.Array:
         shape = 256, rows.layout.features
         by = [draw_samples(denoiser, *per_seed, shape, config=c) for c in (levels, linear)]
         return abs(by[0] - by[1]).mean()

@@ -272,7 +272,7 @@ def agents_part(report: Report, config: Config, setting: Setting | None, found: 
         for arm, cell in grid.items():  # in the colour of what they were told of
             if TOLD in arm:
                 shade = shades[arm.replace(f", {TOLD}", "")]
-                line: dict[str, str] = {"colour_name": shade, "linestyle": "--"}
+                line: dict[str, Any] = {"colour_name": shade, "linestyle": "--"}
                 curve_with_band(ax, *cell.curve("return"), arm, **line)
         ax.set_ylabel("return")
 

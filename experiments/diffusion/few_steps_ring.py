@@ -176,7 +176,7 @@ def measure_ring(
         model, params, samplers = nets[net]
         chosen, shape = samplers[sampler][calls], (config.samples, 2)
 
-        def one(per_seed: tuple, shared: tuple) -> jax.Array:
+        def one(per_seed: tuple[PyTree, jax.Array], shared: tuple) -> jax.Array:
             return draw_samples(model, *per_seed, shape, config=chosen)
 
         return map_seeds(one, (params, keys))

@@ -189,7 +189,7 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
                 sets[source] = to_device(refilled(made, len(plain.rewards)))
 
     if {"unguided", "guided"} & sampled:
-        cut = {"length": config.length, "stride": config.stride}
+        cut: dict[str, Any] = {"length": config.length, "stride": config.stride}
         settings = SyntheticConfig(unet=config.unet, training=config.unet_training, **cut)
         run = {"stage": f"{slug(name)}-unet", "source": name, "context": context}
         model = fit_windows(rows, settings, unet_key, **run)
@@ -205,9 +205,9 @@ def make_sources(name: str, config: Config, context: RunContext | None) -> Sourc
     if "synther" in sampled:
         run = {"stage": f"{slug(name)}-synther", "context": context}
         denoiser, params, layout = fit_rows(rows, config.synther, mlp_key, **run)
-        sampler = {"config": config.synther.sampler}
         plain = jax.tree.map(
-            np.asarray, generate(denoiser, params, rows_key, layout, count, **sampler)
+            np.asarray,
+            generate(denoiser, params, rows_key, layout, count, config=config.synther.sampler),
         )
         tell("synther", plain, lambda by: relabelled_rows(by, plain, told_key))
     return Sources(setting, sets, model, tellers)

@@ -239,7 +239,8 @@ def draw(report: Report, config: Config, grids: Grids, earned: Mapping[str, floa
             weaker = [label for label in labels if NORMED not in label]
             for index, source in enumerate(config.sources):
                 returns = sweep(grids[name], config, agent, source).T
-                style = {"colour_name": colour(source), "linestyle": LINES[parts_of(source)[1]]}
+                line = LINES[parts_of(source)[1]]
+                style: dict[str, Any] = {"colour_name": colour(source), "linestyle": line}
                 count = len(weaker)
                 curve_with_band(ax, np.arange(count), returns[:, :count], source, **style)
                 if count < len(labels):  # no weaker one, so no line leads there

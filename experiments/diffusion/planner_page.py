@@ -128,7 +128,8 @@ def add_claims(report: Report, name: str, grid: Grid) -> None:
 def draw(report: Report, config: Config, results: Results) -> None:
     """Returns, cost and truth of plans, and the training."""
     caption = RETURNS.format(spread=spread_name(report.seeds))
-    names, size = list(results), {"width": 4.6, "height": 3.0}
+    names = list(results)
+    size: dict[str, Any] = {"width": 4.6, "height": 3.0}
     titles = [slug(name) for name in names]
     with picture(report, "returns", caption, titles=titles, legend=False, **size) as axes:
         for ax, (setting, _, grid) in zip(axes, results.values(), strict=True):

@@ -141,7 +141,8 @@ def draw_plane(report: Report, grid: Grid, best: float) -> None:
         level(ax, best, "the most possible", linestyle=":", linewidth=1.0)
         if np.nanmax(np.abs(stacked(grid.values(), "promised"))) > 5 * best:
             ax.set_yscale("symlog", linthresh=best, linscale=0.8)
-            ax.yaxis.set_major_locator(FixedLocator(best * np.outer([-1, 1], TICKS).ravel()))
+            ticks = (best * np.outer([-1, 1], TICKS)).ravel().tolist()
+            ax.yaxis.set_major_locator(FixedLocator(ticks))
             ax.yaxis.set_major_formatter("{x:.0f}")
             ax.minorticks_off()
         ax.set_xticks(range(len(grid)), list(grid), rotation=35, ha="right")

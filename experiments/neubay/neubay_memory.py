@@ -27,6 +27,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.runner import runner_fleet, runner_varied
 from jaxrl_rollouts.offline.data import Transitions, episode_returns, to_device
@@ -40,8 +41,9 @@ from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.study import neubay
 from jaxrl_rollouts.offline.study.colours import COLOURS
 from jaxrl_rollouts.offline.training import train_and_play
+from jaxrl_rollouts.offline.worlds.dynamics import World
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import LEVELS, measure_trusts
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trusts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -162,7 +164,7 @@ def train_all(config: Config, context: RunContext | None) -> tuple[Grid, dict[st
     tasks = {name: make_task(config, name, data_key) for name in config.tasks}
     posteriors = {}
 
-    def posterior(name: str) -> tuple:
+    def posterior(name: str) -> tuple[Fitter, World, Trust]:
         if name not in posteriors:
             task = tasks[name]
             fitted = fit_worlds(
@@ -265,8 +267,8 @@ def draw(report: Report, grid: Grid, tasks: dict[str, Task]) -> None:
         "evaluations; dots are seeds, dashed: the data's episodes."
     )
     for name, task in tasks.items():
-        cells, style = grid.at(task=name), {"titles": ("While training", "At the end")}
-        with picture(report, name, caption, title=f"{name} runner", **style) as (left, right):
+        cells, titles = grid.at(task=name), ("While training", "At the end")
+        with picture(report, name, caption, title=f"{name} runner", titles=titles) as (left, right):
             curves(left, cells, "return", colours=COLOURS)
             left.set_ylabel("return")
             scores = {arm: np.asarray(cell["score"]) for arm, cell in cells.items()}

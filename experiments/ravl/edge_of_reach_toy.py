@@ -11,7 +11,7 @@ wants lies at the edge: a map over the three.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import matplotlib
@@ -268,7 +268,8 @@ def draw_map(report: Report, grid: Grid) -> None:
             ax.imshow(middle, cmap=palette, norm=norm, aspect="auto")
             for row, column in np.ndindex(middle.shape):
                 light = (norm(middle[row, column]) < 0.5) == (palette == "viridis")
-                place = {"ha": "center", "va": "center", "color": "white" if light else "black"}
+                ink = "white" if light else "black"
+                place: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
                 ends = f"{low[row, column]:.0f} to {high[row, column]:.0f}"
                 ax.text(column, row - 0.12, f"{middle[row, column]:.0f}", fontsize=8, **place)
                 ax.text(column, row + 0.25, ends, fontsize=5, **place)
@@ -288,7 +289,8 @@ def draw_why(report: Report, grid: Grid) -> None:
     with picture(report, "why", caption, width=5.2, height=3.2) as (ax,):
         for (arm, k), cell in grid.items():
             if arm != PATCHED:
-                style = {"color": colour(BASE if arm == BASE else "ravl"), "linestyle": ""}
+                shade = colour(BASE if arm == BASE else "ravl")
+                style: dict[str, Any] = {"color": shade, "linestyle": ""}
                 ax.plot(cell["excess"], cell["percent"], marks[k], markersize=4, alpha=0.7, **style)
         for k, mark in marks.items():
             ax.plot([], [], mark, color="black", markersize=4, label=f"k = {k}")

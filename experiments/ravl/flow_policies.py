@@ -118,8 +118,9 @@ def _masses(cell: Cell) -> np.ndarray:
 
 def places(config: Config, trained: Trained) -> Iterator[tuple[str, Grid]]:
     """Where returns were measured, and the policies there."""
-    for name in config.environments if trained.online is not None else ():
-        yield name, trained.online.at(environment=name)
+    if trained.online is not None:
+        for name in config.environments:
+            yield name, trained.online.at(environment=name)
     if trained.offline is not None:
         yield f"{config.method} on data", trained.offline
 
@@ -167,7 +168,7 @@ def draw_bandit(report: Report, config: Config, grid: Grid) -> None:
     with picture(report, "bandit", caption, titles=titles) as (left, right):
         for kind, cell in grid.at(rate=usual).trained.items():
             style = {"color": COLOURS[kind], "label": kind}
-            bins = np.linspace(-1, 1, 81)
+            bins = np.linspace(-1, 1, 81).tolist()
             left.hist(cell["actions"].ravel(), bins, density=True, histtype="step", **style)
             mass = cell["mass"].min(-1)
             every = config.bandit.updates // mass.shape[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -72,7 +72,7 @@ class DialConfig:
         if not self.mopo_penalties or min(self.mopo_penalties) <= 0:
             raise ConfigError("mopo_penalties", self.mopo_penalties, "at least one, all positive")
 
-    def arms(self) -> dict[str, MethodConfig]:
+    def arms(self) -> dict[str, Any]:
         """Every method and strength by label ("mopo 2.5" is MOPO with that lambda)."""
         # So that its penalty is zero where the model is true, and it is base there.
         same = {"noise": "common", "backup_entropy": True}

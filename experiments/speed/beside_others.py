@@ -333,7 +333,8 @@ def draw(report: Report, grid: Grid, settings: Mapping[str, Setting]) -> None:
             for number, (agent, cells) in enumerate(_by_agent(grid.at(dataset=data))):
                 for by, cell in cells.items():
                     returns, shade = cell["returns"], f"C{number}"
-                    style = {"color": shade, "linestyle": "-" if by == OURS else "--"}
+                    line = "-" if by == OURS else "--"
+                    style: dict[str, Any] = {"color": shade, "linestyle": line}
                     for ax, over in zip(axes, ("steps", "seconds"), strict=True):
                         x = cell[over][0]
                         label = agent if by == OURS else None

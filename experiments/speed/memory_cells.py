@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxrl_rollouts import devices, memory
 from jaxrl_rollouts.configs import from_json
+from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.data.d4rl import write_d4rl
@@ -67,7 +68,7 @@ def made_file(config: Config, folder: Path) -> Path:
     return path
 
 
-def on_rows(stream: str, config: Config, folder: Path, run: Run) -> None:
+def on_rows(stream: Stream, config: Config, folder: Path, run: Run) -> None:
     """TD3+BC on the file."""
     os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
     data = load(made_file(config, folder), stream=stream)
@@ -88,8 +89,7 @@ def on_disk(config: Config, folder: Path, run: Run) -> None:
 
 def many_seeds(config: Config, folder: Path, run: Run) -> None:
     """RAVL, ten critics each."""
-    options = {"seeds": config.seeds, "steps": config.steps}
-    train(DATASET, "ravl", budget_of(config), context=run, **options)
+    train(DATASET, "ravl", budget_of(config), seeds=config.seeds, steps=config.steps, context=run)
 
 
 def many_members(config: Config, folder: Path, run: Run) -> None:

@@ -130,7 +130,7 @@ def make_bench(config: Config, members: int, hidden: tuple[int, ...]) -> Bench:
     world = world._replace(limit=jnp.float32(jnp.inf))
     dynamics = trusted_dynamics(model.fitter, members, never)
     capacity = max(config.rollouts * (config.limit + 1), config.tape)
-    sizes = {"rollouts": config.rollouts, "tape": config.tape, "capacity": capacity}
+    sizes: dict[str, Any] = {"rollouts": config.rollouts, "tape": config.tape, "capacity": capacity}
     sizes |= {"horizon": config.limit, "updates_per_iteration": config.updates}
     settings = NeubayConfig(agent_config(config, "lru"), **sizes)
     neubay = make_neubay(settings, dynamics, Sizes(STATES, ACTIONS, config.limit, config.limit))
@@ -141,6 +141,7 @@ def make_bench(config: Config, members: int, hidden: tuple[int, ...]) -> Bench:
 
 def compiled_collector(bench: Bench) -> Callable[[jax.Array], int]:
     """`key -> imagined transitions`, one compiled program."""
+    assert bench.neubay.imagine is not None  # NEUBAY's is `collect`
     program = jax.jit(bench.neubay.imagine)
 
     def collect(key: jax.Array) -> int:
@@ -157,7 +158,8 @@ def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]
     published code. All rows are stepped until the last has ended.
     """
     agent, world, limit = bench.neubay.agent, bench.data.world, bench.settings.horizon
-    actor = bench.state.agent.actor
+    doubt, actor = world.limit, bench.state.agent.actor
+    assert limit is not None and doubt is not None  # as `make_bench` sets them
     memory = make_memory(bench.settings.agent.memory, SEEN)
     shown = remember(bench.dynamics.model)
     begin = jax.jit(lambda key: draw(bench.data.logged, key, rollouts, limit))
@@ -181,7 +183,7 @@ def looping_collector(bench: Bench, rollouts: int) -> Callable[[jax.Array], int]
             state, out = advance(step_key, state, action)
             row = [np.asarray(x) for x in (seen, action, *out)]
             times = times + 1
-            cut = (times >= limit) | (row[5] > float(world.limit)) | row[4]
+            cut = (times >= limit) | (row[5] > float(doubt)) | row[4]
             for i in np.flatnonzero(alive):
                 episodes[i].append([x[i] for x in row])
             taken += int(alive.sum())
@@ -226,6 +228,7 @@ def time_sizes(config: Config, context: RunContext) -> tuple[list[dict[str, Any]
     rows, timers = [], {}
     for members in config.sizes:
         bench = make_bench(config, members, config.hidden[-1])
+        assert bench.neubay.imagine is not None  # NEUBAY's is `collect`
         lowered = jax.jit(bench.neubay.imagine).lower(bench.state, jax.random.key(0), bench.data)
         program = lowered.compile()
         keys = iter(jax.random.split(jax.random.key(0), config.repeats + 1))
@@ -292,7 +295,7 @@ def our_learning(config: Config, kind: str) -> OurLearning:
     numbers = (jnp.float32(x) for x in (seen, acted, rng.normal(size=(count, length))))
     flag = jnp.zeros((count, length), bool)
     real = jnp.broadcast_to(jnp.arange(length) < length // 2, flag.shape)
-    tokens = Token(*numbers, flag, flag, real)
+    tokens = Token(*numbers, terminations=flag, truncations=flag, real=real)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), tokens)
     empty = tapes.create(one, count * length, count, tape=config.tape)
     ring = tapes.add(empty, tokens, jnp.full(count, length))

@@ -291,7 +291,7 @@ def make_ours(case: Case) -> Ours:
     """
     net, space, work = case.net, case.space, case.work
     emulator, updates = make_one_step(net, OneStepConfig()), work.updates
-    budget = {"updates": updates, "per_iteration": updates, "warmup": updates // 10}
+    budget: dict[str, Any] = {"updates": updates, "per_iteration": updates, "warmup": updates // 10}
     training = make_training(emulator, TrainingConfig(**budget, batch=work.batch))
     shape = (work.trajectories, work.frames, CHANNELS, *space)
     none = jnp.zeros((work.trajectories, 0))

@@ -69,7 +69,9 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
         made_from, data = read_settings(Path(file), experiment.name)
     preset = parsing.value_of(arguments, "--preset")
     if preset is None:
-        preset = made_from if made_from in experiment.presets else experiment.default_preset
+        preset = experiment.default_preset
+        if made_from is not None and made_from in experiment.presets:
+            preset = made_from
     start = experiment.preset(preset)
     base = start if data is None else read(type(start), data, str(file), start)
     base = replace(base, **chosen)

@@ -25,7 +25,7 @@ def descriptions(cls: type) -> Mapping[str, str]:
     A subclass also has the descriptions of its bases.
     """
     texts: dict[str, str] = {}
-    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+    for base in (c for c in reversed(cls.__mro__) if dataclasses.is_dataclass(c)):
         for parameter in docstring_parser.parse(base.__doc__ or "").params:
             for name in parameter.arg_name.split(","):
                 texts[name.strip()] = " ".join((parameter.description or "").split())
@@ -79,7 +79,7 @@ def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
     return made()
 
 
-def _help(kind: Any, text: str, value: Any) -> dict[str, str]:
+def _help(kind: Any, text: str, value: Any) -> dict[str, Any]:
     """What tyro should say of an option; a list shows what several values look like."""
     kind = typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind
     args = typing.get_args(kind)

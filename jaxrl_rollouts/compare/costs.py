@@ -113,7 +113,7 @@ def of_program(
 def planned_bytes(program: jax.stages.Compiled) -> int:
     """What XLA plans for one device: arguments, results and temporary buffers at once, without the
     results that take the place of a donated argument."""
-    plan = program.memory_analysis()
+    plan: Any = program.memory_analysis()
     held = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
     return held - plan.alias_size_in_bytes
 

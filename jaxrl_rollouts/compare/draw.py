@@ -92,6 +92,6 @@ def sweep(
     matplotlib's format of the means.
     """
     shade = shade or pictures.colour(label or "", colours)
-    ax.plot(at, [np.mean(v) for v in values], line, color=shade, label=label)
+    ax.plot(at, [np.asarray(v).mean() for v in values], line, color=shade, label=label)
     for x, seeds in zip(np.asarray(at), values, strict=True):
         ax.plot([x] * len(np.asarray(seeds)), seeds, ".", color=shade, alpha=0.5)

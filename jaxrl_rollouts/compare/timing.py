@@ -220,8 +220,9 @@ def show_seeds(
     ]
     report.table("seeds side by side", rows)
     name = f"{max(seeds)} seeds in {times:g} times the time of one"
-    how = {"means": "seeds as a vmapped axis, spread over the cores", "statistic": "median"}
-    add_claim(report, name, relative[seeds[-1]], at_most=times, source=source, **how)
+    means = "seeds as a vmapped axis, spread over the cores"
+    how: dict[str, Any] = {"means": means, "source": source, "statistic": "median"}
+    add_claim(report, name, relative[seeds[-1]], at_most=times, **how)
     caption = "Time to train several seeds in one program."
     with picture(report, "seeds", caption, width=4.2, title=title, legend=False) as (ax,):
         labels = "seeds", "time, in times of one seed"

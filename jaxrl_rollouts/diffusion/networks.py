@@ -92,7 +92,7 @@ class ResidualMlp(nn.Module):
             if c.initial == "lecun":
                 return Dense(features, dtype=dtype, name=name)(inputs)
             bound = uniform(1.0 / math.sqrt(inputs.shape[-1]))
-            torch = {"kernel_init": uniform_fan_in(), "bias_init": bound}
+            torch: dict[str, Any] = {"kernel_init": uniform_fan_in(), "bias_init": bound}
             return Dense(features, dtype=dtype, name=name, **torch)(inputs)
 
         # A named generator: what a checkpoint was trained with must not depend on jax's default.

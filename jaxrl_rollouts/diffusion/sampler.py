@@ -226,7 +226,9 @@ def sample(
     steps = (jnp.arange(config.steps, dtype=jnp.int32), *plan)
     early = jax.tree.map(lambda column: column[:-1], steps)
     if config.method == "dpmpp_2m":
-        of_steps = Multistep(*(jnp.asarray(c, jnp.float32) for c in multistep(levels, config)))
+        of_steps = jax.tree.map(
+            lambda column: jnp.asarray(column, jnp.float32), multistep(levels, config)
+        )
         (x, _), _ = jax.lax.scan(advance_2m, (x, jnp.zeros_like(x)), (early, of_steps))
     else:
         x, _ = jax.lax.scan(advance, x, early)

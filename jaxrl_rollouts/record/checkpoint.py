@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from orbax.checkpoint import v1 as _ocp
 
 from .. import devices, processes
@@ -145,7 +146,7 @@ def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if hasattr(leaf, "shape"):
-            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 leaf = jax.eval_shape(jax.random.key_data, leaf)  # a key is kept as its numbers
             found[jax.tree_util.keystr(path, simple=True, separator="/")] = tuple(leaf.shape)
     return found

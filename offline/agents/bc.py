@@ -98,10 +98,10 @@ def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Age
     velocity = make_field(config.hidden, observation_size, action_size)
     learn = optax.adam(config.actor_rate)
     nets = BcNets(observation_size, velocity, learn, action_size, config.flow_steps)
-    functions = (init, flow_update, flow_policy, flow_greedy)
+    functions: Any = (init, flow_update, flow_policy, flow_greedy)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
-        None,
+        q=None,
         normalise=config.normalise,
     )
 

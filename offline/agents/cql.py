@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +80,7 @@ def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agen
     """
     check(config)
     nets = sac.make_nets(config, observation_size, action_size)
-    functions = (init, update, sac.policy, sac.greedy, sac.q)
+    functions: Any = (init, update, sac.policy, sac.greedy, sac.q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
         sample=functools.partial(sac.sample, nets),

@@ -70,7 +70,7 @@ def make_nets(
 ) -> FlowNets:
     """Small heads, so that a fresh velocity (candidate) is near 0 and log sigma near -1.5."""
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    head = {"head_init": uniform(1e-3), "head_bias_init": uniform(1e-3)}
+    head: dict[str, Any] = {"head_init": uniform(1e-3), "head_bias_init": uniform(1e-3)}
     shut = jax.nn.initializers.zeros
     bias = jax.nn.initializers.constant(OPEN)
     gate = make_field(hidden, observation_size, action_size, head_init=shut, head_bias_init=bias)

@@ -145,7 +145,7 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
         optax.adam(config.value_rate),
         optax.adam(config.critic_rate),
     )
-    functions = (init, update, policy, greedy, q)
+    functions: Any = (init, update, policy, greedy, q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
         gaussian=functools.partial(gaussian, nets),

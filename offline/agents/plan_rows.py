@@ -14,6 +14,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from ..data import Transitions, episodes
+from ..data.transitions import Array
 
 
 class PlanRows(NamedTuple):
@@ -26,9 +27,9 @@ class PlanRows(NamedTuple):
         rewards: `[W]`, the rank of what followed among all presents, from -1 (worst) to 1.
     """
 
-    observations: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
+    observations: Array
+    actions: Array
+    rewards: Array
 
 
 def mean_to_go(transitions: Transitions, discount: float) -> np.ndarray:

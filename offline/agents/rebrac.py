@@ -110,7 +110,7 @@ def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -
     Raises:
         ConfigError: a setting is out of range.
     """
-    penalties = (functools.partial(f, config) for f in (actor_loss, target_penalty))
+    penalties = functools.partial(actor_loss, config), functools.partial(target_penalty, config)
     return make_td3(config, observation_size, action_size, *penalties)
 
 

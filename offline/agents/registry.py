@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, make_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxrl_rollouts.plugins import announced
 
@@ -31,12 +31,18 @@ AGENTS: Mapping[str, AgentSpec] = {
 }
 
 # One field for each agent's settings, so that all of them are options of the command line.
-AgentConfigs: Any = make_dataclass(
-    "AgentConfigs",
-    [(name, spec.config, field(default_factory=spec.config)) for name, spec in AGENTS.items()],
-    namespace={"__doc__": "Settings of single agents."},
-    frozen=True,
-)
+if TYPE_CHECKING:
+
+    class AgentConfigs(Any):
+        """Settings of single agents."""
+
+else:
+    AgentConfigs = make_dataclass(
+        "AgentConfigs",
+        [(name, spec.config, field(default_factory=spec.config)) for name, spec in AGENTS.items()],
+        namespace={"__doc__": "Settings of single agents."},
+        frozen=True,
+    )
 
 
 def agent_name(config: AgentConfig) -> str:

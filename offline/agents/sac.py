@@ -146,7 +146,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
     """
     check(config)
     nets = make_nets(config, observation_size, action_size)
-    functions = (init, update, policy, greedy, q)
+    functions: Any = (init, update, policy, greedy, q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
         sample=functools.partial(sample, nets),
@@ -164,8 +164,7 @@ def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> Sa
         return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
     critic = from_linen(mlp((1,), 3e-3), s, a)
-    flow = isinstance(config, SacConfig) and config.actor.kind != "gaussian"
-    if flow:
+    if isinstance(config, SacConfig) and config.actor.kind != "gaussian":
         actor = make_flow_actor(config.actor, config.hidden, observation_size, action_size)
     else:
         network = from_linen(mlp((action_size, action_size), 1e-3), s)

@@ -53,7 +53,7 @@ def plane_box(key: jax.Array, steps: int = 5_000, half_width: float = 2.0) -> Tr
     rewards = plane_reward(states, actions, following)
     no = np.zeros(steps, bool)
     rows = (np.asarray(x) for x in (states, actions, rewards, following))
-    return Transitions(*rows, no, ~no)
+    return Transitions(*rows, terminations=no, truncations=~no)
 
 
 def plane_random(key: jax.Array, steps: int = 20_000) -> Transitions:

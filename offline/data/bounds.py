@@ -36,6 +36,7 @@ def read_bounds(low: Any, high: Any, columns: int) -> tuple[np.ndarray, np.ndarr
         if values.size not in (1, columns) or not np.isfinite(values).all():
             expected = f"one finite number, or {columns}, one for each action entry"
             raise ConfigError(setting, value, expected)
+    assert low is not None and high is not None
     bounds = np.broadcast_arrays(np.ravel(low), np.ravel(high), np.zeros(columns))[:2]
     low, high = (np.asarray(bound, np.float32) for bound in bounds)
     if not (low < high).all():

@@ -114,7 +114,8 @@ def load_d4rl(
                 raise
             key = f"attribute {error.setting}"
             raise DataError(path, key, error.found, error.expected) from error
-        count = len(file["rewards"])
+        rewards: Any = file["rewards"]
+        count = len(rewards)
         extra = {key: _info(path, file, key, count)[done.kept] for key in _INFOS if infos}
     attributes |= {"format": "d4rl", **done.facts}
     known = CATALOGUE[name].environment if name in CATALOGUE else None

@@ -219,34 +219,34 @@ def load_minari(
     """
     check_limit(action_limit)
     together = stream == "never"
-    dataset = source if is_minari(source) else _open(source, together=together)
-    source = dataset.id if is_minari(source) else str(source)
+    dataset: Any = source if is_minari(source) else _open(source, together=together)
+    origin: str = dataset.id if is_minari(source) else str(source)
     if action_low is None and action_high is None:
-        action_low, action_high = _bounds(source, dataset)
+        action_low, action_high = _bounds(origin, dataset)
     path, unmarked, names = Path(dataset.storage.data_path), [], []
     sha256, rows_file = file_sha256(path), None
     limits = {"limit": action_limit, "clip": clip}
 
     def episodes() -> Iterator[Transitions]:
         unmarked.clear()
-        for episode in _episodes(source, dataset):
+        for episode in _episodes(origin, dataset):
             unmarked.append(episode.unmarked)
             names[:] = episode.names
             yield episode.rows
 
     def checked(rows: Transitions) -> Transitions:
-        given = source, "actions", rows.actions, action_low, action_high
+        given = origin, "actions", rows.actions, action_low, action_high
         rows = rows._replace(actions=bounded(*given, **limits)[0])
-        validate(rows, source, action_limit=action_limit)
+        validate(rows, origin, action_limit=action_limit)
         return rows
 
     if must_stream(stream, _rows_bytes(path)):
         options = f"minari {dataset.episode_indices.tolist()} {action_low} {action_high} {limits}"
-        rows, rows_file = stream_episodes(source, sha256, options, episodes, checked)
+        rows, rows_file = stream_episodes(origin, sha256, options, episodes, checked)
     else:
         columns = list(episodes())
         if not columns:
-            raise DataError(source, "episodes", "0 steps", "at least one step")
+            raise DataError(origin, "episodes", "0 steps", "at least one step")
         rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
         rows = checked(rows)
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)

@@ -55,7 +55,7 @@ class _Window(NamedTuple):
     """How windows of a D4RL file become rows; endings are those of all rows."""
 
     path: Path
-    file: h5py.File
+    file: Any  # an `h5py.File`
     terminations: np.ndarray
     truncations: np.ndarray
     bounds: tuple[Any, Any]
@@ -85,8 +85,9 @@ def stream_d4rl(
         DataError, ConfigError: as `assemble`; rows are counted from the first of their window.
     """
     sizes = _sizes(path, file)
-    terminations = as_flags(path, "terminals", file["terminals"][()])
-    timeouts = {"timeouts": file["timeouts"][()]} if "timeouts" in file else {}
+    arrays: Any = file
+    terminations = as_flags(path, "terminals", arrays["terminals"][()])
+    timeouts = {"timeouts": arrays["timeouts"][()]} if "timeouts" in file else {}
     stored = "next_observations" in file
     known = timeouts | ({"next_observations": ()} if stored else {})
     truncations = truncations_of(path, known, terminations, limit)
@@ -104,7 +105,7 @@ def stream_d4rl(
             rows = _read(window, part)
             first, end = np.searchsorted(kept, (part.start, part.stop))
             picked = [column[kept[first:end] - part.start] for column in rows[:5]]
-            array[first:end] = _table(Transitions(*picked, cut[first:end]))
+            array[first:end] = _table(Transitions(*picked, truncations=cut[first:end]))
 
     options = f"{limit} {bounds} {action_limit} {clip}"
     rows, rows_file = _made(sha256, options, (len(kept), *sizes), fill)
@@ -133,12 +134,10 @@ def stream_episodes(
     Raises:
         DataError: there is no row; or what `checked` raises, the row counted in its episode.
     """
-    count, shape = 0, (0, 0)
+    count = observations = actions = 0
     for rows in episodes():
-        count, shape = (
-            count + len(rows.rewards),
-            (rows.observations.shape[1], rows.actions.shape[1]),
-        )
+        count += len(rows.rewards)
+        observations, actions = rows.observations.shape[1], rows.actions.shape[1]
     if not count:
         raise DataError(source, "episodes", "0 steps", "at least one step")
 
@@ -150,7 +149,7 @@ def stream_episodes(
             array[first : first + len(rows.rewards)] = _table(rows)
             first += len(rows.rewards)
 
-    return _made(sha256, options, (count, *shape), fill)
+    return _made(sha256, options, (count, observations, actions), fill)
 
 
 def _made(
@@ -185,7 +184,7 @@ def rows_bytes(file: h5py.File) -> int:
     return 4 * sum(array.size or 0 for array in arrays)
 
 
-def _sizes(path: Path, file: h5py.File) -> tuple[int, int]:
+def _sizes(path: Path, file: Any) -> tuple[int, int]:
     """Observation and action entries; `DataError` unless all arrays are there and as long."""
     keys = [*REQUIRED, *(key for key in OPTIONAL if key in file)]
     check_present(path, file)

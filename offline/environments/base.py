@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -216,7 +216,7 @@ def rescale(action: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
     return 0.5 * (low + high) + 0.5 * (high - low) * jnp.clip(action, -1.0, 1.0)
 
 
-def own_bounds(low: Iterable[float], high: Iterable[float]) -> dict[str, tuple[float, ...] | None]:
+def own_bounds(low: Iterable[float], high: Iterable[float]) -> dict[str, Any]:
     """The fields `action_low` and `action_high` of an `Environment` with these bounds."""
     bounds = tuple(map(float, low)), tuple(map(float, high))
     if all(value == -1.0 for value in bounds[0]) and all(value == 1.0 for value in bounds[1]):

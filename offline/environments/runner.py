@@ -114,7 +114,7 @@ def draw_builds(key: jax.Array, batch: int) -> Build:
     # Uniform within +-1, of each row's own key.
     drawn = uniform_start(key, batch, jnp.ones(3))
     scales = jnp.exp(low + (high - low) * 0.5 * (drawn + 1.0)).T
-    return Build(*(jnp.array(STANDARD[:3])[:, None] * scales), jnp.ones(batch))
+    return Build(*(jnp.array(STANDARD[:3])[:, None] * scales), motor=jnp.ones(batch))
 
 
 def reset_hidden(key: jax.Array, batch: int) -> EnvironmentState:
@@ -157,7 +157,7 @@ WIRED_RUNNER = HIDDEN_RUNNER._replace(name="runner-wired", reset=reset_wired)
 
 def fleet_of(builds: Build) -> Environment:
     """`WIRED_RUNNER`, of which row `i` is machine `i % G` of `[G]` builds."""
-    count = builds.cart.shape[0]
+    count = jnp.shape(builds.cart)[0]
 
     def reset_fleet(key: jax.Array, batch: int) -> EnvironmentState:
         state = reset_hidden(key, batch)

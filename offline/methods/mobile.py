@@ -53,6 +53,7 @@ def inconsistency(
     """
 
     def act(key: jax.Array, observations: jax.Array) -> jax.Array:
+        assert agent.sample is not None
         return agent.sample(state.actor, key, observations)[0]
 
     def once(key: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, make_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxrl_rollouts.configs import check, did_you_mean, within
 from jaxrl_rollouts.errors import ConfigError
@@ -56,12 +56,18 @@ def _validate(config: Any) -> None:
 
 
 # One field for each method's settings, so that all of them are options of the command line.
-MethodConfig: Any = make_dataclass(
-    "MethodConfig",
-    [(name, kind, field(default_factory=kind)) for name, kind in METHODS.items()],
-    namespace={"__doc__": "Settings of single methods.", "validate": _validate},
-    frozen=True,
-)
+if TYPE_CHECKING:
+
+    class MethodConfig(Any):
+        """Settings of single methods."""
+
+else:
+    MethodConfig = make_dataclass(
+        "MethodConfig",
+        [(name, kind, field(default_factory=kind)) for name, kind in METHODS.items()],
+        namespace={"__doc__": "Settings of single methods.", "validate": _validate},
+        frozen=True,
+    )
 
 
 def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:

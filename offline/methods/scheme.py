@@ -116,7 +116,7 @@ class Imagination(NamedTuple):
 
 
 # What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
-OWN_WORLDS = Imagination(False, True, False)
+OWN_WORLDS = Imagination._make((False, True, False))
 
 
 class ModelBasedState(NamedTuple):
@@ -180,7 +180,8 @@ def make_model_based(
 def _bind(config: ModelBasedConfig, method: Method, dynamics: Dynamics, *sizes: int) -> Learner:
     agent = make_sac(method.agent, *sizes)
     scheme = Scheme(config, method, dynamics, agent)
-    begin, step, roll = (functools.partial(f, scheme) for f in (init, update, imagine))
+    functions: Any = (init, update, imagine)
+    begin, step, roll = (functools.partial(f, scheme) for f in functions)
     return Learner(agent, begin, step, config.updates_per_epoch, roll)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ class NeubayData(NamedTuple):
 
 
 # What `train` calls `per_seed`: every seed in a world of its own, on the same episodes.
-OWN_WORLDS = NeubayData(False, True, True)
+OWN_WORLDS = NeubayData._make((False, True, True))
 
 
 class NeubayState(NamedTuple):
@@ -148,7 +148,8 @@ def _bind(config: NeubayConfig, dynamics: Dynamics, sizes: Sizes) -> Learner:
     parts = NeubayParts(
         config, sizes, agent, make_memory(config.agent.memory, shown), model, dynamics.members
     )
-    begin, step, roll = (functools.partial(f, parts) for f in (init, update, collect))
+    functions: Any = (init, update, collect)
+    begin, step, roll = (functools.partial(f, parts) for f in functions)
     return Learner(agent, begin, step, config.updates_per_iteration, roll)
 
 
@@ -212,6 +213,7 @@ def go_on(
 
 def collect(parts: NeubayParts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
     """One collection: logged beginnings and what the policy imagines after them."""
+    assert data.world.limit is not None
     config, sizes = parts.config, parts.sizes
     draw_key, roll_key = jax.random.split(key)
     moments = draw(data.logged, draw_key, config.rollouts, sizes.longest)

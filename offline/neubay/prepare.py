@@ -137,7 +137,7 @@ def prepare(
         expected = "at least 2: rollouts end where members disagree"
         raise ConfigError("ensemble.elites", members, expected)
     logged = log_histories(transitions, env.max_episode_steps, groups=groups, source=source)
-    if groups is not None and members % (machines := logged.groups.counts.shape[0]):
+    if logged.groups is not None and members % (machines := logged.groups.counts.shape[0]):
         expected = f"a multiple of the {machines} machines, as fit_worlds(groups=...) makes them"
         raise ConfigError("ensemble.elites", members, expected)
     sizes = Sizes(env.observation_size, env.action_size, env.max_episode_steps, logged.longest)
@@ -150,7 +150,7 @@ def prepare(
     return Prepared(
         make_neubay(config, dynamics, sizes),
         NeubayData(logged, world, penalty),
-        NeubayData(False, not single, not single),
+        NeubayData._make((False, not single, not single)),
         sizes,
     )
 

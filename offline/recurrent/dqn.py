@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,9 +164,10 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
     optimiser = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
     updates = math.ceil(config.updates_per_token * config.episodes * task.horizon)
     nets = DqnNets(config, task, network, optimiser, updates)
-    functions = (init, update, explore, greedy, q)
+    functions: Any = (init, update, explore, greedy, q)
     agent = Agent(*(functools.partial(f, nets) for f in functions), memory=network.start)
-    begin, iterate, roll = (functools.partial(f, nets) for f in (init_learner, iteration, imagine))
+    own: Any = (init_learner, iteration, imagine)
+    begin, iterate, roll = (functools.partial(f, nets) for f in own)
     return Learner(agent, begin, iterate, updates, roll)
 
 
@@ -238,7 +239,7 @@ def update(
     params, moments, _, metrics = descend(
         nets.optimiser, loss, state.params, state.moments, nets, state.target, tape
     )
-    target = optax.incremental_update(params, state.target, nets.config.polyak)
+    target: Any = optax.incremental_update(params, state.target, nets.config.polyak)
     return DqnState(params, target, moments), metrics
 
 

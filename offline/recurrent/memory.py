@@ -67,8 +67,9 @@ def parts_optimiser(
         limit = optax.identity() if clip is None else optax.clip_by_global_norm(clip)
         return optax.chain(limit, optax.adam(rate))
 
-    each = {"memory": adam(memory_rate), "head": adam(head_rate)}
-    return optax.partition(each, Parts("memory", "head"))
+    return optax.partition(
+        {"memory": adam(memory_rate), "head": adam(head_rate)}, Parts("memory", "head")
+    )
 
 
 class Memory(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +118,7 @@ def make_recurrent_sac(
         ConfigError: a setting is out of range.
     """
     nets = make_nets(config, observation_size, action_size)
-    functions = (init, update, policy, greedy, q)
+    functions: Any = (init, update, policy, greedy, q)
     return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
 
 
@@ -138,7 +138,7 @@ def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: in
         config,
         -float(action_size) if wanted is None else wanted,
         both,
-        parts_optimiser(*falling, config.clip),
+        parts_optimiser(*falling, clip=config.clip),
         parts_optimiser(config.memory_rate, config.head_rate, config.clip),
         optax.adam(config.temperature_rate),
     )
@@ -253,13 +253,13 @@ def update(
     critic, opt_critic, fit, values = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
     )
-    target_critic = optax.incremental_update(critic, state.target_critic, config.polyak)
+    target_critic: Any = optax.incremental_update(critic, state.target_critic, config.polyak)
 
     slope, surprise = jax.grad(actor_loss, has_aux=True)(
         normal, nets, critic, alpha, actor_key, tape
     )
     step, opt_actor = nets.learn_actor.update(to_actor(slope)[0], state.opt_actor, state.actor)
-    actor = optax.apply_updates(state.actor, step)
+    actor: Any = optax.apply_updates(state.actor, step)
 
     log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
     if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)

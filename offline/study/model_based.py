@@ -144,8 +144,8 @@ class FittedDataset(NamedTuple):
 
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models for `load_worlds`."""
-        worlds, settings = self.fitted.worlds, (self.ensemble, self.targets)
-        return save_worlds(folder, worlds, self.dataset, *settings, ending=self.ending)
+        worlds, ending = self.fitted.worlds, self.ending
+        return save_worlds(folder, worlds, self.dataset, self.ensemble, self.targets, ending=ending)
 
 
 class Source(Protocol):

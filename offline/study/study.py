@@ -147,7 +147,7 @@ def small_budget(seeds: int = 2) -> Budget:
     Args:
         seeds: trained side by side.
     """
-    rates = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
+    rates: dict[str, Any] = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
     return Budget(
         study=StudyConfig(
             seeds=seeds,

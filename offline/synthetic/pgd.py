@@ -160,7 +160,8 @@ def make_pgd(
     parts = PgdParts(config, agent, denoiser, layout, guidance)
     if relabeller is not None:
         parts = parts._replace(tell=relabeller.tell, unknown=relabeller.unknown)
-    begin, step, draw = (functools.partial(f, parts) for f in (init, update, windows))
+    functions: Any = (init, update, windows)
+    begin, step, draw = (functools.partial(f, parts) for f in functions)
     return Learner(agent, begin, step, config.updates, draw)
 
 
@@ -262,6 +263,7 @@ def update(
 ) -> tuple[PgdState, dict[str, jax.Array]]:
     """One refresh of the synthetic rows and its gradient steps."""
     config, agent = parts.config, parts.agent
+    assert agent.gaussian is not None
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows, valid = parts.layout.unpack(windows(parts, state, draw_key, data))
     if parts.tell is not None:

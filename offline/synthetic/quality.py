@@ -104,7 +104,11 @@ def novelty(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
 
 
 def sliced_wasserstein(
-    real: np.ndarray, synthetic: np.ndarray, *, directions: int = 128, seed: int = 0
+    real: np.ndarray | jax.Array,
+    synthetic: np.ndarray | jax.Array,
+    *,
+    directions: int = 128,
+    seed: int = 0,
 ) -> float:
     """Mean 1-Wasserstein distance over random directions, in the rows' units; 0 is best.
 

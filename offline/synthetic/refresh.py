@@ -86,7 +86,8 @@ def make_refreshed(
     if config.updates % agent.period:
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     parts = RefreshParts(config, agent, model, layout)
-    begin, step, draw = (functools.partial(f, parts) for f in (init, update, drawn))
+    functions: Any = (init, update, drawn)
+    begin, step, draw = (functools.partial(f, parts) for f in functions)
     return Learner(agent, begin, step, config.updates, draw)
 
 

@@ -316,7 +316,7 @@ def relabelled(
     tell_key, draw_key = jax.random.split(key)
     told = relabel(relabeller, paths, tell_key)
     rules = relabeller.unknown, relabeller.limit
-    settled, counts = jax.tree.map(np.asarray, settle(*rules, told, valid, draw_key))
+    settled, counts = jax.tree.map(np.asarray, settle(*rules, told, jnp.asarray(valid), draw_key))
     if not counts.any():
         raise DivergenceError(
             f"relabelling: the model knows none of {counts.size} steps, expected some; "

@@ -290,6 +290,7 @@ def _windows(
     )
     guided: dict[str, Any] = {}
     if policy is not None:
+        assert policy[0].gaussian is not None
         target = policy_target(policy[0].gaussian, fitted.layout)
         guided["guidance"] = make_guidance(target, config.pgd.guidance)
         guided["guide"] = GuideParams(policy[1], config.pgd.coefficient)

@@ -97,7 +97,7 @@ def read_arrays(path: str | Path) -> FieldSet:
         arrays = {"u": next(iter(arrays.values()))}
     if "u" not in arrays:
         raise DataError(path, "arrays", ", ".join(sorted(arrays)) or "nothing", NAMES)
-    own = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
+    own: dict[str, Any] = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
     kinds = arrays.pop("boundaries", np.asarray(""))
     boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()
     names = clean(arrays.pop("channels", np.zeros(0)).tolist())

@@ -144,7 +144,7 @@ class DriftMixer(nn.Module):
         """`W X`, as one real product."""
         features = modes.shape[-1]
 
-        def identity(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        def identity(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
             return jnp.eye(*shape) + SMALL * draws.normal(key, shape)
 
         square = (features, features)

@@ -136,9 +136,8 @@ def moving_frames(
             head = Image.new("RGB", (large.shape[1], width), "white")
             text = f"{name}, {clock} {dt * (t + 1):.3g}" if not drawn else name
             ImageDraw.Draw(head).text((4, 3), text, fill="black")
-            drawn.append(
-                np.pad(np.concatenate([head, large]), ((0, 4), (4, 4), (0, 0)), constant_values=255)
-            )
+            panel = np.concatenate([np.asarray(head), large])
+            drawn.append(np.pad(panel, ((0, 4), (4, 4), (0, 0)), constant_values=255))
         frames.append(np.concatenate(drawn, 1))
     return frames
 

@@ -21,7 +21,7 @@ def serve(make: Callable[[SimpleNamespace], Any]) -> None:
             `said(**inputs)`, what its network makes of them, and knows the `seconds(kind, **how)`
             that training and other work takes; some can also `compile()`.
     """
-    study = None
+    study: Any = None
     for line in sys.stdin:
         question = json.loads(line)
         kind = question.pop("kind")
