@@ -173,7 +173,7 @@ _LISTED = (
         "neubay_memory",
         "runners whose cart and pole nobody sees: an agent with a memory against one without",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
-        minutes={"smoke": None, "cpu": 68, "fleet": None},
+        minutes={"smoke": None, "cpu": 68, "fleet": 53},
     ),
     Listing(
         "neubay_mujoco",
