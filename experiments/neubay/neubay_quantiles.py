@@ -56,8 +56,8 @@ class Config:
 
     Attributes:
         dataset: name, or file, of MuJoCo data that keep positions and velocities.
-        levels: quantiles of the members' spread on the data; the last is the one claims hold the
-            others against.
+        levels: quantiles of the members' spread on the data, the largest of which claims hold the
+            smallest against; negative for rollouts that no threshold cuts.
         rows: of the data, for the comparison with the simulator.
         horizon: most steps played from each of them.
         study: seeds and evaluations.
@@ -72,8 +72,9 @@ class Config:
     neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
 
     def validate(self) -> None:
-        if len(self.levels) < 2 or any(not 0 < level <= 1 for level in self.levels):
-            raise ConfigError("levels", self.levels, "at least two, each above 0 and at most 1")
+        if len(self.quantiles) < 2 or any(level > 1 or level == 0 for level in self.levels):
+            expected = "at least two above 0 and at most 1; negative ones for no threshold"
+            raise ConfigError("levels", self.levels, expected)
         if not self.neubay.agent.markov:
             kind = self.neubay.agent.agent.memory.kind
             expected = "none: a state of the simulator is no history"
@@ -82,7 +83,14 @@ class Config:
     @property
     def names(self) -> dict[str, float]:
         """The arms."""
-        return {f"quantile {level:g}": level for level in self.levels}
+        return {
+            f"quantile {level:g}" if level > 0 else "no threshold": level for level in self.levels
+        }
+
+    @property
+    def quantiles(self) -> list[float]:
+        """Levels that are some, ascending: claims are about these."""
+        return sorted(level for level in self.levels if level > 0)
 
 
 def chosen(dataset: Dataset, rows: int, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -237,7 +245,7 @@ def imagined_per_real(cell: Cell) -> np.ndarray:
 def add_claims(report: Report, config: Config, grid: Grid) -> None:
     """The shortest rollouts against those that go on to the largest disagreement."""
     claim = claims(report, SOURCE)
-    low, high = (f"quantile {pick(config.levels):g}" for pick in (min, max))
+    low, high = (f"quantile {config.quantiles[i]:g}" for i in (0, -1))
     short, full = grid[low], grid[high]
     medians = {name: cell.curve("horizon_median")[1].mean(1) for name, cell in grid.items()}
     # fmt: off

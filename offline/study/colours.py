@@ -21,6 +21,7 @@ ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
     "quantile 0.99": "#8c6bb1",
     "quantile 1": "#1b7837",
     "quantile": "#000000",
+    "no threshold": "#bf812d",
     "penalty": "#009E73",
 }
 COLOURS: Mapping[str, str] = {**AGENTS, **ARMS}

@@ -83,13 +83,21 @@ def test_presets_are_sound(preset: str) -> None:
         assert config.study.seeds == config.neubay.worlds >= 3
 
 
+def test_no_threshold_is_an_arm_and_no_quantile() -> None:
+    config = replace(SMOKE, levels=(1.0, -1.0, 0.9))
+    check(config)
+    assert config.names == {"quantile 1": 1.0, "no threshold": -1.0, "quantile 0.9": 0.9}
+    assert config.quantiles == [0.9, 1.0]
+
+
 def test_settings_that_mean_nothing_are_named() -> None:
     agent = SMOKE.neubay.agent
     memory = replace(agent.agent, memory=MemoryConfig("lru", width=8, state=4, layers=1))
     tapes = replace(agent, agent=memory, weighting="episode", tape=1002)
     for changed, what in (
         (replace(SMOKE, levels=(1.0,)), "levels"),
-        (replace(SMOKE, levels=(-1.0, 1.0)), "levels"),
+        (replace(SMOKE, levels=(-1.0, 1.0)), "at least two above 0"),
+        (replace(SMOKE, levels=(0.0, 0.9, 1.0)), "levels"),
         (replace(SMOKE, neubay=replace(SMOKE.neubay, agent=tapes)), "memory.kind"),
         (replace(agent, tape=33), "two tokens"),
         (replace(agent, agent=memory), "two tokens"),
