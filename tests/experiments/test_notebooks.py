@@ -29,6 +29,7 @@ SECONDS_PER_CELL = 900  # of a machine that does other things too; a hang is lon
 MOST_BYTES = 1_000_000  # eight pictures at 150 dpi
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+LONG = {"flows"}  # three operators in the plane; what it does has tests of its own
 
 
 def read(path: Path) -> Any:
@@ -98,7 +99,11 @@ def test_there_are_notebooks() -> None:
     assert "pde_refiner" in {path.stem for path in NOTEBOOKS}
 
 
-@every_notebook
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in NOTEBOOKS],
+    ids=lambda p: p.stem,
+)
 def test_it_runs_and_draws(path: Path, tmp_path: Path) -> None:
     notebook = read(path)
     for cell in notebook.cells:  # nothing committed may pass for something that was drawn now

@@ -104,6 +104,7 @@ LESS = {
     r"trajectories=\d+": "trajectories=4",
     r"fields, updates=\d+": "fields, updates=20, network=pde.Resnet(8, blocks=1, dilations=(1,))",
     r"(rows, |calls=4, )updates=\d+": r"\1updates=20",
+    r"sample\(4000": "sample(40",
     r"steps=3": "steps=1",
     r"max_epochs=\d+": "max_epochs=1",
     r"horizon=\d+": "horizon=20",

@@ -20,6 +20,7 @@ from jaxrl_rollouts.reports.report import Report, load_report
 SMOKE, CPU = EXPERIMENT.preset("smoke"), EXPERIMENT.preset("cpu")
 
 
+@pytest.mark.slow  # base runs in the test of ravl_mujoco, NEUBAY in that of neubay_quantiles
 def test_all_methods_in_one_picture(made_data: Path, tmp_path: Path) -> None:
     cli.dispatch(["run", "promises", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
