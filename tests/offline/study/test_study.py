@@ -344,6 +344,7 @@ def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     assert "method bold: found 'guest:Nothing'" in done.stderr
 
 
+@pytest.mark.slow  # the learners' tests ask the same of one program
 def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
     """The first arm of a sweep is the run of its penalty alone; MOPO's at 0 is base."""
     study = replace(BUDGET.study, seeds=2, epochs=1, evaluations=1, episodes=1)
