@@ -67,17 +67,29 @@ def split_holdout(
     data = FitData(*learned, *judged)
     if groups is None:
         return data
-    total = check_groups(config, groups, len(inputs))
-    parts = (_rows_of_members(groups[part], total, config.members) for part in (kept, held))
-    return data._replace(own=OwnRows(*parts))
+    total = count_groups(groups, len(inputs))
+    if config.members % total:
+        expected = f"a multiple of the {total} groups, each with members of its own"
+        raise ConfigError("members", config.members, expected)
+    if config.elites != config.members:
+        expected = f"all {config.members} members: each stands for its group"
+        raise ConfigError("elites", config.elites, expected)
+    tables = []
+    for part in (kept, held):
+        table, sizes = rows_of_groups(groups[part], total)
+        if not sizes.min():
+            expected = "rows of every group to learn from, and in the holdout"
+            found = f"rows {sizes.tolist()}"
+            raise ConfigError("groups", found, expected, "raise holdout_share or _rows")
+        tables.append(jnp.asarray(table[np.arange(config.members) % total], jnp.int32))
+    return data._replace(own=OwnRows(*tables))
 
 
-def check_groups(config: EnsembleConfig, groups: np.ndarray, rows: int) -> int:
+def count_groups(groups: np.ndarray, rows: int) -> int:
     """How many groups there are, `G`.
 
     Raises:
-        ConfigError: not one number for each row, groups without a row or without members of
-            their own, or members that would be left out.
+        ConfigError: not one number for each row, or a group without a row.
     """
     groups = np.asarray(groups)
     if groups.shape != (rows,):
@@ -85,21 +97,14 @@ def check_groups(config: EnsembleConfig, groups: np.ndarray, rows: int) -> int:
     found, total = np.unique(groups), int(groups.max()) + 1
     if not np.array_equal(found, np.arange(total)):
         raise ConfigError("groups", found.tolist(), f"every number from 0 to {total - 1}")
-    if config.members % total:
-        expected = f"a multiple of the {total} groups, each with members of its own"
-        raise ConfigError("members", config.members, expected)
-    if config.elites != config.members:
-        expected = f"all {config.members} members: each stands for its group"
-        raise ConfigError("elites", config.elites, expected)
     return total
 
 
-def _rows_of_members(groups: np.ndarray, total: int, members: int) -> jax.Array:
-    """Places of every member's rows, `[N, R]`, R being the size of the largest group."""
+def rows_of_groups(groups: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are of each group, `[G, R]`, and how many are, `[G]`.
+
+    R is the size of the largest group; of the smaller ones rows are listed again.
+    """
     places = [np.flatnonzero(groups == group) for group in range(total)]
-    sizes = [len(place) for place in places]
-    if not min(sizes):
-        expected = "rows of every group to learn from, and in the holdout"
-        raise ConfigError("groups", f"rows {sizes}", expected, "raise holdout_share or _rows")
-    filled = np.stack([np.resize(place, max(sizes)) for place in places])
-    return jnp.asarray(filled[np.arange(members) % total], jnp.int32)
+    sizes = np.array([len(place) for place in places])
+    return np.stack([np.resize(place, sizes.max()) for place in places]), sizes

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.fit_data import count_groups, rows_of_groups
 from jaxrl_rollouts.rollouts import Model, StepOutcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
@@ -97,6 +98,7 @@ def log_histories(
 
     Raises:
         DataError: there are no rows, or an episode is of several groups.
+        ConfigError: not one number for each row, or a group without a row.
     """
     parts = episodes(transitions)
     if not len(parts.starts):
@@ -131,15 +133,14 @@ def log_histories(
     )
     if groups is None:
         return logged
+    total = count_groups(groups, len(rewards))
     for start, end in zip(parts.starts, parts.ends, strict=True):
         if len(found := np.unique(groups[start:end])) > 1:
             where = f"rows {start} to {end - 1}"
             raise DataError(source, "groups", f"{found.tolist()} in {where}", "one an episode")
     # A token is of the group of the episode that the last beginning before it began.
     owner = np.asarray(groups)[parts.starts][np.cumsum(times == 0) - 1]
-    places = [np.flatnonzero(owner == group) for group in range(int(owner.max()) + 1)]
-    counts = [len(place) for place in places]
-    table = np.stack([np.resize(place, max(counts)) for place in places])
+    table, counts = rows_of_groups(owner, total)
     own = Groups(jnp.asarray(table, jnp.int32), jnp.asarray(counts, jnp.int32))
     return logged._replace(groups=own)
 

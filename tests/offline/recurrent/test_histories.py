@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
@@ -69,6 +69,8 @@ def test_moments_of_groups_take_turns() -> None:
     plain = log_histories(dataset())
     jax.tree.map(np.testing.assert_array_equal, plain.tokens, logged.tokens)
     assert plain.groups is None
+    with pytest.raises(ConfigError, match="every number from 0 to 2"):
+        log_histories(dataset(), groups=np.repeat([2, 0, 2], LENGTHS))
     with pytest.raises(DataError, match=r"groups: found \[0, 1\] in rows 4 to 5"):
         log_histories(dataset(), groups=np.repeat([0, 1], [5, 6]))
 
