@@ -230,9 +230,8 @@ _LISTED = (
         "pgd_agents",
         "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
-        minutes={"smoke": None, "cpu": 82, "told": 78, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": None, "told": 78, "gpu": None, "paper": None},
         needs={
-            "cpu": ("hopper-mixed", "halfcheetah-medium", MUJOCO),
             "gpu": ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2", MUJOCO),
         },
@@ -299,12 +298,11 @@ _LISTED = (
     ),
     Listing(
         "synther_small_data",
-        "SynthER on 3, 15 and 100 % of a dataset: TD3+BC on rows, samples and noisy rows",
+        "SynthER on 3, 15 and 100 % of a dataset: rows, noise, samples, samples told anew",
         "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1",
-        minutes={"smoke": None, "cpu": 53, "told": 133, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": None, "gpu": None, "paper": None},
         needs={
             "cpu": ("halfcheetah-mixed", MUJOCO),
-            "told": ("halfcheetah-medium", MUJOCO),
             "gpu": ("halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-replay-v2", MUJOCO),
         },

@@ -192,7 +192,7 @@ def share_of(scores: dict[str, float], agents: tuple[str, ...]) -> Grid:
 
 
 def reported(tmp_path: Path, config: Config, scores: Any, dataset: str) -> Report:
-    folder = RunFolder.create(tmp_path, "synther_small_data", "told", config, "")
+    folder = RunFolder.create(tmp_path, "synther_small_data", "cpu", config, "")
     report = Report.of(RunContext(folder, progress=False), 2)
     rows = pendulum_mixed(KEY, 400)
     setting = Setting(Dataset(dataset, rows, None, Path("(made)"), "", {}), PENDULUM)
@@ -207,7 +207,7 @@ def test_what_is_told_anew_is_held_against_rows_and_noise(tmp_path: Path) -> Non
         1.0: base | {"rows": 40.0, "ensemble": 36.0, "oracle": 34.0},
     }
     told = ("ensemble", "ensemble-drop", "oracle")
-    config = replace(EXPERIMENT.preset("told"), shares=(0.03, 1.0), told=told)
+    config = replace(EXPERIMENT.preset("cpu"), shares=(0.03, 1.0), told=told)
     report = reported(tmp_path, config, scores, "halfcheetah-medium")
     claims = {claim.name: claim for claim in report.claims}
     for agent in ("TD3+BC", "IQL"):
@@ -293,9 +293,9 @@ def test_synther_settings_are_checked(change: dict, setting: str) -> None:
 
 
 def test_presets_and_stacks() -> None:
-    for name in ("smoke", "cpu", "told", "gpu", "paper"):
+    for name in ("smoke", "cpu", "gpu", "paper"):
         check(EXPERIMENT.preset(name))
-    told = EXPERIMENT.preset("told")
+    told = EXPERIMENT.preset("cpu")
     for agent in told.agents:  # claims about returns are decided
         assert told.updates * bootstrap_rate(told.named(agent)) >= TIME_CONSTANTS - 1e-9
     assert EXPERIMENT.preset("cpu").shares == (0.03, 0.15, 1.0)

@@ -150,7 +150,7 @@ def test_a_method_is_shown_its_own_options_only(experiments: dict[str, Experimen
 
 @pytest.mark.parametrize(
     ("name", "preset"),
-    [("pgd_agents", "cpu"), ("ravl_mujoco", "smoke"), ("compounding_error", "cpu")],
+    [("pgd_agents", "gpu"), ("ravl_mujoco", "smoke"), ("compounding_error", "cpu")],
 )
 def test_a_missing_dataset_stops_a_run_before_it_starts(
     name: str,
