@@ -93,6 +93,7 @@ def test_claims_are_in_powers_of_ten() -> None:
     assert [claim.holds for claim in report.claims] == [True, True, False, True]
 
 
+@pytest.mark.slow
 def test_all_views_learn_from_one_world(made_data: Path, tmp_path: Path) -> None:
     args = ["observation_units", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
     cli.dispatch(["run", *args])

@@ -184,6 +184,7 @@ def test_bad_settings_are_named(changes: dict[str, Any], points: Any, setting: s
     assert found.value.setting == setting
 
 
+@pytest.mark.slow
 def test_fitted_saved_and_read_again(tmp_path: Path) -> None:
     """Two seeds side by side roll, saved and read, as they did before."""
     u = np.random.default_rng(0).normal(size=(3, 4, N, N)).astype(np.float32)
