@@ -98,7 +98,7 @@ def evaluator(
     agent = learner.agent
 
     def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
-        start_key, play_key = jax.random.split(jax.random.fold_in(key, iteration))
+        start_key, play_key = look_keys(key, iteration)
         seeds = jax.tree.leaves(state.agent.actor)[0].shape[0]
         fresh = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), agent.memory(episodes)
@@ -180,6 +180,15 @@ class KeepBest:
         if self.kept is None or not self.kept.iterations.any():
             return None
         return self.kept._replace(actors=jax.tree.map(jnp.asarray, self.kept.actors))
+
+
+def look_keys(key: jax.Array, iteration: int) -> tuple[jax.Array, jax.Array]:
+    """Of the evaluation after an iteration: for start states to value, and for the episodes.
+
+    Seed `k` plays with `jax.random.split(second, seeds)[k]` (`evaluate_seeds`).
+    """
+    start_key, play_key = jax.random.split(jax.random.fold_in(key, iteration))
+    return start_key, play_key
 
 
 def promises(learner: Learner, starts: np.ndarray) -> Evaluate:

@@ -1,8 +1,8 @@
 """Cloning, CQL, IQL, TD3+BC and SAC, ours and d3rlpy's, on the same files.
 
 Both get the same rows, networks, rates, batch and gradient steps, and play in the same simulator
-from the same start states: d3rlpy's policies are asked for actions by our evaluation. What each
-earns is told by gradient step and by second.
+from the same start states, seed by seed: d3rlpy's policies are asked for actions by our evaluation.
+What each earns is told by gradient step and by second.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study.model_based import Setting, StudyConfig, slug
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
+from jaxrl_rollouts.offline.training import look_keys
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.progress import Progress
 from jaxrl_rollouts.reports.report import Report
@@ -148,6 +149,17 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def iteration(config: Config) -> int:
+    """Gradient steps between two places at which ours can be looked at."""
+    return min(config.updates // config.evaluations, 1000)
+
+
+def play_keys(config: Config, steps: int) -> jax.Array:
+    """What our seeds play their episodes with after so many gradient steps, `[seeds]`."""
+    _, key = model_free.keys_of(config.seed)
+    return jax.random.split(look_keys(key, steps // iteration(config))[1], config.seeds)
+
+
 def train_ours(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
     """All seeds of our agent side by side."""
     study = StudyConfig(
@@ -156,9 +168,8 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
         evaluations=config.evaluations,
         episodes=config.episodes,
     )
-    per = config.updates // config.evaluations
     agents = ModelFreeStudyConfig(
-        our_agents(config), config.batch, updates=config.updates, per_iteration=min(per, 1000)
+        our_agents(config), config.batch, updates=config.updates, per_iteration=iteration(config)
     )
     outcome = model_free.train_model_free(name, setting, study, agents, context)
     cell = Cell.of(outcome.trained, updates=outcome.updates)
@@ -187,7 +198,7 @@ def train_theirs(name: str, setting: Setting, config: Config, context: RunContex
                     bar.advance(until - done)
                     done = until
                     seconds[number] += spent
-                    key = jax.random.fold_in(jax.random.key(config.seed), number)
+                    key = play_keys(config, until)[seed]
                     returns[seed, number] = played(peer, setting.env, key, config.episodes)
     return Looks(np.array(looks), seconds, returns)
 

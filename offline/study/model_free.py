@@ -68,6 +68,12 @@ class ModelFreeStudyConfig:
         return getattr(self.agents, name)
 
 
+def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
+    """Of a study: for the training, and for the `evaluator`."""
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    return train_key, play_key
+
+
 def cadence(updates: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:
     """Iterations, and gradient steps of each, that come as near to `updates` as they can.
 
@@ -109,7 +115,7 @@ def train_model_free(
     hold_data(setting.dataset, context)
     chosen = given = config.of(name)
     stage = f"{slug(setting.dataset.name)}-{name}"
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
+    train_key, play_key = keys_of(study.seed)
     if data == "real":
         learner, rows, iterations = on_rows(chosen, setting, study, config)
     else:

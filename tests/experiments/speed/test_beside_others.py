@@ -18,6 +18,8 @@ from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
+from jaxrl_rollouts.loop import evenly
+from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments import make
@@ -25,7 +27,16 @@ from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.reports.report import load_report
 
 
-def test_ours_alone_at_smoke_size(made_data: Path, tmp_path: Path) -> None:
+def test_ours_alone_at_smoke_size(
+    made_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, evaluate_seeds = [], training.evaluate_seeds
+
+    def watched(env: Any, policy: Any, params: Any, key: jax.Array, *rest: Any, **more: Any) -> Any:
+        played.append(jax.random.key_data(jax.random.split(key, 2)))
+        return evaluate_seeds(env, policy, params, key, *rest, **more)
+
+    monkeypatch.setattr(training, "evaluate_seeds", watched)
     arguments = ["--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
     cli.dispatch(["run", "beside_others", *arguments])
     report = load_report(next(tmp_path.iterdir()))
@@ -34,6 +45,11 @@ def test_ours_alone_at_smoke_size(made_data: Path, tmp_path: Path) -> None:
     assert "d3rlpy" not in rows[1] and not report.claims  # nothing to compare with
     assert len(rows[1]["ours"].values) == 2 and rows[1]["ours updates/s"] > 0
     assert set(report.pictures) == {"learning-hopper-random"}
+    # A peer's policies start where ours did, whatever the agent.
+    config = beside_others.EXPERIMENT.preset("smoke")
+    looks = sorted(evenly(config.updates, config.evaluations))
+    theirs = [jax.random.key_data(beside_others.play_keys(config, steps)) for steps in looks]
+    np.testing.assert_array_equal(played, [*theirs, *theirs])
 
 
 # Settings that d3rlpy has under another name, or has not: there the same is said by its absence.
