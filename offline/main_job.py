@@ -29,11 +29,13 @@ from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
 from .study import Budget, neubay_page, page, small_budget, train
-from .study.model_based import FittedDataset, Setting, StudyConfig
+from .study.config import StudyConfig
+from .study.model_based import FittedDataset
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from .study.neubay import NAMES as NEUBAY
 from .study.neubay import Posterior, ring_note, rings_of, small_neubay
 from .study.setting import check_rewards, environment_of, facts_of, line_of
+from .study.source import Setting
 from .synthetic.synthesis import small_synthetic
 
 

@@ -41,7 +41,7 @@ from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_policy
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.data import Transitions, normalised_score, sample_batch, to_device
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
 from jaxrl_rollouts.offline.synthetic.refresh import RefreshConfig, RefreshData, make_refreshed
 from jaxrl_rollouts.offline.synthetic.relabel import (

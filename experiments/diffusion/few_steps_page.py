@@ -12,8 +12,8 @@ from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves
-from jaxrl_rollouts.offline.study.model_based import Setting
 from jaxrl_rollouts.offline.study.page import note_made
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 

@@ -20,7 +20,7 @@ from jaxrl_rollouts.diffusion import (
     small_training,
 )
 from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_gaussian
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.paths import path_quality_of_seeds, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.pgd import guided_windows
 from jaxrl_rollouts.offline.synthetic.quality import sliced_wasserstein

@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows, to_device
-from jaxrl_rollouts.offline.study.model_based import Setting, setting_of, slug
+from jaxrl_rollouts.offline.study.source import Setting, setting_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import policy_gap
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.quality import dynamics_error

@@ -29,8 +29,8 @@ from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
-from jaxrl_rollouts.offline.study.model_based import slug
 from jaxrl_rollouts.offline.study.setting import environment_of, hold_data
+from jaxrl_rollouts.offline.study.source import slug
 from jaxrl_rollouts.offline.synthetic import paths
 from jaxrl_rollouts.offline.synthetic.paths import PathQuality, paths_of_windows
 from jaxrl_rollouts.offline.synthetic.pgd import guided_windows

@@ -36,7 +36,7 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
-from jaxrl_rollouts.offline.study.model_based import Setting, setting_of, slug
+from jaxrl_rollouts.offline.study.source import Setting, setting_of, slug
 from jaxrl_rollouts.offline.synthetic.paths import step_error
 from jaxrl_rollouts.offline.training import train_learner, train_on_rows
 from jaxrl_rollouts.record.context import RunContext

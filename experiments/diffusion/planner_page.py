@@ -14,8 +14,8 @@ from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.experiments.kit.colours import COLOURS
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.study.model_based import Setting, behaviour, slug
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
+from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
 from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name

@@ -16,7 +16,7 @@ from jaxrl_rollouts import diffusion
 from jaxrl_rollouts.diffusion import small_training
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import setting_of
+from jaxrl_rollouts.offline.study.source import setting_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 

@@ -24,7 +24,7 @@ from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, take_rows
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.quality import (
     dynamics_error,
     novelty,

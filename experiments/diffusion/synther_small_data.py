@@ -20,7 +20,7 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.environments import true_model
-from jaxrl_rollouts.offline.study.model_based import setting_of
+from jaxrl_rollouts.offline.study.source import setting_of
 from jaxrl_rollouts.offline.synthetic.synther import SyntherConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report

@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, sample_batch, take_rows
 from jaxrl_rollouts.offline.environments import Environment
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.offline.synthetic.relabel import (
     RelabelConfig,

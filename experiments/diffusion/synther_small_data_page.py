@@ -12,8 +12,8 @@ from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, stacked
 from jaxrl_rollouts.experiments.kit.draw import curve_with_band, curves
 from jaxrl_rollouts.offline.data import normalised_score
-from jaxrl_rollouts.offline.study.model_based import Setting, behaviour
 from jaxrl_rollouts.offline.study.page import note_made
+from jaxrl_rollouts.offline.study.source import Setting, behaviour
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS

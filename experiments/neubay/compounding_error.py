@@ -25,8 +25,8 @@ from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.study.model_based import slug
 from jaxrl_rollouts.offline.study.setting import hold_data
+from jaxrl_rollouts.offline.study.source import slug
 from jaxrl_rollouts.offline.worlds import judge
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds

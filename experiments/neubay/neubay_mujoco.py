@@ -26,14 +26,16 @@ from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.neubay.tuned import PAPER, Tuned, tuned_to
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, StudyConfig, behaviour, slug
+from jaxrl_rollouts.offline.study import neubay, neubay_page, page
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     Posterior,
     ring_note,
     small_neubay,
 )
+from jaxrl_rollouts.offline.study.source import behaviour, slug
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -213,7 +215,7 @@ def add_claims(report: Report, config: Config, posterior: Posterior, cells: Grid
 
 # fmt: off
 _SMOKE = Config(
-    datasets=("hopper-random",), methods=("ravl",), study=model_based.SMOKE_MUJOCO,
+    datasets=("hopper-random",), methods=("ravl",), study=SMOKE_MUJOCO,
     neubay=small_neubay(
         members=4, hidden=(32,), epochs=1, width=16, steps=20, per_iteration=10, rollouts=4,
         tape=1002, capacity=10_000,
@@ -223,7 +225,7 @@ _SMOKE = Config(
 # memories faster than that; the weights of real tokens are the paper's.
 _CPU = Config(
     study=replace(
-        model_based.CPU_MUJOCO, seeds=4, epochs=8, evaluations=4, episodes=5, shared_world=True,
+        CPU_MUJOCO, seeds=4, epochs=8, evaluations=4, episodes=5, shared_world=True,
         ensemble=EnsembleConfig(max_epochs=12),
         rollouts=ModelBasedConfig(rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5),
     ),

@@ -30,9 +30,9 @@ from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent import sac
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
+from jaxrl_rollouts.offline.study import neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.colours import COLOURS, colour
-from jaxrl_rollouts.offline.study.model_based import StudyConfig, slug
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.neubay import (
     NeubayStudyConfig,
     Posterior,
@@ -40,6 +40,7 @@ from jaxrl_rollouts.offline.study.neubay import (
     smoke_markov,
 )
 from jaxrl_rollouts.offline.study.outcome import Outcome
+from jaxrl_rollouts.offline.study.source import slug
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
@@ -288,11 +289,11 @@ def draw(report: Report, grid: Grid) -> None:
 
 # fmt: off
 _SMOKE = Config(
-    "hopper-random", levels=(0.9, 1.0), rows=6, horizon=20, study=model_based.SMOKE_MUJOCO,
+    "hopper-random", levels=(0.9, 1.0), rows=6, horizon=20, study=SMOKE_MUJOCO,
     neubay=smoke_markov(),
 )
 _CPU = Config(
-    study=replace(model_based.CPU_MUJOCO, seeds=3, evaluations=10, episodes=5),
+    study=replace(CPU_MUJOCO, seeds=3, evaluations=10, episodes=5),
     neubay=small_markov(
         worlds=3, members=12, hidden=(128,) * 4, epochs=15, width=64, steps=50_000,
         per_iteration=100, rollouts=50, tape=512, capacity=400_000,

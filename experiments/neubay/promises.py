@@ -16,8 +16,8 @@ from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.study import model_based, neubay, neubay_page, page
-from jaxrl_rollouts.offline.study.model_based import StudyConfig
+from jaxrl_rollouts.offline.study import neubay, neubay_page, page
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_markov, smoke_markov
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -135,11 +135,11 @@ def add_claims(report: Report, cells: Grid) -> None:
 
 # fmt: off
 _SMOKE = Config(
-    "hopper-random", ("base",), study=model_based.SMOKE_MUJOCO,
-    neubay=smoke_markov(polyak=model_based.SMOKE_MUJOCO.agent.polyak),
+    "hopper-random", ("base",), study=SMOKE_MUJOCO,
+    neubay=smoke_markov(polyak=SMOKE_MUJOCO.agent.polyak),
 )
 _CPU = Config(
-    study=replace(model_based.CPU_MUJOCO, epochs=100),
+    study=replace(CPU_MUJOCO, epochs=100),
     neubay=small_markov(
         worlds=4, members=12, hidden=(128,) * 4, epochs=15, width=64, steps=100_000,
         per_iteration=100, rollouts=20, tape=512, capacity=400_000,

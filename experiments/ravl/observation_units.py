@@ -28,8 +28,10 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods.registry import make_method
 from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, imagination, make_model_based
 from jaxrl_rollouts.offline.study import model_based, page
-from jaxrl_rollouts.offline.study.model_based import FittedDataset, Setting, StudyConfig
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.setting import termination_of
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, learned_dynamics
 from jaxrl_rollouts.record.context import RunContext
@@ -211,9 +213,9 @@ def add_claims(report: Report, grid: Mapping[str, Cell] | Grid) -> None:
 
 
 _CPU = replace(
-    model_based.CPU_MUJOCO,
-    ensemble=replace(model_based.CPU_MUJOCO.ensemble, max_epochs=12),
-    agent=replace(model_based.CPU_MUJOCO.agent, max_alpha=1.0),
+    CPU_MUJOCO,
+    ensemble=replace(CPU_MUJOCO.ensemble, max_epochs=12),
+    agent=replace(CPU_MUJOCO.agent, max_alpha=1.0),
     epochs=40,
     evaluations=10,
     episodes=5,
@@ -224,7 +226,7 @@ EXPERIMENT = LISTINGS["observation_units"].experiment(
         "smoke": Config(
             "hopper-random",
             ("raw", STANDARD, "positions"),
-            study=replace(model_based.SMOKE_MUJOCO, shared_world=False),
+            study=replace(SMOKE_MUJOCO, shared_world=False),
         ),
         "cpu": Config(study=_CPU),
     },

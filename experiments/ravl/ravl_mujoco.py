@@ -27,16 +27,12 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
-from jaxrl_rollouts.offline.study.model_based import (
-    FittedDataset,
-    Source,
-    StudyConfig,
-    behaviour,
-    slug,
-)
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.outcome import Outcome
 from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -117,7 +113,7 @@ def train_methods(
 
     def train(name: str, method: str, stage: str) -> Cell:
         if method in MODEL_FREE:
-            setting = model_based.Setting(datasets[name], environment_of(datasets[name]))
+            setting = Setting(datasets[name], environment_of(datasets[name]))
             outcome = model_free.train_model_free(method, setting, study, config.free, context)
             rate = bootstrap_rate(config.free.of(method))
         elif config.model == "simulator":
@@ -141,7 +137,7 @@ def train_methods(
 
 def in_simulator(method: str, dataset: Dataset, study: StudyConfig, context: RunContext) -> Outcome:
     """Train a method with the simulator in the place of a world model (Sims et al., table 1)."""
-    setting = model_based.Setting(dataset, environment_of(dataset))
+    setting = Setting(dataset, environment_of(dataset))
     dynamics = true_dynamics(setting.env)
     return model_based.train_in(dynamics, (), method, setting, study, context)
 
@@ -175,7 +171,7 @@ def run(config: Config, context: RunContext) -> Report:
     grid, worlds = train_methods(datasets, config, context)
     results = {name: grid.at(dataset=name) for name in config.datasets}
     settings = {
-        name: worlds.get(name) or model_based.Setting(data, environment_of(data))
+        name: worlds.get(name) or Setting(data, environment_of(data))
         for name, data in datasets.items()
     }
     for name, cells in results.items():
@@ -265,7 +261,7 @@ def free_agents(study: StudyConfig) -> ModelFreeStudyConfig:
     return ModelFreeStudyConfig(agents, updates=study.epochs * steps, per_iteration=steps)
 
 
-_CPU, _SMOKE = model_based.CPU_MUJOCO, model_based.SMOKE_MUJOCO
+_CPU, _SMOKE = CPU_MUJOCO, SMOKE_MUJOCO
 _PAPER = StudyConfig(seeds=5, epochs=3000, evaluations=60, tuning="published")
 _LONG = Config(mopo=(1.0, 2.0, 5.0), mobile=(0.1, 0.5, 2.0), study=_CPU, free=free_agents(_CPU))
 

@@ -30,10 +30,11 @@ from jaxrl_rollouts.offline.agents.registry import AgentConfigs
 from jaxrl_rollouts.offline.data import Dataset, episode_returns, normalised_score
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.study import model_based, model_free
-from jaxrl_rollouts.offline.study.model_based import Setting, StudyConfig, slug
+from jaxrl_rollouts.offline.study import model_free
+from jaxrl_rollouts.offline.study.config import StudyConfig
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
+from jaxrl_rollouts.offline.study.source import Setting, setting_of, slug
 from jaxrl_rollouts.offline.training import look_keys
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.progress import Progress
@@ -261,9 +262,7 @@ def played(peer: Peer, env: Environment, key: jax.Array, episodes: int) -> float
 def run(config: Config, context: RunContext) -> Report:
     """Everybody on everything, one after the other."""
     report = Report.of(context, config.seeds)
-    settings = {
-        name: model_based.setting_of(name, config.seed, context) for name in config.datasets
-    }
+    settings = {name: setting_of(name, config.seed, context) for name in config.datasets}
     who = (OURS, *([THEIRS] if config.peer_python else []))
     trainers: Mapping[str, Callable[..., Looks]] = {OURS: train_ours, THEIRS: train_theirs}
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
@@ -19,18 +18,14 @@ from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.sac import SacConfig
-from ..behaviours.made import load_dataset
 from ..data import (
     Dataset,
-    episode_returns,
     to_device,
 )
-from ..data import episodes as parts_of
 from ..environments import Environment
 from ..methods.published import published
-from ..methods.registry import MethodConfig, Mobile, Mopo, make_method
-from ..methods.scheme import OWN_WORLDS, Method, ModelBasedConfig, imagination, make_model_based
+from ..methods.registry import make_method
+from ..methods.scheme import OWN_WORLDS, Method, imagination, make_model_based
 from ..training import train_learner
 from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
@@ -38,87 +33,12 @@ from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
 from ..worlds.saved import save_worlds
 from ..worlds.trust import uncertainties
+from .config import StudyConfig
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
+from .source import Source, slug
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-
-
-@dataclass(frozen=True)
-class StudyConfig:
-    """World model, agent and evaluation; the same for every method of a comparison.
-
-    Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
-        ensemble: the world model and how it is fitted.
-        targets: units in which it learns changes and rewards: each standardised (`change`), as
-            they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
-        shared_world: fit one world model and give it to every seed; else each seed has its own.
-        termination: where an episode ends in the model: by the `known` rule of the environment, or
-            by a `learned` classifier, fitted to the dataset's own terminals, which also takes
-            the rule's place where none is known.
-        ending: the classifier of a learned termination.
-        agent: the actor-critic that learns in the model.
-        rollouts: lengths and numbers of model rollouts, and updates between them.
-        methods: settings of single methods.
-        tuning: every dataset has the settings of `methods` and `rollouts` (`shared`), or those
-            that the papers' public codes chose for it, where they did (`published`).
-        epochs: rounds of model rollouts followed by updates.
-        evaluations: looks at the policy in the true environment, spread evenly over the training,
-            at whole iterations; fewer where there are fewer of those.
-        episodes: played at each look, per seed.
-        error_horizon: steps over which the world model's open-loop error is reported.
-    """
-
-    seeds: int = positive(3)
-    seed: int = 0
-    ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    targets: Targets = "change"
-    shared_world: bool = False
-    termination: Literal["known", "learned"] = "known"
-    ending: TerminationConfig = field(default_factory=TerminationConfig)
-    agent: SacConfig = field(default_factory=SacConfig)
-    rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
-    methods: MethodConfig = field(default_factory=MethodConfig)
-    tuning: Literal["shared", "published"] = "shared"
-    epochs: int = positive(100)
-    evaluations: int = positive(5)
-    episodes: int = positive(10)
-    error_horizon: int = positive(50)
-
-
-# What MuJoCo studies take to show that they run.
-SMOKE_MUJOCO = StudyConfig(
-    seeds=2,
-    ensemble=EnsembleConfig(hidden=(32,), weight_decay=(2.5e-5,), batch_size=1024, max_epochs=1),
-    shared_world=True,
-    agent=SacConfig(hidden=(32,)),
-    rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=10),
-    epochs=2,
-    evaluations=1,
-    episodes=1,
-    error_horizon=20,
-)
-# On a CPU: networks as small as serve, and targets four times as fast as the papers', so that
-# 200 000 gradient steps are 40 time constants of the critics. Half the batch is real, one of RAVL's
-# two values.
-CPU_MUJOCO = StudyConfig(
-    seeds=4,
-    ensemble=EnsembleConfig(
-        hidden=(128, 128, 128),
-        weight_decay=(2.5e-5,),
-        batch_size=512,
-        max_epochs=30,
-        input_clip=10.0,
-    ),
-    agent=SacConfig(hidden=(64, 64), polyak=0.02, initial_alpha=0.1),
-    rollouts=ModelBasedConfig(rollouts_per_epoch=4_000, updates_per_epoch=1000, real_share=0.5),
-    methods=MethodConfig(mopo=Mopo(unit="mean"), mobile=Mobile(least_target=0.0)),
-    epochs=200,
-    evaluations=20,
-    episodes=20,
-)
 
 
 class FittedDataset(NamedTuple):
@@ -146,35 +66,6 @@ class FittedDataset(NamedTuple):
         """Write the world models for `load_worlds`."""
         worlds, ending = self.fitted.worlds, self.ending
         return save_worlds(folder, worlds, self.dataset, self.ensemble, self.targets, ending=ending)
-
-
-class Source(Protocol):
-    """What a method learns from: a dataset and its environment, perhaps with world models."""
-
-    @property
-    def dataset(self) -> Dataset: ...
-
-    @property
-    def env(self) -> Environment: ...
-
-
-class Setting(NamedTuple):
-    """A dataset and the environment it is from, where no world model is fitted.
-
-    `synthetic` says what was learned from in place of the dataset's own rows, if anything.
-    """
-
-    dataset: Dataset
-    env: Environment
-    synthetic: str = ""
-
-
-def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> Setting:
-    """A dataset that `load_dataset` knows, with its environment; raises what those raise, and
-    what `hold_data` does."""
-    dataset = load_dataset(name, seed)
-    hold_data(dataset, context)
-    return Setting(dataset, environment_of(dataset))
 
 
 def fit_dataset(
@@ -382,17 +273,3 @@ def train_in(
         context=context,
         best=keep,
     )
-
-
-def behaviour(world: Source) -> np.ndarray:
-    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
-    rows = world.dataset.transitions
-    parts = parts_of(rows)
-    whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
-    # A set without one whole episode (a short prefix) has only cut ones to compare with.
-    return episode_returns(rows)[whole if whole.any() else slice(None)]
-
-
-def slug(name: str) -> str:
-    """A dataset name as part of a folder or picture name."""
-    return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])

@@ -31,9 +31,10 @@ from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
 from ..training import train_learner
 from ..worlds.dynamics import Termination
 from ..worlds.endings import TerminationConfig
-from .model_based import Setting, StudyConfig, slug
+from .config import StudyConfig
 from .outcome import Outcome, finish, judge
 from .setting import hold_data, termination_of
+from .source import Setting, slug
 
 MODEL_FREE = tuple(AGENTS)
 Data = Literal["real", "synther", "pgd"]

@@ -26,9 +26,10 @@ from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .model_based import StudyConfig, slug
+from .config import StudyConfig
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
+from .source import slug
 
 NAMES = ("neubay", "neubay_markov")
 

@@ -14,8 +14,8 @@ from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.reports.report import Report
 
 from .colours import colour
-from .model_based import slug
 from .neubay import Posterior
+from .source import slug
 
 HORIZONS = {
     "median horizon": "horizon_median",

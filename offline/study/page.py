@@ -22,7 +22,8 @@ from ..data.catalogue import MADE_DATASETS
 from ..environments.absent import is_simulator
 from ..training import Best
 from .colours import COLOURS, colour
-from .model_based import LEVELS, FittedDataset, Source, behaviour, slug
+from .model_based import LEVELS, FittedDataset
+from .source import Source, behaviour, slug
 
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0

@@ -31,18 +31,13 @@ from ..neubay.prepare import check_updates
 from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from ..worlds.dynamics import Dynamics
 from . import neubay
-from .model_based import (
-    Setting,
-    StudyConfig,
-    check_uncertainty,
-    fit_dataset,
-    train_in,
-    train_model_based,
-)
+from .config import StudyConfig
+from .model_based import check_uncertainty, fit_dataset, train_in, train_model_based
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
 from .outcome import Outcome
 from .setting import check_rewards, environment_of, facts_of, naming_extremes
+from .source import Setting
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
 # Which method an object of settings is of.

@@ -32,7 +32,7 @@ from jaxrl_rollouts.experiments.diffusion.few_steps_windows import WindowsConfig
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report

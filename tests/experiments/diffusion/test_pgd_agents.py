@@ -31,7 +31,7 @@ from jaxrl_rollouts.offline.behaviours.acrobot import BEHAVIOUR, pump_policy
 from jaxrl_rollouts.offline.collect import collect
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report, load_report

@@ -43,7 +43,7 @@ from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Dataset, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.synther import fit_layout
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder

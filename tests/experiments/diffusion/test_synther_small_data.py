@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.quality import augmented, quality_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder

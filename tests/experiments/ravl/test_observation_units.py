@@ -27,7 +27,7 @@ from jaxrl_rollouts.experiments.ravl.observation_units import (
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import Setting
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.rollouts import rollout

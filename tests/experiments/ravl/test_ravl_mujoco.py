@@ -16,7 +16,7 @@ from jaxrl_rollouts.experiments.ravl import ravl_mujoco
 from jaxrl_rollouts.offline.data import episode_returns, load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.online.sets import make_set
-from jaxrl_rollouts.offline.study.model_based import SMOKE_MUJOCO
+from jaxrl_rollouts.offline.study.config import SMOKE_MUJOCO
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
 

@@ -24,7 +24,7 @@ from jaxrl_rollouts.offline.environments.terminations import hopper, never  # no
 from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
-from jaxrl_rollouts.offline.study.model_based import StudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.neubay import fit_posterior  # noqa: E402
 from jaxrl_rollouts.offline.study.setting import (  # noqa: E402

@@ -1,0 +1,58 @@
+"""What a method learns from: a dataset, the environment it is from, what its behaviour earned."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from jaxrl_rollouts.record.context import RunContext
+
+from ..behaviours.made import load_dataset
+from ..data import Dataset, episode_returns
+from ..data import episodes as parts_of
+from ..environments import Environment
+from .setting import environment_of, hold_data
+
+
+class Source(Protocol):
+    """What a method learns from: a dataset and its environment, perhaps with world models."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def env(self) -> Environment: ...
+
+
+class Setting(NamedTuple):
+    """A dataset and the environment it is from, where no world model is fitted.
+
+    `synthetic` says what was learned from in place of the dataset's own rows, if anything.
+    """
+
+    dataset: Dataset
+    env: Environment
+    synthetic: str = ""
+
+
+def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> Setting:
+    """A dataset that `load_dataset` knows, with its environment; raises what those raise, and
+    what `hold_data` does."""
+    dataset = load_dataset(name, seed)
+    hold_data(dataset, context)
+    return Setting(dataset, environment_of(dataset))
+
+
+def behaviour(world: Source) -> np.ndarray:
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
+    rows = world.dataset.transitions
+    parts = parts_of(rows)
+    whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
+    # A set without one whole episode (a short prefix) has only cut ones to compare with.
+    return episode_returns(rows)[whole if whole.any() else slice(None)]
+
+
+def slug(name: str) -> str:
+    """A dataset name as part of a folder or picture name."""
+    return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
