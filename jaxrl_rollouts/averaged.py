@@ -115,7 +115,7 @@ def make_averaged(
             params = optax.apply_updates(params, change)
             count = optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]
             average = optax.incremental_update(params, average, weight(count))
-            recorded = {"loss": value, **metrics, "gradient_norm": optax.global_norm(gradient)}
+            recorded = {"loss": value, **metrics, "gradient_norm": optax.tree.norm(gradient)}
             return (params, average, moments), recorded
 
         before = (state.params, state.average, state.optimiser)

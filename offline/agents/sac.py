@@ -346,7 +346,7 @@ def update(
         "target_mean": target.mean(),
         "entropy": -log_prob.mean(),
         "alpha": temperature(nets, log_alpha),
-        "actor_gradient": optax.global_norm(slope),
+        "actor_gradient": optax.tree.norm(slope),
     }
     state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
     return state, metrics
