@@ -228,9 +228,9 @@ _LISTED = (
     ),
     Listing(
         "pgd_agents",
-        "TD3+BC and IQL on real, SynthER, unguided and policy-guided data, regularisers swept",
+        "agents on real, SynthER, unguided and policy-guided data, regularisers swept",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356; Lu et al. 2023 (SynthER), arXiv 2303.06614",
-        minutes={"smoke": None, "cpu": None, "told": 78, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 32, "told": 78, "gpu": None, "paper": None},
         needs={
             "gpu": ("hopper-mixed", "halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
             "paper": ("halfcheetah-medium-v2", "hopper-medium-v2", "walker2d-medium-v2", MUJOCO),
@@ -300,7 +300,7 @@ _LISTED = (
         "synther_small_data",
         "SynthER on 3, 15 and 100 % of a dataset: rows, noise, samples, samples told anew",
         "Lu et al. 2023 (SynthER), arXiv 2303.06614, section 4.1",
-        minutes={"smoke": None, "cpu": None, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 75, "gpu": None, "paper": None},
         needs={
             "cpu": ("halfcheetah-mixed", MUJOCO),
             "gpu": ("halfcheetah-mixed", MUJOCO),
