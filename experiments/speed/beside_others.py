@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
@@ -354,6 +355,9 @@ def draw(report: Report, grid: Grid, settings: Mapping[str, Setting]) -> None:
                         )
             axes[0].set(xlabel="gradient steps", ylabel="return in the true environment")
             axes[1].set(xlabel="seconds of all seeds", xscale="log")
+            axes[1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes[1].xaxis.set_major_formatter("{x:g}")
+            axes[1].xaxis.set_minor_formatter(NullFormatter())
 
 
 EXPERIMENT = LISTINGS["beside_others"].experiment(
