@@ -209,7 +209,8 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
     """What is promised and earned by base and RAVL; RAVL against each other method's best arm."""
     claim = claims(report, SOURCE)
     for name, cells in results.items():
-        short, arms = slug(name), {m: best_of(cells, m) for m in ("base", "ravl", "mopo", "mobile")}
+        compared = ("base", "ravl", "mopo", "mobile", "edac")
+        short, arms = slug(name), {method: best_of(cells, method) for method in compared}
         base, ravl = (cells.get(arms[m]) for m in ("base", "ravl"))
         if base is not None:
             promised, earned = late(base, "estimated_value"), late(base, "discounted_return")
@@ -220,7 +221,7 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
                 cells=[base],
                 means="critics' value over the true one (at least 1), mean of the last looks",
             )
-        for method in ("ravl", "mopo", "mobile"):
+        for method in ("ravl", "mopo", "mobile", "edac"):
             careful = cells.get(arms[method])
             if careful is not None:
                 claim(
