@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods.registry import make_method
 from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, imagination, make_model_based
 from jaxrl_rollouts.offline.study import model_based, page
-from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig, keys_of
 from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.setting import termination_of
 from jaxrl_rollouts.offline.study.source import Setting
@@ -123,7 +123,7 @@ def train_view(
     setting, dynamics = seen_in(units, Setting(world.dataset, world.env), dynamics)
     sizes = setting.env.observation_size, setting.env.action_size
     learner = make_model_based(study.rollouts, method, dynamics, *sizes)
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
+    train_key, play_key = keys_of(study.seed)
     trained = train_learner(
         learner,
         imagination(method, setting.dataset.transitions, world.fitted.worlds),

@@ -221,7 +221,7 @@ def add_claims(report: Report, settings: Mapping[str, Source], results: Mapping[
                 cells=[base],
                 means="critics' value over the true one (at least 1), mean of the last looks",
             )
-        for method in ("ravl", "mopo", "mobile", "edac"):
+        for method in compared[1:]:
             careful = cells.get(arms[method])
             if careful is not None:
                 claim(

@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.data import Dataset, episode_returns, normalised_sco
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.study import model_free
-from jaxrl_rollouts.offline.study.config import StudyConfig
+from jaxrl_rollouts.offline.study.config import StudyConfig, keys_of
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
 from jaxrl_rollouts.offline.study.source import Setting, setting_of, slug
@@ -151,15 +151,15 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def iteration(config: Config) -> int:
+def per_iteration(config: Config) -> int:
     """Gradient steps between two places at which ours can be looked at."""
     return min(config.updates // config.evaluations, 1000)
 
 
 def play_keys(config: Config, steps: int) -> jax.Array:
     """What our seeds play their episodes with after so many gradient steps, `[seeds]`."""
-    _, key = model_free.keys_of(config.seed)
-    return jax.random.split(look_keys(key, steps // iteration(config))[1], config.seeds)
+    _, key = keys_of(config.seed)
+    return jax.random.split(look_keys(key, steps // per_iteration(config))[1], config.seeds)
 
 
 def train_ours(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
@@ -171,7 +171,10 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
         episodes=config.episodes,
     )
     agents = ModelFreeStudyConfig(
-        our_agents(config), config.batch, updates=config.updates, per_iteration=iteration(config)
+        our_agents(config),
+        config.batch,
+        updates=config.updates,
+        per_iteration=per_iteration(config),
     )
     outcome = model_free.train_model_free(name, setting, study, agents, context)
     cell = Cell.of(outcome.trained, updates=outcome.updates)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import jax
+
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 
@@ -90,3 +92,9 @@ CPU_MUJOCO = StudyConfig(
     evaluations=20,
     episodes=20,
 )
+
+
+def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
+    """Of a study: for the training, and for the `evaluator`; the same for every method."""
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    return train_key, play_key

@@ -33,7 +33,7 @@ from ..worlds.fit import FittedWorlds, Targets, fit_worlds
 from ..worlds.judge import calibration, open_loop, windows
 from ..worlds.saved import save_worlds
 from ..worlds.trust import uncertainties
-from .config import StudyConfig
+from .config import StudyConfig, keys_of
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
 from .source import Source, slug
@@ -243,7 +243,7 @@ def train_in(
     method = make_method(name, config.agent, config.methods)
     sizes = world.env.observation_size, world.env.action_size
     learner = make_model_based(config.rollouts, method, dynamics, *sizes)
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    train_key, play_key = keys_of(config.seed)
     stage = f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     if coefficients is not None:

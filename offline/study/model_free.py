@@ -31,7 +31,7 @@ from ..synthetic.synthesis import SyntheticConfig, fit_windows, synthesise
 from ..training import train_learner
 from ..worlds.dynamics import Termination
 from ..worlds.endings import TerminationConfig
-from .config import StudyConfig
+from .config import StudyConfig, keys_of
 from .outcome import Outcome, finish, judge
 from .setting import hold_data, termination_of
 from .source import Setting, slug
@@ -67,12 +67,6 @@ class ModelFreeStudyConfig:
     def of(self, name: str) -> AgentConfig:
         """The agent called `name`, one of `MODEL_FREE`."""
         return getattr(self.agents, name)
-
-
-def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
-    """Of a study: for the training, and for the `evaluator`."""
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
-    return train_key, play_key
 
 
 def cadence(updates: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import NEUBAY_ENSEMBLE, WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
-from .config import StudyConfig
+from .config import StudyConfig, keys_of
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
 from .source import slug
@@ -173,7 +173,7 @@ def train_neubay(
         seeds=study.seeds,
         source=dataset.name,
     )
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(study.seed), 1))
+    train_key, play_key = keys_of(study.seed)
     stage = f"{slug(dataset.name)}-{slug(name.replace(' ', '-'))}"
     seen = env if config.markov else remembering(env)
     if context and context.progress:
