@@ -59,7 +59,8 @@ class Config:
     Attributes:
         seeds: runs side by side, each with its own networks and random numbers.
         seed: of the random numbers; the same one gives the same numbers.
-        dataset: a name or file; its environment's observation has to determine its state.
+        dataset: a name or file. Where the environment's observation does not determine its state
+            (Hopper's speeds are cut) nobody says how wrong rows are, and there is no `oracle`.
         shares: of its rows, ascending; drawn at random and anew for every seed.
         synther: the diffusion model.
         samples: drawn from it per seed and share.

@@ -74,10 +74,14 @@ def page(report: Report, config: Config, setting: Setting, grids: Grids) -> None
         f"{config.synther.training.updates} updates, {config.synther.sampler.steps} sampler steps; "
         f"then {config.updates} updates of {agents}. {real_rows(config.real_share)}"
     )
-    report.note(
+    noisy = f"'rows with noise' have {config.noise:g} deviations added to both observations."
+    errors = (
         "Errors are of the next observation against the simulator, in squared deviations of the "
-        f"rows; 'rows with noise' have {config.noise:g} deviations added to both observations."
+        "rows"
+        if judged(config, grids)
+        else "The simulator cannot be set to an observation: errors are not known"
     )
+    report.note(f"{errors}; {noisy}")
     report.note(
         "CPU seconds are this process's for one seed, compilation among them, and so more for the "
         "first arm of an agent on each share: 'models' to make the rows (fit and ask the diffusion "
@@ -105,6 +109,11 @@ def told_note(config: Config) -> str:
         f"on the {config.level:g} quantile of the data; what is left of the samples is repeated to "
         "as many."
     )
+
+
+def judged(config: Config, grids: Grids) -> bool:
+    """Whether the simulator could be set to what was made, and said how wrong it is."""
+    return "error" in grids[config.shares[-1]][config.agents[0], "samples"]
 
 
 def column(config: Config, agent: str) -> dict[str, str]:
@@ -136,7 +145,7 @@ def quality(config: Config, grids: Grids) -> list[dict[str, Any]]:
         for kind in config.judged_kinds:
             cell = grid[config.agents[0], kind]
             row: dict[str, Any] = {"share, %": 100 * share, "rows": kind}
-            row |= {column: cell[name] for column, name in QUALITY.items()}
+            row |= {column: cell[name] for column, name in QUALITY.items() if name in cell}
             table.append(row | ({"kept": cell["kept"]} if kind in config.told else {}))
     return table
 
@@ -204,12 +213,15 @@ def quality_claims(report: Report, config: Config, grids: Grids) -> None:
         values = grids[most][agent, "samples"][name]
         claim(f"samples have the data's {name}s", values, at_least=0.95, means=means)
     samples, noisy = ([grids[s][agent, kind] for s in config.shares] for kind in MADE)
-    further, error = (stacked(samples, n) / stacked(noisy, n) for n in ("novelty", "error"))
+    further = stacked(samples, "novelty") / stacked(noisy, "novelty")
     noise = f"{config.noise:g} deviations of noise"
     text = "samples are further from the data than rows with noise"
     means = f"distance to the nearest row over that of rows with {noise}"
     claim(text, further, at_least=1.0, means=means)
+    if not judged(config, grids):
+        return
     text = "samples obey the dynamics better than rows with noise"
+    error = stacked(samples, "error") / stacked(noisy, "error")
     claim(text, error, at_most=1.0, means="error in the simulator over that of rows with noise")
 
 
@@ -233,8 +245,12 @@ def draw(report: Report, config: Config, grids: Grids, earned: float) -> None:
         for ax in axes[:: len(grids)]:
             ax.set_ylabel("return")
     at = 100 * np.asarray(config.shares)
-    looks = {"novelty": "distance to the nearest row", "error": "dynamics error"}
-    with picture(report, "quality", JUDGEMENT, titles=("", ""), height=2.9) as axes:
+    looks = {"novelty": "distance to the nearest row"}
+    caption = "How new samples are."
+    if judged(config, grids):
+        looks["error"], caption = "dynamics error", JUDGEMENT
+    panels = {"titles": [""] * len(looks), "height": 2.9}
+    with picture(report, "quality", caption, **panels) as axes:
         for ax, (name, label) in zip(axes, looks.items(), strict=True):
             for kind in config.judged_kinds:
                 cells = [grids[share][config.agents[0], kind] for share in config.shares]

@@ -151,9 +151,31 @@ def test_a_simulator_that_cannot_be_set_is_refused_before_anything_is_trained(
     setting = Setting(Dataset("pendulum-mixed", data, None, Path("x"), ""), blind)
     monkeypatch.setattr(synther_small_data, "setting_of", lambda *_: setting)
     context = RunContext(RunFolder.create(tmp_path, "toy", "test", SMOKE, "x"), progress=False)
+    assert "oracle" in SMOKE.told
     with pytest.raises(ConfigError, match="set_observation"):
         EXPERIMENT.run(SMOKE, context)
     assert not [path for path in context.folder.path.iterdir() if path.is_dir()]
+
+
+def test_where_no_simulator_can_be_set_rows_are_judged_by_the_data_alone(
+    tmp_path: Path, data: Transitions
+) -> None:
+    blind = PENDULUM._replace(set_observation=None)
+    own = take_rows(data, np.arange(0, 2000, 40))
+    found, all_of_it = (quality_of(data, own, env, KEY) for env in (blind, PENDULUM))
+    assert found == {k: v for k, v in all_of_it.items() if k not in ("error", "median")}
+    config = replace(EXPERIMENT.preset("cpu"), told=("ensemble",), agents=("td3_bc",))
+    scores = dict.fromkeys(config.kinds, 20.0)
+    pages = [
+        reported(tmp_path / name, config, dict.fromkeys(config.shares, scores), "x", hide)
+        for name, hide in (("seen", ()), ("blind", ("error", "median")))
+    ]
+    named = [{claim.name for claim in report.claims} for report in pages]
+    assert named[0] - named[1] == {"samples obey the dynamics better than rows with noise"}
+    assert "error" in pages[0].tables["quality"][0] and "error" not in pages[1].tables["quality"][0]
+    told = ["cannot be set" in " ".join(report.notes) for report in pages]
+    assert told == [False, True]
+    assert [len(report.pictures) for report in pages] == [2, 2]
 
 
 def test_seconds_are_those_of_the_session_that_did_the_work(tmp_path: Path) -> None:
@@ -178,9 +200,12 @@ def cell(returns: list[float], **extra: float) -> Cell:
     return Cell(history, {k: np.full(2, v) for k, v in extra.items()}, rate=1.0, seeds=2)
 
 
-def share_of(scores: dict[str, float], agents: tuple[str, ...]) -> Grid:
+def share_of(
+    scores: dict[str, float], agents: tuple[str, ...], hide: tuple[str, ...] = ()
+) -> Grid:
     """Cells of a share that earn these scores of HalfCheetah, give or take a point by seed."""
-    quality = dict.fromkeys(("marginal", "correlation", "novelty", "error", "median", "kept"), 0.5)
+    measured = ("marginal", "correlation", "novelty", "error", "median", "kept")
+    quality = dict.fromkeys((name for name in measured if name not in hide), 0.5)
     spent = {"models": 3.0, "learning": 4.0}
     returns = {k: -280.178953 + (12135.0 + 280.178953) * v / 100 for k, v in scores.items()}
     cells = {
@@ -191,12 +216,15 @@ def share_of(scores: dict[str, float], agents: tuple[str, ...]) -> Grid:
     return Grid(("agent", "kind"), cells)
 
 
-def reported(tmp_path: Path, config: Config, scores: Any, dataset: str) -> Report:
+def reported(
+    tmp_path: Path, config: Config, scores: Any, dataset: str, hide: tuple[str, ...] = ()
+) -> Report:
     folder = RunFolder.create(tmp_path, "synther_small_data", "cpu", config, "")
     report = Report.of(RunContext(folder, progress=False), 2)
     rows = pendulum_mixed(KEY, 400)
     setting = Setting(Dataset(dataset, rows, None, Path("(made)"), "", {}), PENDULUM)
-    page(report, config, setting, {s: share_of(scores[s], config.agents) for s in config.shares})
+    grids = {s: share_of(scores[s], config.agents, hide) for s in config.shares}
+    page(report, config, setting, grids)
     return report
 
 
