@@ -58,7 +58,7 @@ from jaxrl_rollouts.trees import PyTree, stack
 
 from .few_steps_ring import RingConfig, Sampler, teachers_samplers
 from .few_steps_windows import WindowsConfig
-from .synther_small_data_cells import refilled
+from .synther_small_data_rows import refilled
 
 MANY = "Heun with churn, 128 levels"  # SynthER's sampler, 255 calls
 IN_LOOP = "in the loop"

@@ -53,7 +53,7 @@ from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
 
-from .synther_small_data_cells import refilled
+from .synther_small_data_rows import refilled
 
 LOOK = 4096  # rows of a source that are looked at
 SAMPLED = ("synther", "unguided", "guided")

@@ -27,7 +27,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .synther_small_data_cells import Config, measure_share
+from .synther_small_data_cells import measure_share
+from .synther_small_data_config import Config
 from .synther_small_data_page import page
 
 

@@ -17,7 +17,8 @@ from jaxrl_rollouts.offline.study.source import Setting, behaviour
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .synther_small_data_cells import MADE, Config, Grids
+from .synther_small_data_cells import Grids
+from .synther_small_data_config import MADE, Config
 
 SOURCE = LISTINGS["synther_small_data"].source
 BOUND = "what a better model of the transitions could win at most"

@@ -18,8 +18,9 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion import synther_small_data
 from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
-from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
-    Config,
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_config import Config
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_page import KINDS, page
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import (
     make_rows,
     own_rows,
     passes_for,
@@ -27,7 +28,6 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_cells import (
     timed,
     with_noise,
 )
-from jaxrl_rollouts.experiments.diffusion.synther_small_data_page import KINDS, page
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions, take_rows
@@ -200,9 +200,7 @@ def cell(returns: list[float], **extra: float) -> Cell:
     return Cell(history, {k: np.full(2, v) for k, v in extra.items()}, rate=1.0, seeds=2)
 
 
-def share_of(
-    scores: dict[str, float], agents: tuple[str, ...], hide: tuple[str, ...] = ()
-) -> Grid:
+def share_of(scores: dict[str, float], agents: tuple[str, ...], hide: tuple[str, ...] = ()) -> Grid:
     """Cells of a share that earn these scores of HalfCheetah, give or take a point by seed."""
     measured = ("marginal", "correlation", "novelty", "error", "median", "kept")
     quality = dict.fromkeys((name for name in measured if name not in hide), 0.5)
