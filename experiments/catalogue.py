@@ -283,6 +283,14 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(
+        "relabel_sizes",
+        "samples told anew: sizes of denoiser and of the network that tells, share of real rows",
+        "relabelling with a world model of the same rows",
+        minutes={"smoke": None, "cpu": None},
+        needs={"cpu": ("halfcheetah-mixed", MUJOCO)},
+        prepare=f"{_NEEDS}:of_study",
+    ),
+    Listing(
         "sampler_steps",
         "what sampling costs and gives by sampler and calls: errors, distance, spread, agents",
         "Karras et al. 2022 (EDM), arXiv 2206.00364, figure 2; the project's goals",

@@ -187,9 +187,9 @@ def measure_quality(
     key: jax.Array,
     config: Config,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """`quality_of` by kind, `[seeds]`: of `config.judged` of the rows made, and of as many rows
-    with noise."""
-    quality: dict[str, list] = {kind: [] for kind in config.judged_kinds}
+    """`quality_of` by kind of what was `made`, `[seeds]`: of `config.judged` of the rows, and where
+    noise was added of as many rows with noise."""
+    quality: dict[str, list] = {kind: [] for kind in made}
     for seed, real in enumerate(rows):
         rng = np.random.default_rng(seed)
         own = take_rows(real, rng.integers(0, len(real.rewards), config.judged))

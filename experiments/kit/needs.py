@@ -61,6 +61,10 @@ def of_dataset(config: Any) -> list[str]:
     return check_datasets([config.dataset])
 
 
+def of_study(config: Any) -> list[str]:
+    return check_datasets([config.study.dataset])
+
+
 def of_cases(config: Any) -> list[str]:
     return check_datasets(case.data for case in config.cases().values())
 
