@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
+from jaxrl_rollouts.experiments.speed.beside_others_page import add_claims
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs
@@ -140,10 +142,10 @@ def test_a_claim_fails_only_where_theirs_is_surely_better() -> None:
     report = SimpleNamespace(claim=lambda claim: claims.append(claim) or claim)
     for ours in ([1.0, 2.0, 3.0], [1.0, 2.0, 7.0]):
         cells = {
-            ("data", "bc", by): beside_others.Cell(extra={"returns": np.array(values)[:, None]})
+            ("data", "bc", by): Cell(extra={"returns": np.array(values)[:, None]})
             for by, values in (("ours", ours), ("d3rlpy", [6.0, 8.0, 9.0]))
         }
         claims.clear()
-        grid = beside_others.Grid(("dataset", "agent", "by"), cells)
-        beside_others.add_claims(report, grid, Config(datasets=("data",)))  # type: ignore[arg-type]
+        grid = Grid(("dataset", "agent", "by"), cells)
+        add_claims(report, grid, ["data"])  # type: ignore[arg-type]
         assert claims[0].holds is (max(ours) >= 6.0)
