@@ -12,14 +12,14 @@ import pytest
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl import edge_of_reach_toy
-from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import (
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy import EXPERIMENT
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy_cells import (
     BASE,
-    EXPERIMENT,
     PATCHED,
     Config,
     reach_of,
 )
+from jaxrl_rollouts.experiments.ravl.edge_of_reach_toy_page import add_claims
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
@@ -69,7 +69,7 @@ def test_claims_are_about_every_seed() -> None:
     }
     claims = {}
     report = SimpleNamespace(claim=lambda claim: claims.setdefault(claim.name, claim))
-    edge_of_reach_toy.add_claims(report, Grid(("method", "k"), cells), 10, 100.0)  # type: ignore[arg-type]
+    add_claims(report, Grid(("method", "k"), cells), 10, 100.0)  # type: ignore[arg-type]
     values = {name: claim.values[0] for name, claim in claims.items()}
     assert values["k = 10: base fails in every seed"] == 60.0
     assert values["k = 10: base's values explode in every seed"] == 1.4
