@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax
-
 from jaxrl_rollouts.offline.study.source import setting_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -19,18 +17,15 @@ from ..catalogue import LISTINGS
 from .relabel_sizes_cells import Config, measure_sizes
 from .relabel_sizes_page import page
 from .synther_small_data import PRESETS as SMALL_DATA
+from .synther_small_data_cells import of_shares
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Every share of the data, and around its setting every size."""
     study = config.study
-    report, grids = Report.of(context, study.seeds), {}
+    report = Report.of(context, study.seeds)
     setting = setting_of(study.dataset, study.seed, context)
-    key = jax.random.key(study.seed)
-    for index, share in enumerate(study.shares):
-        share_key = jax.random.fold_in(key, 2 + index)
-        grids[share] = measure_sizes(share, setting, config, share_key, context)
-        jax.clear_caches()  # programs of other sizes are not needed again
+    grids = of_shares(study, lambda share, key: measure_sizes(share, setting, config, key, context))
     page(report, config, setting, grids)
     return report
 

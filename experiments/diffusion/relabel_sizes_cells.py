@@ -17,7 +17,7 @@ from jaxrl_rollouts.record.context import RunContext
 
 from .synther_small_data_cells import percent_name, train_cell
 from .synther_small_data_config import Config as SmallData
-from .synther_small_data_rows import draw_samples, measure_quality, own_rows, tell_anew
+from .synther_small_data_rows import Share, draw_samples, measure_quality, own_rows, tell_anew
 
 AXES = ("agent", "kind", "denoiser", "network", "real")
 Grids = Mapping[float, Grid]  # cells by AXES, by share of the data
@@ -125,33 +125,27 @@ class Made(NamedTuple):
 
 
 def made_rows(
-    rows: list[Transitions],
-    share: float,
-    setting: Setting,
-    config: Config,
-    key: jax.Array,
-    context: RunContext | None,
+    part: Share, config: Config, look_key: jax.Array, context: RunContext | None
 ) -> Iterator[tuple[Arm, Made]]:
     """What every arm's real rows are mixed with, by the arm with its `real` left at the study's.
 
     Every denoiser is fitted once and every network once; all begin from the same keys.
     """
-    draw_key, look_key = jax.random.split(key)
-    name, centre = percent_name(share), config.centre
+    centre = config.centre
     sizes = [arm for arm in config.arms() if arm.denoiser and arm.real == centre.real]
     samples: dict[int, tuple[list[Transitions], float]] = {}
     for arm in sizes:
         study, width = config.at(arm), arm.denoiser
         if width not in samples:
-            stage = f"{name}-width-{width}"
-            samples[width] = draw_samples(rows, study, draw_key, stage, context)
+            named = part._replace(name=f"{part.name}-width-{width}")
+            samples[width] = draw_samples(named, study, context)
         made, seconds = samples[width]
         if arm.network:
             # A network of a size is the same whoever drew the samples: its stage is found again.
-            stage = f"{name}-network-{arm.network}"
-            told = tell_anew(rows, made, share, setting.env, study, draw_key, stage, context)
+            named = part._replace(name=f"{part.name}-network-{arm.network}")
+            told = tell_anew(named, made, study, context)
             made, seconds = told.rows[arm.kind], seconds + told.seconds[arm.kind]
-        quality = measure_quality(rows, {arm.kind: made}, setting.env, look_key, study)
+        quality = measure_quality(part.rows, {arm.kind: made}, part.env, look_key, study)
         yield arm, Made(made, seconds, quality[arm.kind])
 
 
@@ -164,9 +158,10 @@ def measure_sizes(
         Cells by `AXES`: `return`; `learning` and `models`, CPU seconds of a seed; of what was made
         the numbers of `quality_of`, `[seeds]`.
     """
-    rows_key, made_key = jax.random.split(key)
+    rows_key, draw_key, look_key = jax.random.split(key, 3)
     rows = own_rows(setting.dataset.transitions, share, rows_key, config.study.seeds)
-    made = dict(made_rows(rows, share, setting, config, made_key, context))
+    part = Share(rows, share, setting.env, draw_key, percent_name(share))
+    made = dict(made_rows(part, config, look_key, context))
 
     def train(agent: str, *values: Any, stage: str) -> Cell:
         arm = Arm(*values)
@@ -179,5 +174,5 @@ def measure_sizes(
         return replace(cell, extra={**cell.extra, **source.quality, **spent})
 
     points = [(agent, *arm) for agent in config.study.agents for arm in config.arms()]
-    run: dict[str, Any] = {"seeds": config.study.seeds, "stage": percent_name(share)}
+    run: dict[str, Any] = {"seeds": config.study.seeds, "stage": part.name}
     return run_grid(AXES, train, context, points=points, clear=False, **run)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, small_training
 from jaxrl_rollouts.diffusion import ResidualMlpConfig as Mlp
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
@@ -27,21 +25,20 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .synther_small_data_cells import measure_share
+from .synther_small_data_cells import measure_share, of_shares
 from .synther_small_data_config import Config
 from .synther_small_data_page import page
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Every share: sample, look at the samples, train with and without them."""
-    report, grids = Report.of(context, config.seeds), {}
-    setting, key = setting_of(config.dataset, config.seed, context), jax.random.key(config.seed)
+    report = Report.of(context, config.seeds)
+    setting = setting_of(config.dataset, config.seed, context)
     if "oracle" in config.told:
         true_model(setting.env)  # refused before anything is trained
-    for index, share in enumerate(config.shares):
-        share_key = jax.random.fold_in(key, 2 + index)
-        grids[share] = measure_share(share, setting, config, share_key, context)
-        jax.clear_caches()  # programs of other sizes are not needed again
+    grids = of_shares(
+        config, lambda share, key: measure_share(share, setting, config, key, context)
+    )
     page(report, config, setting, grids)
     return report
 

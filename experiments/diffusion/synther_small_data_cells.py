@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,9 +20,18 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import stack
 
 from .synther_small_data_config import Config
-from .synther_small_data_rows import make_rows, measure_quality, own_rows, timed
+from .synther_small_data_rows import Share, make_rows, measure_quality, own_rows, timed
 
 Grids = Mapping[float, Grid]  # cells by agent and kind, by share of the data
+
+
+def of_shares(config: Config, measure: Callable[[float, jax.Array], Grid]) -> dict[float, Grid]:
+    """`measure(share, key)` of every share of `config.shares`."""
+    key, grids = jax.random.key(config.seed), {}
+    for index, share in enumerate(config.shares):
+        grids[share] = measure(share, jax.random.fold_in(key, 2 + index))
+        jax.clear_caches()  # programs of other sizes are not needed again
+    return grids
 
 
 def measure_share(
@@ -37,8 +46,8 @@ def measure_share(
     """
     rows_key, draw_key, look_key = jax.random.split(key, 3)
     rows = own_rows(setting.dataset.transitions, share, rows_key, config.seeds)
-    name = percent_name(share)
-    made = make_rows(rows, share, setting.env, config, draw_key, name, context)
+    part = Share(rows, share, setting.env, draw_key, percent_name(share))
+    made = make_rows(part, config, context)
     quality = measure_quality(rows, made.rows, setting.env, look_key, config)
 
     def train_agents(agent: str, kind: str, *, stage: str) -> Cell:
@@ -50,7 +59,7 @@ def measure_share(
         return replace(cell, extra={**cell.extra, **extra})
 
     axes = {"agent": config.agents, "kind": config.kinds}
-    return run_grid(axes, train_agents, context, seeds=config.seeds, stage=name, clear=False)
+    return run_grid(axes, train_agents, context, seeds=config.seeds, stage=part.name, clear=False)
 
 
 def percent_name(share: float) -> str:

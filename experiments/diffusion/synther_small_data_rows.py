@@ -32,6 +32,24 @@ from jaxrl_rollouts.record.context import RunContext
 from .synther_small_data_config import TOLD, Config
 
 
+class Share(NamedTuple):
+    """A share of a dataset, as rows are made from it.
+
+    Attributes:
+        rows: every seed's own.
+        share: of the dataset's rows.
+        env: the dataset's.
+        key: of all that is drawn.
+        name: what the names of the stages begin with.
+    """
+
+    rows: list[Transitions]
+    share: float
+    env: Environment
+    key: jax.Array
+    name: str
+
+
 class MadeRows(NamedTuple):
     """What stands in for the rows of a share.
 
@@ -67,20 +85,12 @@ def own_rows(data: Transitions, share: float, key: jax.Array, seeds: int) -> lis
     ]
 
 
-def make_rows(
-    rows: list[Transitions],
-    share: float,
-    env: Environment,
-    config: Config,
-    key: jax.Array,
-    name: str,
-    context: RunContext | None,
-) -> MadeRows:
-    """Samples, noisy rows and samples told anew; `name` begins the names of the stages."""
-    samples, seconds = draw_samples(rows, config, key, name, context)
+def make_rows(part: Share, config: Config, context: RunContext | None) -> MadeRows:
+    """Samples, noisy rows and samples told anew."""
+    samples, seconds = draw_samples(part, config, context)
     made = MadeRows({"samples": samples}, {"samples": seconds}, {})
-    made.rows["rows with noise"] = with_noise(rows, config)
-    told = tell_anew(rows, samples, share, env, config, key, name, context)
+    made.rows["rows with noise"] = with_noise(part.rows, config)
+    told = tell_anew(part, samples, config, context)
     made.rows.update(told.rows)
     made.kept.update(told.kept)
     made.seconds.update({kind: seconds + spent for kind, spent in told.seconds.items()})
@@ -88,75 +98,52 @@ def make_rows(
 
 
 def draw_samples(
-    rows: list[Transitions],
-    config: Config,
-    key: jax.Array,
-    name: str,
-    context: RunContext | None,
+    part: Share, config: Config, context: RunContext | None
 ) -> tuple[list[Transitions], float]:
     """Every seed's `config.samples` of a diffusion model of its rows; CPU seconds of a seed."""
-    stage = f"{name}-denoiser"
+    stage = f"{part.name}-denoiser"
     run = {"batch": config.sample_batch, "stage": stage, "context": context}
-    draw = partial(upsample, rows, config.synther, key, config.samples, **run)
+    draw = partial(upsample, part.rows, config.synther, part.key, config.samples, **run)
     samples, seconds = timed(context, stage, draw)
     return samples, seconds / config.seeds
 
 
 def tell_anew(
-    rows: list[Transitions],
-    samples: list[Transitions],
-    share: float,
-    env: Environment,
-    config: Config,
-    key: jax.Array,
-    name: str,
-    context: RunContext | None,
+    part: Share, samples: list[Transitions], config: Config, context: RunContext | None
 ) -> MadeRows:
-    """The `samples` by every kind of `config.told`, from what is fitted to a share's `rows`; the
+    """The `samples` by every kind of `config.told`, from what is fitted to the share's rows; the
     seconds are without those of the samples."""
     made, seeds = MadeRows({}, {}, {}), config.seeds
     for by in dict.fromkeys(TOLD[kind]["by"] for kind in config.told):
         # Like the samples, what is told begins with keys that depend on the name alone.
-        keys = jax.random.split(jax.random.fold_in(key, list(TOLD).index(by)), 2 * seeds)
-        relabellers, fitting = [], 0.0
-        for seed, own in enumerate(rows):
-            relabeller, seconds = _relabeller(
-                by, own, share, env, config, keys[seed], f"{name}-{by}-{seed}", context
-            )
-            relabellers.append(relabeller)
-            fitting += seconds
+        keys = jax.random.split(jax.random.fold_in(part.key, list(TOLD).index(by)), 2 * seeds)
+        fits = [_relabeller(by, part, seed, config, keys[seed], context) for seed in range(seeds)]
 
-        def tell(kind: str, by: list[Relabeller] = relabellers, keys: Any = keys) -> list:
+        def tell(kind: str, fits: list = fits, keys: Any = keys) -> list[Transitions]:
             unknown = TOLD[kind].get("unknown", "keep")
-            arms = zip(by, samples, keys[seeds:], strict=True)
-            return [relabelled_rows(one._replace(unknown=unknown), s, k) for one, s, k in arms]
+            arms = zip(fits, samples, keys[seeds:], strict=True)
+            return [relabelled_rows(one._replace(unknown=unknown), s, k) for (one, _), s, k in arms]
 
         for kind in (kind for kind in config.told if TOLD[kind]["by"] == by):
-            told, telling = timed(context, f"{name}-told-{kind}", partial(tell, kind))
+            told, telling = timed(context, f"{part.name}-told-{kind}", partial(tell, kind))
             made.rows[kind] = [refilled(one, config.samples) for one in told]
             made.kept[kind] = np.array([len(one.rewards) / config.samples for one in told])
-            made.seconds[kind] = (fitting + telling) / seeds
+            made.seconds[kind] = (sum(seconds for _, seconds in fits) + telling) / seeds
     return made
 
 
 def _relabeller(
-    by: str,
-    rows: Transitions,
-    share: float,
-    env: Environment,
-    config: Config,
-    key: jax.Array,
-    stage: str,
-    context: RunContext | None,
+    by: str, part: Share, seed: int, config: Config, key: jax.Array, context: RunContext | None
 ) -> tuple[Relabeller, float]:
     """Of one seed, and the CPU seconds of its fit; the simulator needs none."""
     if by == "oracle":
-        return oracle(env), 0.0
+        return oracle(part.env), 0.0
     settings: Any = {"noise": config.noise_told, "level": config.level}
-    settings["networks"] = passes_for(config.networks, share)
-    run: Any = {"termination": env.termination, "stage": stage, "context": context}
+    settings["networks"] = passes_for(config.networks, part.share)
     chosen = RelabelConfig(by, **settings)  # type: ignore[arg-type]
-    return timed(context, stage, partial(fit_relabeller, rows, chosen, key, **run))
+    stage = f"{part.name}-{by}-{seed}"
+    run: Any = {"termination": part.env.termination, "stage": stage, "context": context}
+    return timed(context, stage, partial(fit_relabeller, part.rows[seed], chosen, key, **run))
 
 
 def passes_for(networks: EnsembleConfig, share: float) -> EnsembleConfig:

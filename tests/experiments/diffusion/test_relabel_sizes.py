@@ -15,7 +15,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.diffusion.relabel_sizes import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.relabel_sizes_cells import AXES, Arm, Config, made_rows
 from jaxrl_rollouts.experiments.diffusion.relabel_sizes_page import page
-from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import own_rows
+from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import Share, own_rows
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
@@ -101,7 +101,8 @@ def test_a_network_is_fitted_once_and_told_samples_lie_where_they_were_drawn(
     run = context(tmp_path, config)
     where = setting("pendulum-mixed")
     rows = own_rows(where.dataset.transitions, 0.05, KEY, 1)
-    made = dict(made_rows(rows, 0.05, where, config, KEY, run))
+    part = Share(rows, 0.05, PENDULUM, KEY, "5-percent")
+    made = dict(made_rows(part, config, KEY, run))
     assert set(made) == {
         Arm(kind, width, 16 * (kind == "model"), 0.0)
         for kind in ("samples", "model")

@@ -21,6 +21,7 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_config import Config
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_page import KINDS, page
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import (
+    Share,
     make_rows,
     own_rows,
     passes_for,
@@ -111,8 +112,8 @@ def test_what_is_left_is_repeated_evenly(data: Transitions) -> None:
 def test_samples_are_told_anew_and_the_rest_stays(data: Transitions) -> None:
     told = ("model", "oracle", "ensemble", "ensemble-drop", "inverse")
     config = replace(SMOKE, told=told, seeds=1, level=0.5)
-    make = partial(make_rows, own_rows(data, 0.1, KEY, 1), 0.5, PENDULUM)
-    made = make(config, KEY, "x", None)
+    make = partial(make_rows, Share(own_rows(data, 0.1, KEY, 1), 0.5, PENDULUM, KEY, "x"))
+    made = make(config, None)
     (plain,) = made.rows["samples"]
     assert set(made.rows) == {"samples", "rows with noise", *told}
     assert all(len(one.rewards) == config.samples for (one,) in made.rows.values())
@@ -139,7 +140,7 @@ def test_samples_are_told_anew_and_the_rest_stays(data: Transitions) -> None:
     assert "rows with noise" not in made.seconds
     assert min(made.seconds[kind] for kind in told) > made.seconds["samples"] > 0
     # An arm does not depend on which others there are, nor do samples on whether any is.
-    alone = make(replace(config, told=("ensemble",)), KEY, "x", None)
+    alone = make(replace(config, told=("ensemble",)), None)
     for kind in ("samples", "rows with noise", "ensemble"):
         jax.tree.map(np.testing.assert_array_equal, made.rows[kind], alone.rows[kind])
 
