@@ -24,13 +24,13 @@ from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
-from jaxrl_rollouts.offline.agents.registry import AgentConfigs
+from jaxrl_rollouts.offline.agents.registry import AgentConfigs, make_agent
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import Environment
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.study import model_free
 from jaxrl_rollouts.offline.study.config import StudyConfig, keys_of
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
 from jaxrl_rollouts.offline.study.page import note_environments, note_made
 from jaxrl_rollouts.offline.study.source import Setting, setting_of, slug
 from jaxrl_rollouts.offline.training import look_keys
@@ -44,6 +44,7 @@ from .beside_others_page import OURS, THEIRS, add_claims, draw, rows_of
 from .goals import PEERS
 
 AGENTS = ("bc", "td3_bc", "iql", "cql", "sac")
+PER_ITERATION = 1000  # gradient steps of ours at most between two places to look at
 PEER = PEERS / "d3rlpy_returns.py"
 
 
@@ -146,15 +147,17 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def per_iteration(config: Config) -> int:
-    """Gradient steps between two places at which ours can be looked at."""
-    return min(config.updates // config.evaluations, 1000)
+def looks_of(name: str, config: Config, env: Environment) -> dict[int, int]:
+    """Gradient steps after which both agents are looked at, and ours' iteration there."""
+    agent = make_agent(getattr(our_agents(config), name), env.observation_size, env.action_size)
+    iterations, each = cadence(config.updates, PER_ITERATION, agent.period, config.evaluations)
+    return {each * look: look for look in sorted(evenly(iterations, config.evaluations))}
 
 
-def play_keys(config: Config, steps: int) -> jax.Array:
-    """What our seeds play their episodes with after so many gradient steps, `[seeds]`."""
+def play_keys(config: Config, look: int) -> jax.Array:
+    """What our seeds play their episodes with after so many iterations, `[seeds]`."""
     _, key = keys_of(config.seed)
-    return jax.random.split(look_keys(key, steps // per_iteration(config))[1], config.seeds)
+    return jax.random.split(look_keys(key, look)[1], config.seeds)
 
 
 def train_ours(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
@@ -169,7 +172,7 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
         our_agents(config),
         config.batch,
         updates=config.updates,
-        per_iteration=per_iteration(config),
+        per_iteration=PER_ITERATION,
     )
     outcome = model_free.train_model_free(name, setting, study, agents, context)
     cell = Cell.of(outcome.trained, updates=outcome.updates)
@@ -180,27 +183,27 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
 
 def train_theirs(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
     """Seeds of d3rlpy's agent one after the other, played by our evaluation."""
-    looks = sorted(evenly(config.updates, config.evaluations))
+    looks = looks_of(name, config, setting.env)
     returns = np.zeros((config.seeds, len(looks)))
     seconds = np.zeros(len(looks))
     rows = write_rows(setting.dataset, context.folder.path / f"{slug(setting.dataset.name)}.npz")
     label = f"{slug(setting.dataset.name)}-{name} (d3rlpy)"
     with Progress(
-        label, config.seeds * config.updates, unit="updates", enabled=context.progress
+        label, config.seeds * max(looks), unit="updates", enabled=context.progress
     ) as bar:
         for seed in range(config.seeds):
             with Peer(theirs(name, rows, config, seed)) as peer:
                 peer.ask({"kind": "start", **peer.theirs.settings})
                 spent, done = 0.0, 0
-                for number, until in enumerate(looks):
+                for number, (until, look) in enumerate(looks.items()):
                     poll(context, f"in {label}")
                     spent += peer.ask({"kind": "train", "updates": until - done})["seconds"]
                     bar.advance(until - done)
                     done = until
                     seconds[number] += spent
-                    key = play_keys(config, until)[seed]
+                    key = play_keys(config, look)[seed]
                     returns[seed, number] = played(peer, setting.env, key, config.episodes)
-    return Looks(np.array(looks), seconds, returns)
+    return Looks(np.array(list(looks)), seconds, returns)
 
 
 def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:

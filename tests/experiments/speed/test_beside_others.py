@@ -20,7 +20,6 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
 from jaxrl_rollouts.experiments.speed.beside_others_page import add_claims
-from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -49,9 +48,21 @@ def test_ours_alone_at_smoke_size(
     assert set(report.pictures) == {"learning-hopper-random"}
     # A peer's policies start where ours did, whatever the agent.
     config = beside_others.EXPERIMENT.preset("smoke")
-    looks = sorted(evenly(config.updates, config.evaluations))
-    theirs = [jax.random.key_data(beside_others.play_keys(config, steps)) for steps in looks]
-    np.testing.assert_array_equal(played, [*theirs, *theirs])
+    env = make("mujoco/Hopper-v4")
+    looks = [beside_others.looks_of(name, config, env) for name in config.agents]
+    keys = [beside_others.play_keys(config, look) for each in looks for look in each.values()]
+    np.testing.assert_array_equal(played, [jax.random.key_data(key) for key in keys])
+
+
+def test_both_are_looked_at_after_the_same_gradient_steps() -> None:
+    env = make("pendulum")
+    # Ours in whole iterations of at most a thousand, of whole periods of the agent.
+    config = Config(updates=10_000, evaluations=4)
+    steps = {2000: 2, 5000: 5, 8000: 8, 10_000: 10}
+    assert beside_others.looks_of("cql", config, env) == steps
+    odd = Config(updates=2 * 501, evaluations=2)
+    assert beside_others.looks_of("bc", odd, env) == {501: 1, 1002: 2}
+    assert beside_others.looks_of("td3_bc", odd, env) == {500: 1, 1000: 2}
 
 
 # Settings that d3rlpy has under another name, or has not: there the same is said by its absence.
