@@ -10,18 +10,19 @@ wants lies at the edge: a map over the three.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.environments.plane import PLANE, optimal_return
 from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .edge_of_reach_toy_cells import Config, prepare, train_all
+from .edge_of_reach_toy_cells import HARD, Config, prepare, train_all
 from .edge_of_reach_toy_page import (
     COLUMNS,
     add_claims,
@@ -71,14 +72,13 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
     presets={
         "smoke": Config(
             seeds=2, rows=200, epochs=2, evaluations=2, starts=8, probes=64,
-            agent=SacConfig(hidden=(16,)), horizons=(2, 4), ravl=((3, 1.0),),
+            agent=replace(HARD, hidden=(16,)), horizons=(2, 4), ravl=((3, 1.0),),
             rollouts=ModelBasedConfig(
                 rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32, real_share=0.0
             ),
         ),
         "cpu": Config(
-            seeds=6, epochs=120, evaluations=24, horizons=(6, 8, 10),
-            ravl=((10, 1.0), (10, 10.0), (20, 10.0)),
+            seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0), (10, 10.0), (20, 10.0)),
         ),
         "paper": Config(seeds=10, epochs=200),
     },
