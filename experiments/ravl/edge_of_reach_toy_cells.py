@@ -48,7 +48,7 @@ class Config(edge_of_reach.PlaneBudget):
     seed: int = 0
     agent: SacConfig = HARD
     half_width: float = number(6.0, above=0)
-    horizons: tuple[int, ...] = positive((2, 4, 6))
+    horizons: tuple[int, ...] = positive((4, 6, 8))
     ravl: tuple[tuple[int, float], ...] = ((5, 1.0), (10, 1.0), (10, 10.0), (20, 10.0))
     rollouts: ModelBasedConfig = field(
         default_factory=lambda: ModelBasedConfig(
