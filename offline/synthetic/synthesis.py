@@ -105,7 +105,9 @@ def small_synthetic(
     """Small networks and few sampler steps, for a CPU.
 
     Transitions are drawn by DPM-Solver++(2M) as an SDE, which makes about the errors that the
-    published sampler makes with twice the calls of the network (`sampler_steps`'s report).
+    published sampler makes with twice the calls of the network (`sampler_steps`'s report). Half of
+    a batch is real: samples of small models are better beside rows than in their place
+    (`relabel_sizes`'s report).
 
     Args:
         width: of SynthER's network.
@@ -120,6 +122,7 @@ def small_synthetic(
     return SyntheticConfig(
         SyntherConfig(ResidualMlpConfig(width=width), small_training(updates, 256), rows_sampler),
         rows=rows,
+        real_share=0.5,
         length=length,
         unet=TemporalUnetConfig(features=features, blocks=blocks),
         training=small_training(updates // 2, 64),

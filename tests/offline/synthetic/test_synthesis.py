@@ -37,6 +37,7 @@ def dataset() -> Dataset:
 
 def test_small_budgets_draw_transitions_with_half_the_calls() -> None:
     config = small_synthetic(steps=32)
+    assert config.real_share == 0.5
     assert config.synther.sampler.calls == 32 and config.synther.sampler.eta == 1.0
     assert config.pgd.sampler.calls == 63 and config.pgd.sampler.method == "heun"
 
