@@ -78,7 +78,7 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
             ),
         ),
         "cpu": Config(
-            seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0), (20, 10.0)),
+            seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0),),
         ),
         "paper": Config(seeds=10, epochs=200),
     },
