@@ -84,7 +84,7 @@ _LISTED = (
         "edge_of_reach_toy",
         "why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",
-        minutes={"smoke": None, "cpu": 87, "paper": None},
+        minutes={"smoke": None, "cpu": 65, "paper": None},
     ),
     Listing(
         "few_steps",
