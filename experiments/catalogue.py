@@ -286,7 +286,7 @@ _LISTED = (
         "relabel_sizes",
         "samples told anew: sizes of denoiser and of the network that tells, share of real rows",
         "relabelling with a world model of the same rows",
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 122},
         needs={"cpu": ("halfcheetah-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_study",
     ),
