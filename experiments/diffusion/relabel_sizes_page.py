@@ -9,15 +9,14 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture, sweep
-from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.offline.data import normalised_score
+from jaxrl_rollouts.compare.grid import Grid
 from jaxrl_rollouts.offline.study.page import note_made
 from jaxrl_rollouts.offline.study.source import Setting, behaviour
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
 from .relabel_sizes_cells import Arm, Config, Grids
-from .synther_small_data_page import KINDS, NAMES, POINTS, SHADES, told_note
+from .synther_small_data_page import KINDS, NAMES, POINTS, SHADES, points, told_note
 
 SOURCE = LISTINGS["relabel_sizes"].source
 ALONG = {
@@ -73,20 +72,13 @@ def returns(config: Config, dataset: str, grids: Grids) -> list[dict[str, Any]]:
                 row |= {"rows": arm.kind, "denoiser": arm.denoiser or "-"}
                 row |= {"network": arm.network or "-", "real, %": 100 * arm.real}
                 row["return"] = cell["return"]
-                score = points(dataset, cell, plain)
+                score = points(dataset, cell["return"], plain["return"])
                 row |= {} if score is None or arm == ROWS else {"points over the rows": score}
-                for name, of in {"error": "error", "models, CPU s": "models"}.items():
-                    if of in cell:
-                        value = cell[of]
-                        row[name] = float(value.mean()) if of == "models" else value
+                row |= {"error": cell["error"]} if "error" in cell else {}
+                if "models" in cell:
+                    row["models, CPU s"] = float(cell["models"].mean())
                 table.append(row)
     return table
-
-
-def points(dataset: str, cell: Cell, plain: Cell) -> np.ndarray | None:
-    """Normalised score above that of another cell, `[seeds]`; None where no returns are known."""
-    scores = [normalised_score(dataset, one["return"]) for one in (cell, plain)]
-    return None if scores[0] is None or scores[1] is None else scores[0] - scores[1]
 
 
 def size_claims(report: Report, config: Config, agent: str, dataset: str, grids: Grids) -> None:
@@ -94,7 +86,7 @@ def size_claims(report: Report, config: Config, agent: str, dataset: str, grids:
     *few, most = config.study.shares
     claim = claims(report, SOURCE, [c for g in grids.values() for c in g.at(agent=agent).values()])
     grid, name, told = grids[most], NAMES[agent], KINDS[config.teller].removeprefix(", ")
-    plain = grid[agent, *ROWS]
+    plain = grid[agent, *ROWS]["return"]
     near = {
         "at_least": -POINTS,
         "means": f"score above that on the rows alone, or at most {POINTS:g} points below it",
@@ -104,7 +96,7 @@ def size_claims(report: Report, config: Config, agent: str, dataset: str, grids:
         "the smallest network": config.along("network", config.teller)[0],
     }
     for what, arm in ends.items():
-        gain = points(dataset, grid[agent, *arm], plain)
+        gain = points(dataset, grid[agent, *arm]["return"], plain)
         if gain is not None:
             text = f"{name}: samples of {100 * most:g} %, {told}, are as good as rows from {what}"
             claim(text, gain, **near)

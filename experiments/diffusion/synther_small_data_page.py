@@ -156,6 +156,13 @@ def earned_by(grids: Grids, share: float, agent: str) -> dict[str, np.ndarray]:
     return {kind: cell["return"] for kind, cell in grids[share].at(agent=agent).items()}
 
 
+def points(dataset: str, earned: np.ndarray, plain: np.ndarray) -> np.ndarray | None:
+    """Normalised score of returns above that of others, `[seeds]`; None where no returns to
+    normalise by are known."""
+    scores = [normalised_score(dataset, returns) for returns in (earned, plain)]
+    return None if scores[0] is None or scores[1] is None else scores[0] - scores[1]
+
+
 def cells_of(grids: Grids, agent: str) -> list[Cell]:
     return [cell for grid in grids.values() for cell in grid.at(agent=agent).values()]
 
@@ -199,12 +206,12 @@ def told_claims(report: Report, config: Config, agent: str, dataset: str, grids:
     means = f"score above that on the rows themselves, or at most {POINTS:g} points below it"
     bound = ["oracle"] if "oracle" in config.told and kind != "oracle" else []
     for arm in (kind, *bound):
-        scores = [normalised_score(dataset, earned[one]) for one in (arm, "rows")]
-        if scores[0] is None or scores[1] is None:  # no returns to normalise by are known
+        gain = points(dataset, earned[arm], earned["rows"])
+        if gain is None:
             continue
         text = f"{name}samples of {100 * most:g} %{KINDS[arm]}, are as good as the rows"
         source = {"source": BOUND} if arm == "oracle" else {}
-        claim(text, scores[0] - scores[1], at_least=-POINTS, means=means, **source)
+        claim(text, gain, at_least=-POINTS, means=means, **source)
 
 
 def quality_claims(report: Report, config: Config, grids: Grids) -> None:
