@@ -14,6 +14,7 @@ from jaxrl_rollouts.experiments.kit.pages import MARK, renewed, reports_markdown
 from jaxrl_rollouts.offline.study import Budget
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.reports.report import load_report
+from jaxrl_rollouts.reports.text import report_table_markdown
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "experiments" / "results"
@@ -32,6 +33,43 @@ def test_tables_are_those_of_the_committed_reports(page: Path) -> None:
     text = page.read_text()
     assert MARK.search(text), "the page quotes no report"
     assert renewed(text, results_of(page)) == text, "python -m jaxrl_rollouts.experiments.kit.pages"
+
+
+NUMBER = r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?"
+RANGE = re.compile(rf"({NUMBER}) to ({NUMBER})")
+BY_HAND = [  # a page has tables beside those it takes from one report: several reports side by side
+    page
+    for page in PAGES[1:]
+    if any(line.startswith("|") for line in MARK.sub("", page.read_text()).splitlines())
+]
+
+
+def ranges_of(report: Path) -> set[tuple[str, str]]:
+    loaded = load_report(report)
+    tables = (report_table_markdown(loaded, name) for name in loaded.tables)
+    return {found for table in tables for found in RANGE.findall(table)}
+
+
+def rounded_to(shown: str, exact: str) -> bool:
+    off = float(shown.replace(",", "")) - float(exact.replace(",", ""))
+    return abs(off) <= 0.5 * 10.0 ** -len(shown.partition(".")[2]) + 1e-9
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=lambda p: p.parent.name)
+def test_a_table_over_several_reports_says_what_they_say(page: Path) -> None:
+    text = page.read_text()
+    linked = {page.parent / link for link in re.findall(r"\]\(([^)#]*report\.json)\)", text)}
+    known = set().union(*map(ranges_of, linked))
+    lines = [line for line in MARK.sub("", text).splitlines() if line.startswith("|")]
+    shown = RANGE.findall("\n".join(lines).replace("*", ""))
+    assert shown
+    for low, high in shown:
+        assert any(rounded_to(low, a) and rounded_to(high, b) for a, b in known), (low, high)
+
+
+def test_a_number_no_report_has_would_be_noticed() -> None:
+    assert rounded_to("-162", "-161.5") and rounded_to("2,577", "2,577") and rounded_to("0", "0.37")
+    assert not rounded_to("-163", "-161.5") and not rounded_to("1.5", "1.56")
 
 
 def test_the_list_of_reports_has_each_with_its_verdicts() -> None:
