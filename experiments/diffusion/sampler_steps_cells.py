@@ -261,8 +261,12 @@ def measure(
     seeds, halves = len(jax.tree.leaves(params)[0]), []
     for draw_key in draw_keys:
         per_seed = params, jax.random.split(draw_key, seeds)
-        # The first compiles.
-        seconds = timed(lambda: halves.append(map_seeds(draw, per_seed)))  # noqa: B023
+
+        def draw_half(per_seed: tuple = per_seed) -> jax.Array:
+            halves.append(map_seeds(draw, per_seed))
+            return halves[-1]
+
+        seconds = timed(draw_half)  # the first compiles
     drawn = np.concatenate(halves, 1)[:, : subject.samples]
     samples, real = [subject.unpack(rows) for rows in drawn], subject.real(real_key)
     env, scale = setting.env, setting.dataset.transitions

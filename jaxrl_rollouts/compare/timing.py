@@ -63,9 +63,16 @@ class Timing:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds until the result is there."""
+    """Seconds until the result is there.
+
+    Raises:
+        TypeError: `work` returns nothing, so that nobody can wait for what it dispatched.
+    """
     begin = time.perf_counter()
-    jax.block_until_ready(work())
+    result = work()
+    if result is None:
+        raise TypeError("timed work returned None, expected the arrays to wait for")
+    jax.block_until_ready(result)
     return time.perf_counter() - begin
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from jaxrl_rollouts.compare.timing import (
     rounds,
     show_seeds,
     start_report,
+    timed,
 )
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
@@ -35,6 +37,18 @@ class Config:
 @pytest.fixture
 def context(tmp_path: Path) -> RunContext:
     return RunContext(RunFolder.create(tmp_path, "speed", "smoke", Config(), ""), progress=False)
+
+
+def test_what_was_dispatched_is_waited_for() -> None:
+    def late(x: np.ndarray) -> np.ndarray:
+        time.sleep(0.2)
+        return x
+
+    slow = jax.jit(lambda x: jax.pure_callback(late, jax.ShapeDtypeStruct((), jnp.float32), x))
+    slow(0.0).block_until_ready()
+    assert timed(lambda: {"drawn": slow(1.0)}) >= 0.2
+    with pytest.raises(TypeError, match="None"):
+        timed(lambda: [].append(slow(1.0)))
 
 
 def test_everybody_takes_a_turn_in_every_round(context: RunContext) -> None:
