@@ -66,6 +66,17 @@ _LISTED = (
         caches=False,
     ),
     Listing(
+        "critic_norm",
+        "layer-normalised critics for TD3+BC and IQL: what they earn, promise, and how they swing",
+        GOALS,
+        minutes={"smoke": None, "cpu": None},
+        needs={
+            "smoke": ("hopper-random", MUJOCO),
+            "cpu": ("halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
+        },
+        prepare=f"{_NEEDS}:of_datasets",
+    ),
+    Listing(
         "diffusion_speed",
         "benchmark: TD3+BC, IQL and denoisers beside d3rlpy and torch",
         GOALS,
