@@ -29,14 +29,30 @@ def use_cores(most: int = 8) -> None:
     """Make every CPU core a device of its own, `most` at most (each holds a copy of the data).
 
     Has an effect before jax computes anything only; the command line calls it. Leaves alone what
-    `XLA_FLAGS` says about the number of host devices, and any GPU or TPU.
+    `XLA_FLAGS` says about the number of host devices, and any GPU or TPU. A single core gets
+    `spare_thread`.
     """
+    spare_thread()
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    # Cores this process may use, which in a container are fewer than the machine has.
-    allowed = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
     with contextlib.suppress(RuntimeError):  # jax has started: its devices are what they are
-        jax.config.update("jax_num_cpu_devices", max(1, min(len(allowed), most)))
+        jax.config.update("jax_num_cpu_devices", max(1, min(_cores(), most)))
+
+
+def spare_thread() -> None:
+    """Let XLA have two threads where there is one core, or simulators may wait for ever.
+
+    A callback's large arguments are copied to numpy by a thread of XLA's pool, and the only one
+    there is waits in the callback (jax issue 24255). Has an effect before jax computes anything
+    only; `use_cores` does it, and so does making a simulator. Sets `NPROC`, which XLA reads.
+    """
+    if _cores() == 1 and os.environ.get("NPROC", "1") == "1":
+        os.environ["NPROC"] = "2"
+
+
+def _cores() -> int:
+    """Those this process may use, which in a container are fewer than the machine has."""
+    return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
 
 
 def seed_mesh(devices: Any = None) -> Mesh:

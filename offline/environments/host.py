@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from jaxrl_rollouts.devices import spare_thread
 from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import (
@@ -117,6 +118,7 @@ def host_environment(
         version: packages and versions.
         **known: fields of `Environment` that not every simulator has.
     """
+    spare_thread()
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         seeds = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(row_keys(key, batch))

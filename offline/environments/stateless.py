@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.devices import spare_thread
 from jaxrl_rollouts.rollouts import StepOutcome
 
 from .base import Environment, EnvironmentState, observe, own_bounds, proceed, rescale, row_keys
@@ -111,6 +112,7 @@ def stateless(name: str) -> Environment:
         MissingExtraError: gymnasium or mujoco is not installed.
         ConfigError: not one of this Gymnasium's MuJoCo environments.
     """
+    spare_thread()
     name = name.removeprefix("mujoco/")
     made = make_gymnasium(name)
     env, limit = made.unwrapped, made.spec.max_episode_steps

@@ -137,6 +137,46 @@ def test_cores_become_devices(most: int) -> None:
     assert int(done.stdout) == min(most, allowed or 1)
 
 
+ONE_CORE = """
+import faulthandler, os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import jax, jax.numpy as jnp, numpy as np
+from jaxrl_rollouts.devices import use_cores
+faulthandler.dump_traceback_later(60, exit=True)
+if sys.argv[1:]:
+    os.environ["NPROC"] = sys.argv[1]
+use_cores()
+shape = jax.ShapeDtypeStruct((20_000, 17), jnp.float32)
+
+@jax.jit
+def ask(x):
+    return jax.pure_callback(lambda y: 2 * np.asarray(y), shape, jnp.sin(x))
+
+x = jnp.ones(shape.shape)
+for _ in range(30):
+    out = np.asarray(ask(x))
+print(os.environ["NPROC"], len(jax.devices()), float(out[0, 0]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are chosen on Linux only")
+@pytest.mark.parametrize("given", [[], ["1"], ["3"]])
+def test_on_one_core_large_batches_come_back_from_the_host(given: list[str]) -> None:
+    unset = ("XLA_FLAGS", "NPROC")
+    environment = {k: v for k, v in os.environ.items() if k not in unset}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_CORE, *given],
+        env=environment | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    threads, count, value = done.stdout.split()
+    assert (threads, count) == (given[0] if given == ["3"] else "2", "1")
+    assert float(value) == pytest.approx(2 * np.sin(1.0), rel=1e-6)
+
+
 def test_cores_are_left_alone_once_jax_has_started(told: dict) -> None:
     assert told["late"] == 8
 
