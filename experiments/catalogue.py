@@ -69,7 +69,7 @@ _LISTED = (
         "critic_norm",
         "layer-normalised critics for TD3+BC and IQL: what they earn, promise, and how they swing",
         GOALS,
-        minutes={"smoke": None, "cpu": None},
+        minutes={"smoke": None, "cpu": 30},
         needs={
             "smoke": ("hopper-random", MUJOCO),
             "cpu": ("halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
