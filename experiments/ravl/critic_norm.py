@@ -16,16 +16,14 @@ from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.draw import curves
-from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
-from jaxrl_rollouts.offline.agents.registry import AgentConfig, quick_agents
+from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import page
-from jaxrl_rollouts.offline.study.config import StudyConfig, keys_of
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, on_rows
+from jaxrl_rollouts.offline.study.config import StudyConfig
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
-from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -63,31 +61,10 @@ class Config:
         if not all(0 < polyak <= 1 for polyak in self.polyaks):
             raise ConfigError("polyaks", self.polyaks, "above 0 and at most 1")
 
-    def agent(self, name: str, polyak: float, critics: str) -> AgentConfig:
-        """The settings of an arm's agent."""
-        return replace(self.free.of(name), polyak=polyak, critic_norm=critics == NORMED)
-
-
-def train_arm(
-    chosen: AgentConfig, setting: Setting, config: Config, context: RunContext | None, *, stage: str
-) -> Cell:
-    """One agent on the dataset's rows, all seeds, played as it learns."""
-    study = config.study
-    learner, rows, iterations = on_rows(chosen, setting, study, config.free)
-    train_key, play_key = keys_of(study.seed)
-    play = evaluator(learner, setting.env, play_key, study.episodes, discount=chosen.discount)
-    trained = train_learner(
-        learner,
-        rows,
-        train_key,
-        seeds=study.seeds,
-        iterations=iterations,
-        evaluate=play,
-        evaluate_at=evenly(iterations, study.evaluations),
-        stage=stage,
-        context=context,
-    )
-    return Cell.of(trained, updates=learner.updates, rate=bootstrap_rate(chosen))
+    def arm(self, agent: str, polyak: float, critics: str) -> ModelFreeStudyConfig:
+        """The settings of an arm: those of its agent are changed."""
+        chosen = replace(self.free.of(agent), polyak=polyak, critic_norm=critics == NORMED)
+        return replace(self.free, agents=replace(self.free.agents, **{agent: chosen}))
 
 
 def swing(cell: Cell) -> np.ndarray:
@@ -104,8 +81,10 @@ def run(config: Config, context: RunContext) -> Report:
     settings = {name: Setting(data, environment_of(data)) for name, data in datasets.items()}
 
     def train(name: str, agent: str, polyak: float, critics: str, stage: str) -> Cell:
-        chosen = config.agent(agent, polyak, critics)
-        return train_arm(chosen, settings[name], config, context, stage=stage)
+        arm = config.arm(agent, polyak, critics)
+        outcome = train_model_free(agent, settings[name], study, arm, context, stage=stage)
+        rate = bootstrap_rate(arm.of(agent))
+        return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
 
     axes = {
         "dataset": config.datasets,
@@ -163,20 +142,13 @@ def add_claims(report: Report, grid: Grid, config: Config) -> None:
                 cells = [grid[name, agent, polyak, critics] for critics in (PLAIN, NORMED)]
                 plain, normed = cells
                 where = f"on {slug(name)}, targets at {polyak:g}"
-                claim(
-                    f"{NAMES[agent]} earns more with layer-normalised critics {where}",
-                    late(normed) - late(plain),
-                    at_least=0,
-                    cells=cells,
-                    means="difference of returns, mean of the last looks, seed by seed",
-                )
-                claim(
-                    f"{NAMES[agent]} swings less with them {where}",
-                    swing(normed) - swing(plain),
-                    at_most=0,
-                    cells=cells,
-                    means="difference of the deviations over the last looks, seed by seed",
-                )
+                more, less = late(normed) - late(plain), swing(normed) - swing(plain)
+                earns = f"{NAMES[agent]} earns more with layer-normalised critics {where}"
+                means = "difference of returns, mean of the last looks, seed by seed"
+                claim(earns, more, at_least=0, cells=cells, means=means)
+                swings = f"{NAMES[agent]} swings less with them {where}"
+                means = "difference of the deviations over the last looks, seed by seed"
+                claim(swings, less, at_most=0, cells=cells, means=means)
 
 
 def draw(report: Report, grid: Grid, config: Config, settings: dict[str, Setting]) -> None:

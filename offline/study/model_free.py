@@ -91,6 +91,7 @@ def train_model_free(
     context: RunContext | None,
     data: Data = "real",
     synthetic: SyntheticConfig | None = None,
+    stage: str = "",
 ) -> Outcome:
     """Train one agent on the dataset, or on rows made of it, and play its policy.
 
@@ -103,13 +104,14 @@ def train_model_free(
         data: `real`; or `synther`, rows of a diffusion model drawn once; or `pgd`, windows drawn
             again and again near the policy that is learning.
         synthetic: diffusion models of the last two.
+        stage: folder in the run; the dataset's name and the agent's unless given.
 
     Raises:
         ConfigError: guided diffusion for an agent without a normal policy.
     """
     hold_data(setting.dataset, context)
     chosen = given = config.of(name)
-    stage = f"{slug(setting.dataset.name)}-{name}"
+    stage = stage or f"{slug(setting.dataset.name)}-{name}"
     train_key, play_key = keys_of(study.seed)
     if data == "real":
         learner, rows, iterations = on_rows(chosen, setting, study, config)

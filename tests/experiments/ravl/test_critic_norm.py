@@ -28,13 +28,13 @@ SMOKE, CPU = EXPERIMENT.preset("smoke"), EXPERIMENT.preset("cpu")
 
 
 def test_arms_differ_in_nothing_but_critics_and_targets() -> None:
-    plain, normed = (CPU.agent("td3_bc", 0.025, critics) for critics in (PLAIN, NORMED))
+    plain, normed = (CPU.arm("td3_bc", 0.025, critics).of("td3_bc") for critics in (PLAIN, NORMED))
     assert normed.critic_norm and not plain.critic_norm and plain.polyak == 0.025
     assert replace(normed, critic_norm=False) == plain
-    assert replace(plain, polyak=0.005) == CPU.agent("td3_bc", 0.005, PLAIN)
-    assert CPU.agent("iql", 0.005, NORMED) == replace(
-        CPU.free.agents.iql, polyak=0.005, critic_norm=True
-    )
+    assert replace(plain, polyak=0.005) == CPU.arm("td3_bc", 0.005, PLAIN).of("td3_bc")
+    iql = replace(CPU.free.agents.iql, polyak=0.005, critic_norm=True)
+    others = replace(CPU.free.agents, iql=iql)
+    assert CPU.arm("iql", 0.005, NORMED) == replace(CPU.free, agents=others)
     # As the comparison that the question comes from.
     assert plain.hidden == (64, 64) and plain.critic_rate == plain.actor_rate == 1e-3
 
