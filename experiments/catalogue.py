@@ -51,7 +51,7 @@ _LISTED = (
         "compounding_error",
         "open-loop error of world models over hundreds of steps, with and without layer norm",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), compounding errors of LN and no-LN models",
-        minutes={"smoke": None, "cpu": 51, "paper": None},
+        minutes={"smoke": None, "cpu": 16, "paper": None},
         needs={
             "cpu": ("halfcheetah-medium", "halfcheetah-mixed"),
             "paper": ("halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"),
