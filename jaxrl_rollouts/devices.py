@@ -44,10 +44,11 @@ def spare_thread() -> None:
 
     A callback's large arguments are copied to numpy by a thread of XLA's pool, and the only one
     there is waits in the callback (jax issue 24255). Has an effect before jax computes anything
-    only; `use_cores` does it, and so does making a simulator. Sets `NPROC`, which XLA reads.
+    only; `use_cores` does it, and so does making a simulator. It costs a sixth of the speed, so
+    `NPROC`, which XLA reads, is set only where nobody has: who needs no simulator says `NPROC=1`.
     """
-    if _cores() == 1 and os.environ.get("NPROC", "1") == "1":
-        os.environ["NPROC"] = "2"
+    if _cores() == 1:
+        os.environ.setdefault("NPROC", "2")
 
 
 def _cores() -> int:

