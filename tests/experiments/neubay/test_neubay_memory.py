@@ -19,6 +19,7 @@ from jaxrl_rollouts.reports.report import load_report
 SMOKE, CPU = EXPERIMENT.preset("smoke"), EXPERIMENT.preset("cpu")
 
 
+@pytest.mark.slow
 def test_every_arm_on_both_runners(tmp_path: Path) -> None:
     cli.dispatch(
         ["run", "neubay_memory", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]

@@ -67,6 +67,7 @@ def test_claims_are_seed_by_seed_and_name_the_arm() -> None:
     assert not swings.holds
 
 
+@pytest.mark.slow
 def test_from_file_to_report(made_data: Path, tmp_path: Path) -> None:
     args = ["critic_norm", "--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
     cli.dispatch(["run", *args])

@@ -31,6 +31,7 @@ def cell(returns: list[list[float]], iterations: list[int]) -> Cell:
     return Cell(history=history, updates=200, seeds=2)
 
 
+@pytest.mark.slow
 def test_it_trains_and_compares_at_the_published_steps(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     cli.dispatch(
