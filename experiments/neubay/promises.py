@@ -19,12 +19,13 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.neubay import NeubayStudyConfig, small_markov, smoke_markov
+from jaxrl_rollouts.offline.study.page import GAP, late, overpromised
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from ..ravl.ravl_mujoco import GAP, check_methods, late, overpromised, result_rows, train_methods
 from ..ravl.ravl_mujoco import Config as RavlConfig
+from ..ravl.ravl_mujoco import check_methods, result_rows, train_methods
 
 SOURCE = LISTINGS["promises"].source
 OURS = "neubay"

@@ -31,6 +31,7 @@ from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyC
 from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.outcome import Outcome
+from jaxrl_rollouts.offline.study.page import GAP, late, overpromised
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
@@ -41,7 +42,6 @@ from jaxrl_rollouts.reports.statistics import iqm
 from ..catalogue import LISTINGS, RAVL_D4RL, RAVL_MADE
 
 SOURCE = LISTINGS["ravl_mujoco"].source
-LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
 
 
 @dataclass(frozen=True)
@@ -140,21 +140,6 @@ def in_simulator(method: str, dataset: Dataset, study: StudyConfig, context: Run
     setting = Setting(dataset, environment_of(dataset))
     dynamics = true_dynamics(setting.env)
     return model_based.train_in(dynamics, (), method, setting, study, context)
-
-
-def late(cell: Cell, metric: str = "return") -> np.ndarray:
-    """Mean over the last looks, `[seeds]`."""
-    if cell.diverged:
-        return cell[metric]
-    return cell.curve(metric)[1][:, -LOOKS:].mean(1)
-
-
-GAP = "critics' value minus the true discounted return, mean of the last looks"
-
-
-def overpromised(cell: Cell) -> np.ndarray:
-    """Critics' value minus the true discounted return, mean over the last looks, `[seeds]`."""
-    return late(cell, "estimated_value") - late(cell, "discounted_return")
 
 
 def best_of(cells: Mapping[str, Cell], method: str) -> str | None:

@@ -33,6 +33,8 @@ COLUMNS = {
     "true value": "discounted_return",
 }
 NOT_EVALUATED = "not evaluated"
+LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
+GAP = "critics' value minus the true discounted return, mean of the last looks"
 
 
 def measured(cell: Cell) -> Mapping[str, str]:
@@ -43,6 +45,22 @@ def measured(cell: Cell) -> Mapping[str, str]:
 def overestimation(cell: Cell) -> np.ndarray:
     """What the critics promise from the start states minus what the policy earns, `[seeds]`."""
     return cell["estimated_value"] - cell["discounted_return"]
+
+
+def late(cell: Cell, metric: str = "return", looks: int = LOOKS) -> np.ndarray:
+    """Mean over the last looks, `[seeds]`."""
+    return cell[metric] if cell.diverged else cell.curve(metric)[1][:, -looks:].mean(1)
+
+
+def swing(cell: Cell) -> np.ndarray:
+    """Standard deviation of the return over the last looks, `[seeds]`: how much of the last one is
+    luck."""
+    return cell["return"] if cell.diverged else cell.curve("return")[1][:, -LOOKS:].std(1)
+
+
+def overpromised(cell: Cell) -> np.ndarray:
+    """`overestimation`, mean over the last looks, `[seeds]`."""
+    return late(cell, "estimated_value") - late(cell, "discounted_return")
 
 
 def world_row(world: FittedDataset) -> dict[str, Any]:

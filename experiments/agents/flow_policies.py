@@ -7,6 +7,7 @@ in simulators and on data, at equal steps.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
+from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import curve_with_band
 from jaxrl_rollouts.reports.report import Report
@@ -53,9 +55,7 @@ def least(cell: Cell) -> np.ndarray:
     return cell["mass", :, -1].min(-1) if not cell.diverged else cell["mass"]
 
 
-def late(cell: Cell) -> np.ndarray:
-    """Mean return of the last looks, `[seeds]`."""
-    return cell.curve("return")[1][:, -LOOKS:].mean(1) if not cell.diverged else cell["return"]
+late = functools.partial(page.late, looks=LOOKS)
 
 
 def run(config: Config, context: RunContext) -> Report:

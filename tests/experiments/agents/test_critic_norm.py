@@ -13,14 +13,13 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl.critic_norm import (
+from jaxrl_rollouts.experiments.agents.critic_norm import (
     EXPERIMENT,
     NORMED,
     PLAIN,
     add_claims,
-    swing,
 )
-from jaxrl_rollouts.experiments.ravl.ravl_mujoco import late
+from jaxrl_rollouts.offline.study.page import late, swing
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import Report, load_report
 

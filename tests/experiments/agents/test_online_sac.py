@@ -12,8 +12,8 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl import online_sac
-from jaxrl_rollouts.experiments.ravl.online_sac import EXPERIMENT, PUBLISHED
+from jaxrl_rollouts.experiments.agents import online_sac
+from jaxrl_rollouts.experiments.agents.online_sac import EXPERIMENT, PUBLISHED
 from jaxrl_rollouts.offline.online.sets import RECIPES
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder

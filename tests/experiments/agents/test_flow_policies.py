@@ -14,9 +14,9 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.ravl import flow_policies as page
-from jaxrl_rollouts.experiments.ravl import flow_policies_cells as cells
-from jaxrl_rollouts.experiments.ravl.flow_policies import EXPERIMENT
+from jaxrl_rollouts.experiments.agents import flow_policies as page
+from jaxrl_rollouts.experiments.agents import flow_policies_cells as cells
+from jaxrl_rollouts.experiments.agents.flow_policies import EXPERIMENT
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
 

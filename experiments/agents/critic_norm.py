@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.draw import level, picture
@@ -22,13 +20,13 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import StudyConfig
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, train_model_free
+from jaxrl_rollouts.offline.study.page import LOOKS, late, overpromised, swing
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .ravl_mujoco import LOOKS, late, overpromised
 
 SOURCE = "TD3+BC of JAX-CORL (its critics are normalised) after 20,000 updates, one seed"
 NAMES = {"td3_bc": "TD3+BC", "iql": "IQL"}
@@ -65,13 +63,6 @@ class Config:
         """The settings of an arm: those of its agent are changed."""
         chosen = replace(self.free.of(agent), polyak=polyak, critic_norm=critics == NORMED)
         return replace(self.free, agents=replace(self.free.agents, **{agent: chosen}))
-
-
-def swing(cell: Cell) -> np.ndarray:
-    """Standard deviation over the last looks, `[seeds]`: how much luck there is in the last."""
-    if cell.diverged:
-        return cell["return"]
-    return cell.curve("return")[1][:, -LOOKS:].std(1)
 
 
 def run(config: Config, context: RunContext) -> Report:

@@ -1,0 +1,1 @@
+"""Experiments on agents that learn without a world model, offline and online."""
