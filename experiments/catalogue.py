@@ -93,7 +93,7 @@ _LISTED = (
     ),
     Listing(
         "edge_of_reach_toy",
-        "why model-based offline RL explodes with perfect dynamics, and how RAVL cures it",
+        "why model-based offline RL explodes with perfect dynamics, and what cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",
         minutes={"smoke": None, "cpu": 65, "paper": None},
     ),
