@@ -130,6 +130,7 @@ class Domain(NamedTuple):
         zero, hundred: returns that count as scores 0 and 100.
         scale: what those are, in words.
         value_limit: the most a policy can be worth anywhere.
+        edge: whether rollouts leave what the data cover; without, it is a control.
     """
 
     env: Environment
@@ -139,6 +140,7 @@ class Domain(NamedTuple):
     hundred: float
     scale: str
     value_limit: float
+    edge: bool
 
     def score(self, returns: np.ndarray) -> np.ndarray:
         """Returns on the scale of this environment, in %."""
@@ -153,13 +155,13 @@ def open_domain(config: DialConfig, key: jax.Array) -> Domain:
         best = optimal_return(env.observe(env.reset(hundred_key, 20_000))).mean()
         data, limit = plane_random(data_key, config.rows), 1.0 / (1.0 - config.agent.discount)
         scale = f"% of the optimal return over {MAX_EPISODE_STEPS} steps"
-        return Domain(env, config, data, 0.0, float(best), scale, limit)
+        return Domain(env, config, data, 0.0, float(best), scale, limit, edge=True)
     spoilt = SwingUp(noise=config.noise, random=config.random)
     data = collect(env, swing_up_policy, spoilt, data_key, steps=config.rows)
     zero = evaluate(env, random_policy(1), None, zero_key, 256).returns.mean()
     hundred = evaluate(env, swing_up_policy, SwingUp(), hundred_key, 256).returns.mean()
     scale = "%: 0 is a random policy, 100 the swing-up policy without noise"
-    return Domain(env, config, data, float(zero), float(hundred), scale, 0.0)
+    return Domain(env, config, data, float(zero), float(hundred), scale, 0.0, edge=False)
 
 
 def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext | None) -> Grid:

@@ -54,7 +54,12 @@ def test_arms() -> None:
     arms = SMOKE.plane.arms()
     assert arms["H 1"] == Rollouts(1) and arms["adaptive 0.5"] == Rollouts(8, 0.5)
     assert arms["adaptive 1, penalty 1"] == Rollouts(8, 1.0, 1.0)
-    assert len(EXPERIMENT.preset("cpu").plane.arms()) == 10
+    cpu = EXPERIMENT.preset("cpu")
+    assert len(cpu.plane.arms()) == 10
+    updates, plane, runner = 50_000, cpu.plane.agent, cpu.runner.agent.agent
+    assert cpu.plane.epochs * cpu.plane.updates_per_epoch == updates
+    assert updates * plane.polyak * (1 - plane.discount) >= 3
+    assert runner.steps * runner.polyak * (1 - runner.discount) >= 3
 
 
 @pytest.mark.parametrize(

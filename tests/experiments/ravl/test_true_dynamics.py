@@ -100,11 +100,19 @@ def test_claims_are_computed_from_the_scores(tmp_path: Path) -> None:
     assert row["method"] == "mopo 1" and row["w = 1"].mean == 22.0
 
 
+def test_a_control_without_an_edge_makes_no_claim() -> None:
+    plane = open_domain(DialConfig(rows=200, episodes=4), jax.random.key(0))
+    report = Report("true_dynamics", "smoke", {}, "command", 2)
+    make_report(report, {"control": (plane._replace(edge=False), complete(GRID))})
+    assert not report.claims and "score on control" in report.tables
+    assert any("no claim is made of it" in note for note in report.notes)
+
+
 def test_score_runs_from_its_zero_to_its_hundred() -> None:
     domain = open_domain(DialConfig(environment="pendulum", rows=400), jax.random.key(0))
     np.testing.assert_allclose(domain.score(np.array([domain.zero, domain.hundred])), [0, 100])
     assert -1400 < domain.zero < -1000 < -250 < domain.hundred < -100
-    assert domain.value_limit == 0.0 and len(domain.data.rewards) == 400
+    assert domain.value_limit == 0.0 and len(domain.data.rewards) == 400 and not domain.edge
     plane = open_domain(DialConfig(rows=100), jax.random.key(0))
     assert plane.zero == 0.0 and 25 < plane.hundred < 28 and plane.value_limit == pytest.approx(100)
     assert plane.data.observations.shape == (100, 2)
@@ -132,6 +140,9 @@ def test_presets_are_valid_and_sweep_lambda() -> None:
             if domain is not None:
                 check(domain)
     cpu = EXPERIMENT.preset("cpu")
+    for domain in (cpu.plane, cpu.standard):
+        updates = domain.epochs * domain.rollouts.updates_per_epoch
+        assert updates * domain.agent.polyak * (1.0 - domain.agent.discount) >= 3.0
     assert cpu.seeds >= 5 and len(cpu.plane.mopo_penalties) > 1
     assert cpu.of_method()["mopo"] == cpu.truths[:-1]
 
