@@ -3,245 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import helpers_neubay as neubay
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_learners import CADENCE, KNOWN, SAC, TABLE, WORLD, A, B, S, case
 
-from jaxrl_rollouts.diffusion import (
-    GuidanceConfig,
-    SamplerConfig,
-    TemporalUnetConfig,
-    make_denoiser,
-)
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.networks import Network
-from jaxrl_rollouts.offline.agents.actors import ActorConfig
-from jaxrl_rollouts.offline.agents.agent import Learner
-from jaxrl_rollouts.offline.agents.bc import BcConfig
-from jaxrl_rollouts.offline.agents.cql import CqlConfig
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
-from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.planner import PlannerConfig
-from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import rows_for
-from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
-from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.registry import (
     MethodConfig,
     Mobile,
     Mopo,
-    Ravl,
     make_method,
 )
 from jaxrl_rollouts.offline.methods.scheme import (
     OWN_WORLDS,
     Imagination,
-    ModelBasedConfig,
-    imagination,
     make_model_based,
 )
 from jaxrl_rollouts.offline.neubay.neubay import NeubayData
-from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent_dqn
-from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
-from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
-from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
-from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.trees import stack
 
-S, A, B, MEMBERS = 2, 1, 5, 3
 KEYS = jax.random.split(jax.random.key(3), 2)
 CLOSE = {"rtol": 2e-3, "atol": 2e-4}
-FAST: dict[str, Any] = {"hidden": (8,), "actor_rate": 0.01, "critic_rate": 0.01}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A learner with what it learns from.
-
-    Attributes:
-        learner, data: what is trained.
-        spoiled: the data with a NaN in every reward (of cloning: action).
-        observations: `D`, what the agent sees at a time.
-        actions: of a batch, as `q` takes them.
-        actor: `agent state -> ` what `policy` takes first.
-    """
-
-    learner: Learner
-    data: Any
-    spoiled: Any
-    observations: int
-    actions: jax.Array
-    actor: Callable[[Any], Any] = lambda state: state.actor
-
-
-@functools.cache
-def rows() -> Transitions:
-    """Four episodes of ten steps; the second and the last one fall."""
-    rng = np.random.default_rng(0)
-    s, n = (rng.normal(size=(40, S)).astype(np.float32) for _ in range(2))
-    a = rng.uniform(-0.9, 0.9, (40, A)).astype(np.float32)
-    last = np.arange(40) % 10 == 9
-    fell = last & (np.arange(40) // 10 % 2 == 1)
-    return Transitions(s, a, s[:, 0] + a[:, 0], n, fell, last & ~fell)
-
-
-CONTINUOUS = jnp.full((B, A), 0.1)
-
-
-def spoil(data: Any, column: str = "rewards") -> Any:
-    return data._replace(**{column: jnp.full_like(getattr(data, column), jnp.nan)})
-
-
-def model_free(config: Any, learns_from: str = "rewards") -> Case:
-    learner = make_model_free(config, S, A, batch_size=8, updates_per_iteration=2)
-    data = to_device(rows_for(config, rows()))
-    return Case(learner, data, spoil(data, learns_from), S, CONTINUOUS)
-
-
-def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
-    following = (
-        0.9 * s + a + world["shift"][member][:, None] + 0.1 * jax.random.normal(key, s.shape)
-    )
-    fell = following[:, 0] > 3.0
-    return following, outcome(len(s), reward=s[:, 0], terminated=fell, uncertainty=jnp.abs(a[:, 0]))
-
-
-def imagine(world: Any, key: Any, s: Any, a: Any) -> Imagined:
-    following = 0.9 * s + a + world["shift"][:, None, None]
-    rewards = jnp.broadcast_to(s[:, 0], (MEMBERS, len(s)))
-    return Imagined(rewards, following, jnp.zeros((MEMBERS, len(s)), bool))
-
-
-KNOWN, WORLD = Dynamics(Model(step), imagine, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
-SAC = SacConfig(**FAST)
-CADENCE = ModelBasedConfig(
-    horizon=2,
-    rollouts_per_epoch=6,
-    epochs_retained=2,
-    updates_per_epoch=2,
-    batch_size=8,
-    real_share=0.5,
-)
-
-
-def model_based(name: str, agent: SacConfig = SAC) -> Case:
-    method = make_method(name, agent, MethodConfig(ravl=Ravl(3), mobile=Mobile(samples=2)))
-    data = imagination(method, rows(), WORLD)
-    learner = make_model_based(CADENCE, method, KNOWN, S, A)
-    return Case(learner, data, data._replace(rows=spoil(data.rows)), S, CONTINUOUS)
-
-
-def history_dependent(kind: str) -> Case:
-    memory = replace(neubay.CONFIG.agent.memory, kind=kind)
-    learner, _ = neubay.made(agent=replace(neubay.CONFIG.agent, memory=memory))
-    data = neubay.data()
-    spoiled = data._replace(logged=data.logged._replace(tokens=spoil(data.logged.tokens)))
-    # Without a memory it is not shown what was done and paid before.
-    seen = neubay.S + (neubay.A + 1 if kind != "none" else 0)
-    return Case(learner, data, spoiled, seen, jnp.full((B, neubay.A), 0.1))
-
-
-def pull(pays: jax.Array, key: Any, state: jax.Array, action: jax.Array, member: Any) -> tuple:
-    """A bandit of two arms that shows what was paid."""
-    reward = pays[action] + 0.1 * jax.random.normal(key, action.shape)
-    return jnp.stack([reward, state[:, 1] + 0.1], 1), outcome(len(state), reward=reward)
-
-
-def zeros(key: jax.Array, batch: int) -> jax.Array:
-    return jnp.zeros((batch, 2))
-
-
-def discrete() -> Case:
-    config = DqnConfig(
-        memory=MemoryConfig("gru", width=4, layers=1),
-        head=(8,),
-        episodes=4,
-        memory_rate=0.01,
-        head_rate=0.01,
-        updates_per_token=0.1,
-        tape=12,
-        capacity=60,
-        steps=20,
-    )
-    learner = make_recurrent_dqn(config, Task(Model(pull), zeros, 5, 2, 2))
-    data = jnp.array([0.2, 0.8])
-    return Case(
-        learner,
-        data,
-        data * jnp.nan,
-        2,
-        jnp.zeros(B, jnp.int32),
-        lambda state: (state.actor, jnp.float32(0.5)),
-    )
-
-
-def planning() -> Case:
-    unet = TemporalUnetConfig(features=16, blocks=1)
-    return model_free(
-        PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_rate=0.01), learns_from="actions"
-    )
-
-
-def guided() -> Case:
-    layout = fit_window_layout(cut_windows(rows(), 4, 2))
-    # It learns nothing here, so one number will do.
-    denoiser = make_denoiser(Network(lambda key: jnp.float32(0.1), lambda p, x, noise: p * x))
-    config = PgdConfig(
-        guidance=GuidanceConfig(rule="calibrated"),
-        sampler=SamplerConfig(3),
-        windows=6,
-        updates=2,
-        batch_size=8,
-        real_share=0.5,
-        lifetime=2,
-    )
-    learner = make_pgd(config, Td3BcConfig(**FAST), denoiser, layout)
-    data = PgdData(to_device(rows()), jnp.float32(0.1))
-    return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
-
-
-TABLE: dict[str, Callable[[], Case]] = {
-    "bc": lambda: model_free(BcConfig(hidden=(8,), actor_rate=0.01), learns_from="actions"),
-    "sac": lambda: model_free(SAC),
-    "edac": lambda: model_free(EdacConfig(critics=3, **FAST)),
-    "sac, gated flow": lambda: model_free(replace(SAC, actor=ActorConfig("gated", 2))),
-    "bc, flow": lambda: model_free(
-        BcConfig(hidden=(8,), actor_rate=0.01, flow_steps=2), learns_from="actions"
-    ),
-    "cql": lambda: model_free(CqlConfig(**FAST, actions=2, gap=1.0, warm_start=3)),
-    "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
-    "iql": lambda: model_free(IqlConfig(**FAST, value_rate=0.01)),
-    "rebrac": lambda: model_free(RebracConfig(**FAST)),
-    "planner": planning,
-    "base": lambda: model_based("base"),
-    "mopo": lambda: model_based("mopo"),
-    "mobile": lambda: model_based("mobile"),
-    "ravl": lambda: model_based("ravl"),
-    "ravl, plain flow": lambda: model_based("ravl", replace(SAC, actor=ActorConfig("plain", 2))),
-    "neubay": lambda: history_dependent("lru"),
-    "neubay, markov": lambda: history_dependent("none"),
-    "recurrent dqn": discrete,
-    "pgd": guided,
-}
 every_learner = pytest.mark.parametrize("name", TABLE)
-
-
-@functools.cache
-def case(name: str) -> Case:
-    return TABLE[name]()
 
 
 def run(name: str, keys: jax.Array = KEYS, data: Any = None, **options: Any) -> Trained:
