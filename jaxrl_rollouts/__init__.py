@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from .record.folder import package_version
+        from .record.provenance import package_version
 
         return package_version("jaxrl-rollouts")
     return _find(name)

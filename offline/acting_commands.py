@@ -44,7 +44,7 @@ def evaluate(
         out: also write the numbers, every episode's too, as JSON.
     """
     # These load jax, which `--help` should not wait for.
-    from jaxrl_rollouts.record.folder import write_json_atomically
+    from jaxrl_rollouts.record.files import write_json_atomically
 
     from .evaluation import check_count
     from .saved_policies import read_policy

@@ -33,7 +33,7 @@ import numpy as np
 from jaxrl_rollouts import exported
 from jaxrl_rollouts.errors import DataError, MissingExtraError
 from jaxrl_rollouts.exported import Player
-from jaxrl_rollouts.record.folder import plain
+from jaxrl_rollouts.record.files import plain
 from jaxrl_rollouts.rollouts import where_rows
 
 from .agents.agent import Agent

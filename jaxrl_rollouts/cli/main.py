@@ -22,9 +22,10 @@ from ..configs import unknown
 from ..errors import ConfigError, Interrupted, StorageError, UserError, printable
 from ..plugins import Experiment
 from ..record.context import RunContext
-from ..record.folder import RunFolder, current_versions
+from ..record.folder import RunFolder
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
+from ..record.provenance import current_versions
 from . import before, parsing, together
 from .listing import show_experiments
 from .options import PROG, as_typed, check_choices, check_options, parse_run

@@ -25,7 +25,7 @@ from orbax.checkpoint import v1 as _ocp
 from .. import devices, processes
 from ..errors import CheckpointError, DamagedError, StorageError, one_line
 from ..trees import PyTree
-from .folder import read_json, write_json_atomically
+from .files import read_json, write_json_atomically
 from .sealed import file_digests, file_sha256, sync
 
 ocp: Any = _ocp  # its path type is narrower than what it takes

@@ -11,106 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-import os
-import platform
 import re
 import shlex
 import shutil
-import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ..configs import from_json, to_json
 from ..errors import CheckpointError, DataError, StorageError
 from ..foreign import check_file, code_in
+from .files import drop_torn_line, plain, read_json, write_json_atomically
+from .provenance import current_versions
 from .sealed import sealed, unsealed
 
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
-LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
 # Files and folders that a killed process leaves of what it was writing.
 LEFT = re.compile(r"\..+\.(tmp|part)|\.writing|.+\.orbax-checkpoint-tmp.*")
 _REQUIRED = {"experiment": str, "preset": str, "config": dict, "command": str, "versions": dict}
-
-
-def package_version(name: str) -> str:
-    """The installed version of a distribution, or "absent"."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "absent"
-
-
-def plain(value: Any) -> Any:
-    """`value` for JSON: arrays become lists, NaN becomes null, +-inf "Infinity"/"-Infinity".
-
-    JSON knows none of the three; null is what other tools read as "no number", and the strings
-    keep an infinity from turning into a missing value.
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # numpy and jax arrays and their scalars
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return str(value) if isinstance(value, Path) else value
-
-
-def json_text(data: Any, depth: int = 0) -> str:
-    """JSON for people and for diffs: what is a list of numbers or short stands on one line.
-
-    Raises:
-        TypeError: `data` holds something JSON cannot carry.
-    """
-    line = json.dumps(data, allow_nan=False)
-    if not isinstance(data, dict | list):
-        return line
-    numbers = isinstance(data, list) and all(isinstance(x, int | float | None) for x in data)
-    if numbers or depth + len(line) <= LINE_WIDTH:
-        return line
-    if isinstance(data, dict):
-        items = [f"{json.dumps(key)}: {json_text(x, depth + 1)}" for key, x in data.items()]
-    else:
-        items = [json_text(x, depth + 1) for x in data]
-    margin = "\n" + " " * depth
-    return line[0] + f"{margin} " + f",{margin} ".join(items) + margin + line[-1]
-
-
-def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
-    """Write `data` so that `path` holds either all of it or what it held before.
-
-    Args:
-        path: the file.
-        data: what it shall hold.
-        seal: with a digest, which `read_json` checks and takes off; `data` is a mapping then.
-
-    Raises:
-        TypeError: `data` holds something JSON cannot carry; nothing is written.
-    """
-    text = json_text(sealed(plain(data)) if seal else plain(data))
-    write_atomically(path, text + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that `path` holds either all of it or what it held before."""
-    handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 @dataclass(frozen=True)
@@ -318,39 +239,3 @@ class RunFolder:
             for folder in self.made:
                 with contextlib.suppress(OSError):  # another run is in it
                     folder.rmdir()
-
-
-def drop_torn_line(path: Path) -> None:
-    """Cut what follows the last newline of a file: a crash in the middle of a write."""
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end != len(data):
-            os.truncate(path, end)
-
-
-def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours.
-
-    Raises:
-        CheckpointError: it is missing, no JSON or not as it was written.
-        StorageError: the operating system refuses it.
-    """
-    try:
-        return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
-    except OSError as error:
-        raise StorageError(path, error) from error
-    except (ValueError, RecursionError) as error:  # json or unicode
-        raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
-def current_versions() -> dict[str, str]:
-    """Versions that decide whether a resumed run is bitwise the uninterrupted one."""
-    versions = {name: package_version(name) for name in ("jaxrl-rollouts", "jax", "jaxlib")}
-    return {"python": platform.python_version(), **versions}

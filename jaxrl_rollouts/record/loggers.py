@@ -20,7 +20,7 @@ import numpy as np
 
 from ..configs import unknown
 from ..errors import MissingExtraError
-from .folder import drop_torn_line, plain, write_atomically
+from .files import drop_torn_line, plain, write_atomically
 from .history import Record
 from .progress import Progress as Progress
 

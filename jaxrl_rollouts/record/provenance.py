@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 import platform
 import time
+from importlib import metadata
 from pathlib import Path
-
-from .folder import package_version
 
 _PACKAGES = ("jaxrl-rollouts", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+
+def package_version(name: str) -> str:
+    """The installed version of a distribution, or "absent"."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def current_versions() -> dict[str, str]:
+    """Versions that decide whether a resumed run is bitwise the uninterrupted one."""
+    versions = {name: package_version(name) for name in ("jaxrl-rollouts", "jax", "jaxlib")}
+    return {"python": platform.python_version(), **versions}
 
 
 def provenance() -> dict[str, str | int]:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from ..errors import CheckpointError, StorageError
 from ..trees import PyTree
 from . import checkpoint
-from .folder import read_json, write_json_atomically
+from .files import read_json, write_json_atomically
 
 
 def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import printable
-from ..record.folder import write_atomically
+from ..record.files import write_atomically
 from .claims import counted
 from .text import ran, report_table_markdown
 

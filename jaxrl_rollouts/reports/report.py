@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import CheckpointError, DataError
 from ..foreign import check_file, clean
-from ..record.folder import read_json, write_json_atomically
+from ..record.files import read_json, write_json_atomically
 from ..record.provenance import provenance
 from .claims import Claim, numbers
 from .statistics import Summary, summarize

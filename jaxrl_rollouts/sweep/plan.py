@@ -25,7 +25,7 @@ from ..configs import SEED, settings, to_json
 from ..errors import CheckpointError, ConfigError
 from ..foreign import code_in
 from ..plugins import Experiment
-from ..record.folder import read_json, write_json_atomically
+from ..record.files import read_json, write_json_atomically
 
 FORMAT = 1
 PLAN = "plan.json"

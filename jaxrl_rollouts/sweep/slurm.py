@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
-from ..record.folder import write_atomically
+from ..record.files import write_atomically
 from .plan import Plan
 
 SCRIPT = """#!/bin/bash

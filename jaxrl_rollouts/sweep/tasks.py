@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import CheckpointError, ConfigError, DivergenceError, UserError, printable
 from ..foreign import code_in
-from ..record.folder import read_json, write_json_atomically
+from ..record.files import read_json, write_json_atomically
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from ..reports.report import Report, load_report

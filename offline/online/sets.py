@@ -30,7 +30,8 @@ import numpy as np
 from jaxrl_rollouts.configs import to_json, unknown
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.folder import current_versions, write_json_atomically
+from jaxrl_rollouts.record.files import write_json_atomically
+from jaxrl_rollouts.record.provenance import current_versions
 
 from ..agents.sac import SacConfig
 from ..behaviours.made import MADE

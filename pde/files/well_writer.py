@@ -12,7 +12,7 @@ import yaml
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.hdf5 import new_hdf5
-from jaxrl_rollouts.record.folder import write_atomically
+from jaxrl_rollouts.record.files import write_atomically
 
 from ..constant import check_constant
 from ..generate import Solved

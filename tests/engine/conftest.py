@@ -16,7 +16,7 @@ from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted, MissingExtraError
 from jaxrl_rollouts.plugins import Command, Experiment
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.record.folder import write_json_atomically
+from jaxrl_rollouts.record.files import write_json_atomically
 
 @dataclass(frozen=True)
 class Agent:

@@ -1,23 +1,15 @@
 from __future__ import annotations
 
 import json
-import math
-import os
-import signal
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, StorageError
 from jaxrl_rollouts.record import folder as run_folder
-from jaxrl_rollouts.record.folder import RunFolder, json_text, plain, write_json_atomically
-from jaxrl_rollouts.record.interrupts import StopFlag
+from jaxrl_rollouts.record.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -163,99 +155,3 @@ def test_root_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with pytest.raises(StorageError, match="runs: cannot make a run folder: File exists"):
         make(tmp_path / "runs")
-
-
-def test_plain_keeps_infinities_and_drops_nan() -> None:
-    data = {"a": np.array([1.0, np.nan, np.inf]), 2: (np.float32(0.5), -math.inf), "p": Path("x")}
-    assert plain(data) == {"a": [1.0, None, "Infinity"], "2": [0.5, "-Infinity"], "p": "x"}
-
-
-def test_json_has_its_leaves_on_one_line() -> None:
-    numbers, texts = list(np.linspace(0, 1, 40)), ["x" * 30] * 4
-    data = {"values": plain(numbers), "rows": [{"a": 1, "b": [2.5, None]}, []], "notes": texts}
-    text = json_text(data | {"long": {"numbers": numbers, "name": "y"}})
-    assert json.loads(text) == data | {"long": {"numbers": numbers, "name": "y"}}
-    assert text.splitlines() == [
-        "{",
-        f' "values": {json.dumps(numbers)},',
-        ' "rows": [{"a": 1, "b": [2.5, null]}, []],',
-        ' "notes": [',
-        *[f'  "{"x" * 30}",'] * 3,
-        f'  "{"x" * 30}"',
-        " ],",
-        ' "long": {',
-        f'  "numbers": {json.dumps(numbers)},',
-        '  "name": "y"',
-        " }",
-        "}",
-    ]
-
-
-@given(
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    )
-)
-def test_json_text_is_read_as_what_was_written(data: Any) -> None:
-    assert json.loads(json_text(data)) == data
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:
-    path = tmp_path / "a.json"
-    write_json_atomically(path, {"old": 1})
-    with pytest.raises(TypeError):
-        write_json_atomically(path, {"new": object()})
-
-    def fail(*_: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_json_atomically(path, {"new": 1})
-    assert json.loads(path.read_text()) == {"old": 1}
-    assert os.listdir(tmp_path) == ["a.json"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -> None:
-    before = signal.getsignal(number)
-    with StopFlag() as stop:
-        assert not stop.requested
-        os.kill(os.getpid(), number)
-        assert stop.requested
-        assert "stopping after this chunk" in capsys.readouterr().err
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), number)
-            signal.pause()
-    assert signal.getsignal(number) is before
-
-
-@pytest.mark.usefixtures("hangup_is_heard")
-def test_a_closed_terminal_asks_and_never_insists() -> None:
-    with StopFlag() as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert stop.requested
-        os.kill(os.getpid(), signal.SIGHUP)  # a shell and the kernel each send one
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # under nohup
-    with StopFlag() as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert not stop.requested
-
-
-def test_stop_flag_outside_the_main_thread() -> None:
-    seen = []
-
-    def work() -> None:
-        with StopFlag() as stop:
-            stop.request()
-            seen.append(stop.requested)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [True]

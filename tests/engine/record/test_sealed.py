@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.record.folder import read_json, write_json_atomically
+from jaxrl_rollouts.record.files import read_json, write_json_atomically
 from jaxrl_rollouts.record.sealed import (
     file_digests,
     file_sha256,

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from jaxrl_rollouts.record.interrupts import StopFlag
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -> None:
+    before = signal.getsignal(number)
+    with StopFlag() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert "stopping after this chunk" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+            signal.pause()
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.usefixtures("hangup_is_heard")
+def test_a_closed_terminal_asks_and_never_insists() -> None:
+    with StopFlag() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.requested
+        os.kill(os.getpid(), signal.SIGHUP)  # a shell and the kernel each send one
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # under nohup
+    with StopFlag() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.requested
+
+
+def test_stop_flag_outside_the_main_thread() -> None:
+    seen = []
+
+    def work() -> None:
+        with StopFlag() as stop:
+            stop.request()
+            seen.append(stop.requested)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
