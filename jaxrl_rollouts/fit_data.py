@@ -36,6 +36,21 @@ class FitData(NamedTuple):
     own: OwnRows | None = None
 
 
+def part_rows(config: EnsembleConfig, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Which of `rows` rows members learn from, ascending, and which they are judged on.
+
+    The latter are `min(holdout_share * rows, holdout_rows)` random ones, the same for all members.
+
+    Raises:
+        ConfigError: too few rows to leave both parts non-empty.
+    """
+    count = min(int(rows * config.holdout_share), config.holdout_rows)
+    if count < 1 or count >= rows:
+        raise ConfigError("rows", rows, "enough for a holdout and a training part")
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.sort(order[count:]), order[:count]
+
+
 def split_holdout(
     config: EnsembleConfig,
     inputs: np.ndarray,
@@ -44,7 +59,7 @@ def split_holdout(
     groups: np.ndarray | None = None,
     seed: int = 0,
 ) -> FitData:
-    """Set aside `min(holdout_share * n, holdout_rows)` random rows, the same for all members.
+    """Set aside the rows that members are judged on, see `part_rows`.
 
     Args:
         config: of the ensemble.
@@ -57,11 +72,7 @@ def split_holdout(
         ConfigError: too few rows to leave both parts non-empty; or groups that do not fit the
             rows or the members, or of which one is in one part only.
     """
-    count = min(int(len(inputs) * config.holdout_share), config.holdout_rows)
-    if count < 1 or count >= len(inputs):
-        raise ConfigError("rows", len(inputs), "enough for a holdout and a training part")
-    order = np.random.default_rng(seed).permutation(len(inputs))
-    held, kept = order[:count], np.sort(order[count:])
+    kept, held = part_rows(config, len(inputs), seed)
     learned = jnp.asarray(inputs[kept]), jnp.asarray(targets[kept])
     judged = jnp.asarray(inputs[held]), jnp.asarray(targets[held])
     data = FitData(*learned, *judged)

@@ -203,6 +203,7 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("rollouts of the last collection", neubay_page.horizon_rows(config.dataset, grid))
     report.table("imagined and real", grid.rows(RATIO))
     report.table("posteriors", [neubay_page.posterior_row(posterior)])
+    report.table("learned from and held out", neubay_page.part_spreads(posterior))
     add_claims(report, config, grid)
     draw(report, grid)
     longest_first = dict(reversed(list(grid.items())))  # what ended rollouts is drawn of the first

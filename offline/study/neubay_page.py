@@ -11,8 +11,11 @@ from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.fit_data import part_rows
 from jaxrl_rollouts.reports.report import Report
 
+from ..data import to_device
+from ..worlds.trust import measure_trusts
 from .colours import colour
 from .neubay import Posterior
 from .source import slug
@@ -41,6 +44,27 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
     row["mean spread"] = trust.mean
     columns = zip(trust.levels[0], trust.quantiles.T, strict=True)
     return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
+
+
+def part_spreads(posterior: Posterior) -> list[dict[str, Any]]:
+    """The members' spread on rows that they learned from and on those held out, as table rows.
+
+    Equal spreads say that members agree as much where they were not fitted, so that a threshold
+    measured on the dataset is none of rows known by heart.
+    """
+    dataset, levels = posterior.dataset, (0.5, 0.9, 0.99, 0.999)
+    parts = part_rows(posterior.ensemble, len(dataset))
+    found = []
+    for name, index in zip(("learned from", "held out"), parts, strict=True):
+        rows = to_device(jax.tree.map(lambda x, index=index: x[index], dataset.transitions))
+        trust = measure_trusts(posterior.model.fitter, posterior.worlds, rows, levels)
+        quantiles = np.asarray(trust.quantiles).T
+        row = {"dataset": dataset.name, "rows": name, "count": len(index)}
+        spreads = {
+            f"spread at {level:g}": values for level, values in zip(levels, quantiles, strict=True)
+        }
+        found.append(row | spreads)
+    return found
 
 
 def horizon_rows(dataset: str, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fit_data import split_holdout
+from jaxrl_rollouts.fit_data import part_rows, split_holdout
 from jaxrl_rollouts.fitting import FitParts, epoch_order, judge, make_fitter
 from jaxrl_rollouts.loop import train
 
@@ -28,6 +28,9 @@ def test_split_holdout() -> None:
     assert data.holdout_inputs.shape == (10, 1) and data.inputs.shape == (40, 1)
     rows = np.concatenate([data.inputs, data.holdout_inputs])[:, 0]
     assert sorted(rows) == list(range(50))
+    kept, held = part_rows(EnsembleConfig(), 50)
+    np.testing.assert_array_equal(data.inputs[:, 0], kept)
+    np.testing.assert_array_equal(data.holdout_inputs[:, 0], held)
     np.testing.assert_array_equal(data.targets, 2 * data.inputs)
     np.testing.assert_array_equal(data.holdout_targets, 2 * data.holdout_inputs)
     assert len(split_holdout(EnsembleConfig(holdout_rows=3), x, x).holdout_inputs) == 3

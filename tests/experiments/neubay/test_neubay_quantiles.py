@@ -44,6 +44,9 @@ def test_values_on_the_data_are_held_against_the_simulator(made_data: Path, tmp_
     low, high = (row["promised on the data"].values for row in rows.values())
     np.testing.assert_allclose(ratio.values, np.divide(low, high), rtol=1e-4)
     assert any("data make" in note for note in report.notes)
+    learned, held = report.tables["learned from and held out"]
+    assert (learned["rows"], held["rows"]) == ("learned from", "held out")
+    assert learned["count"] + held["count"] == report.tables["posteriors"][0]["rows"]
 
 
 def test_rows_are_of_the_data_with_their_own_states(made_hopper: Path) -> None:
