@@ -111,6 +111,16 @@ def apply_assigned(
     return jax.tree.map(back, outputs)
 
 
+def least(values: jax.Array) -> jax.Array:
+    """`values.min(0)` with a gradient that is safe: all of it goes to the first least member.
+
+    The gradient of `min` asks again which members equal the least, over how many do. A compiler
+    may compute either side anew and round it another way; then none does, and 0 / 0 is NaN.
+    """
+    members = jnp.arange(values.shape[0]).reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.where(members == values.argmin(0), values, 0.0).sum(0)
+
+
 def max_aleatoric(means: jax.Array, stds: jax.Array) -> jax.Array:
     """Largest norm of a member's predicted standard deviation (MOPO, equation 8)."""
     del means

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import layers, number, step_size
+from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Transitions
@@ -77,7 +78,7 @@ def actor_loss(
         actions: `[B, A]`, the policy's.
         batch: for the actions in the data.
     """
-    lowest = values.min(0)
+    lowest = least(values)
     weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
     imitation = jnp.square(actions - batch.actions).sum(-1).mean()
     loss = config.actor_penalty * imitation - weight * lowest.mean()

@@ -16,7 +16,7 @@ import optax
 
 from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.ensemble import Ensemble, ensemble
+from jaxrl_rollouts.ensemble import Ensemble, ensemble, least
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler
@@ -301,7 +301,7 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = q(nets, state.critic, batch.observations, actions).min(0)
+    value = least(q(nets, state.critic, batch.observations, actions))
     # The temperature moves first (authors' order), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob

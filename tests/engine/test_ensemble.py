@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jaxrl_rollouts.ensemble import (
     apply_assigned,
     ensemble,
+    least,
     select_members,
     take_members,
 )
@@ -102,3 +103,18 @@ def test_take_and_select() -> None:
 def test_size_below_one() -> None:
     with pytest.raises(ValueError, match="size: found 0"):
         ensemble(NETWORK, 0)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=6, max_size=6))
+def test_the_least_is_the_minimum_and_its_gradient_the_first_least_members(found: list) -> None:
+    values = jnp.array(found, jnp.float32).reshape(3, 2)  # ties are frequent
+    np.testing.assert_array_equal(least(values), values.min(0))
+    slope = jax.grad(lambda v: (least(v) * jnp.array([1.0, 5.0])).sum())(values)
+    wanted = np.zeros((3, 2))
+    wanted[np.asarray(values).argmin(0), [0, 1]] = [1.0, 5.0]
+    np.testing.assert_array_equal(slope, wanted)
+
+
+def test_what_is_no_number_or_infinite_is_not_hidden_by_the_least() -> None:
+    values = jnp.array([[1.0, jnp.inf, 2.0], [jnp.nan, jnp.inf, -jnp.inf]])
+    np.testing.assert_array_equal(least(values), [np.nan, np.inf, -np.inf])
