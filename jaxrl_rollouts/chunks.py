@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from . import devices
 from .feeds import Feed
@@ -20,16 +20,21 @@ Init = Callable[[PyTree, PyTree], PyTree]
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
 
 
+Run = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # state, data -> state, metrics
+
+
 class Chunk:
-    """One chunk length of one update: `scan` of `vmap`, compiled once per set of shapes."""
+    """One chunk length of one update over all seeds, compiled once per set of shapes.
+
+    An accelerator is filled by seeds side by side. A core's cache holds what one seed works on and
+    not what four do, so there they take turns: with ten critics, CQL or a U-Net four seeds on a
+    core are 1.3 to 1.5 times as fast, and small networks no slower.
+    """
 
     def __init__(self, update: Update, length: int, axes: Axes) -> None:
-        seeds = jax.vmap(update, in_axes=(0, axes.tree()))
-
-        def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
-
-        self._run = run
+        self._axes = axes
+        self._side_by_side = side_by_side(update, length, axes)
+        self._in_turn = in_turn(update, length, axes)
         self._programs: dict[Any, Any] = {}
 
     def run(self, state: PyTree, data: PyTree) -> tuple[PyTree, dict[str, np.ndarray], dict]:
@@ -52,13 +57,69 @@ class Chunk:
 
     def _compile(self, state: PyTree, data: PyTree) -> Any:
         lies = jax.tree.map(lambda leaf: leaf.sharding, state)
-        over = getattr(jax.tree.leaves(lies)[0], "mesh", None)
-        if over is None or devices.of_seeds(over):
-            return jax.jit(self._run, donate_argnums=0).lower(state, data).compile()
-        # What comes out lies as it came in, so that the next call is the same program.
-        with jax.set_mesh(over):
-            jitted = jax.jit(self._run, donate_argnums=0, out_shardings=(lies, None))
-            return jitted.lower(state, data).compile()
+        first = jax.tree.leaves(lies)[0]
+        over = getattr(first, "mesh", None)
+        if over is not None and not devices.of_seeds(over):
+            # What comes out lies as it came in, so that the next call is the same program.
+            with jax.set_mesh(over):
+                run = jax.jit(self._side_by_side, donate_argnums=0, out_shardings=(lies, None))
+                return run.lower(state, data).compile()
+        if next(iter(first.device_set)).platform == "cpu":
+            run = self._in_turn if over is None else _on_each(self._in_turn, over, self._axes)
+            traced = jax.jit(run, donate_argnums=0).trace(state, data)
+            # A simulator takes all seeds' states at a time; two callers of it could block XLA.
+            if not any("callback" in name for name in _primitives(traced.jaxpr.jaxpr)):
+                return traced.lower().compile()
+        return jax.jit(self._side_by_side, donate_argnums=0).lower(state, data).compile()
+
+
+def side_by_side(update: Update, length: int, axes: Axes) -> Run:
+    """`length` iterations of all seeds at a time: a scan of `vmap`, metrics `[length, seeds]`."""
+    seeds = jax.vmap(update, in_axes=(0, axes.tree()))
+    return lambda state, data: jax.lax.scan(lambda s, _: seeds(s, data), state, length=length)
+
+
+def in_turn(update: Update, length: int, axes: Axes) -> Run:
+    """The same one seed after the other; each finds its row of the state and writes it back."""
+
+    def run(state: PyTree, data: PyTree) -> tuple[PyTree, PyTree]:
+        mapped = jax.tree.broadcast(axes.per_seed(), data)
+
+        def turn(state: PyTree, seed: jax.Array) -> tuple[PyTree, PyTree]:
+            row = functools.partial(jax.lax.dynamic_index_in_dim, index=seed, keepdims=False)
+            seen = jax.tree.map(lambda own, leaf: row(leaf) if own else leaf, mapped, data)
+            after, metrics = jax.lax.scan(
+                lambda s, _: update(s, seen), jax.tree.map(row, state), length=length
+            )
+            write = functools.partial(jax.lax.dynamic_update_index_in_dim, index=seed, axis=0)
+            return jax.tree.map(write, state, after), metrics
+
+        seeds = jax.tree.leaves(state)[0].shape[0]
+        state, metrics = jax.lax.scan(turn, state, jnp.arange(seeds))
+        return state, jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), metrics)
+
+    return run
+
+
+def _on_each(run: Run, over: Mesh, axes: Axes) -> Run:
+    """The same on every device of a mesh with its share of the seeds."""
+    own, shared = PartitionSpec(devices.AXIS), PartitionSpec()
+    seen = jax.tree.map(lambda its: own if its else shared, axes.per_seed())
+    told = PartitionSpec(None, devices.AXIS)
+    return jax.shard_map(
+        run, mesh=over, in_specs=(own, seen), out_specs=(own, told), check_vma=False
+    )
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    """Names of everything a program does, inner programs included."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from _primitives(inner)
 
 
 def run_fed(
@@ -94,6 +155,9 @@ class Axes(NamedTuple):
 
     def tree(self) -> PyTree:
         return jax.tree.unflatten(self.structure, [0 if own else None for own in self.leaves])
+
+    def per_seed(self) -> PyTree:
+        return jax.tree.unflatten(self.structure, self.leaves)
 
 
 @functools.lru_cache(maxsize=32)
