@@ -1,4 +1,4 @@
-"""Seeds side by side, in turn, on one device and on each of several: the same numbers."""
+"""Seeds side by side and in turn: the same numbers (on several devices: `test_devices`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from jaxrl_rollouts import devices
 from jaxrl_rollouts.chunks import Axes, Chunk, in_turn, side_by_side
 from jaxrl_rollouts.loop import train
 
@@ -66,18 +64,6 @@ def test_in_turn_a_seed_is_bitwise_the_seed_alone() -> None:
         own, metrics = alone(row(state, seed), its)
         np.testing.assert_array_equal(weights(own)[0], weights(together)[seed])
         np.testing.assert_array_equal(metrics["size"][:, 0], told["size"][:, seed])
-
-
-@pytest.mark.skipif(jax.device_count() < 2, reason="one device")
-def test_each_device_takes_its_share() -> None:
-    state, data = begin()
-    wanted, told = jax.jit(in_turn(update, LENGTH, AXES))(state, data)
-    over = devices.seed_mesh(jax.devices()[:2])
-    spread, seen = devices.spread(state, data, {"own": True, "shared": False}, over)
-    found, metrics, _ = Chunk(update, LENGTH, AXES).run(spread, seen)
-    assert found["weights"].sharding.mesh == over
-    np.testing.assert_array_equal(weights(found), weights(wanted))
-    np.testing.assert_array_equal(metrics["size"], told["size"])
 
 
 def test_a_simulator_is_asked_about_all_seeds_at_a_time() -> None:
