@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from . import devices
 from .feeds import Feed
-from .trees import PyTree
+from .trees import PyTree, equations
 
 Init = Callable[[PyTree, PyTree], PyTree]
 Update = Callable[[PyTree, PyTree], tuple[PyTree, Mapping[str, jax.Array]]]
@@ -68,7 +68,8 @@ class Chunk:
             run = self._in_turn if over is None else _on_each(self._in_turn, over, self._axes)
             traced = jax.jit(run, donate_argnums=0).trace(state, data)
             # A simulator takes all seeds' states at a time; two callers of it could block XLA.
-            if not any("callback" in name for name in _primitives(traced.jaxpr.jaxpr)):
+            does = equations(traced.jaxpr.jaxpr)
+            if not any("callback" in equation.primitive.name for equation in does):
                 return traced.lower().compile()
         return jax.jit(self._side_by_side, donate_argnums=0).lower(state, data).compile()
 
@@ -109,17 +110,6 @@ def _on_each(run: Run, over: Mesh, axes: Axes) -> Run:
     return jax.shard_map(
         run, mesh=over, in_specs=(own, seen), out_specs=(own, told), check_vma=False
     )
-
-
-def _primitives(jaxpr: Any) -> Iterator[str]:
-    """Names of everything a program does, inner programs included."""
-    for equation in jaxpr.eqns:
-        yield equation.primitive.name
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _primitives(inner)
 
 
 def run_fed(

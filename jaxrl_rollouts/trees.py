@@ -1,8 +1,8 @@
-"""Nested containers of arrays: parameters, states, batches."""
+"""Nested containers of arrays: parameters, states, batches; and nested programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -20,3 +20,14 @@ def unstack(tree: PyTree) -> list[PyTree]:
     """The opposite of `stack`: the trees along the leading axis, one of each seed, say."""
     count = len(jax.tree.leaves(tree)[0])
     return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(count)]
+
+
+def equations(program: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of those within it; a loop's body once."""
+    for equation in program.eqns:
+        yield equation
+        params = list(equation.params.values())
+        for value in jax.tree.leaves(params, is_leaf=lambda v: hasattr(v, "jaxpr")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)

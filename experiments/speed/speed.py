@@ -6,7 +6,7 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
+from jaxrl_rollouts.chunks import Axes, in_turn, side_by_side
 from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
-from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.base import as_model
@@ -100,6 +103,7 @@ def run(config: Config, context: RunContext) -> Report:
     title = f"SAC, {config.layers} x {config.seeds_width}"
     train = our_training(our_sac(config, config.seeds_width, 2), config)
     show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
+    report.table("seeds of one device", [*seeds_of_one_device(config, context)])
     report.table("rollout transitions per second", time_rollouts(config))
     rows = []
     for name in config.environments:
@@ -180,6 +184,35 @@ def update_operations(config: Config, width: int, critics: int) -> float:
     actor = OBSERVATIONS * width + hidden + width * 2 * ACTIONS
     critic = (OBSERVATIONS + ACTIONS) * width + hidden + width
     return 2.0 * config.batch * (4 * actor + 6 * critics * critic)
+
+
+def seeds_of_one_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
+    """Gradient steps of the most seeds on one device, vmapped and one seed after the other."""
+    small, seeds = {"hidden": (config.seeds_width,) * config.layers}, max(config.seeds)
+    agents = {
+        "SAC": SacConfig(**small),
+        "IQL": IqlConfig(**small),
+        "EDAC, 10 critics": EdacConfig(critics=10, **small),
+        "CQL": CqlConfig(**small),
+    }
+    keys, data = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))
+
+    def timer(learner: Any, how: Any) -> Callable[[], float]:
+        # Not donated: every round begins with the same state.
+        state = jax.jit(jax.vmap(learner.init, (0, None)))(keys, data)
+        run = jax.jit(how(learner.update, 1, Axes.of(False)))
+        jax.block_until_ready(run(state, data))
+        return lambda: 1e3 * timing.timed(lambda: run(state, data)) / config.updates
+
+    for name, settings in agents.items():
+        sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
+        learner = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
+        timers = {how: timer(learner, how) for how in (side_by_side, in_turn)}
+        taken = timing.in_turns(context, f"{name}, {seeds} seeds", config.repeats, timers)
+        vmapped, turns = taken[side_by_side], taken[in_turn]
+        columns = {"side by side, ms": vmapped, "in turn, ms": turns, "ratio": vmapped / turns}
+        medians = {column: float(np.median(values)) for column, values in columns.items()}
+        yield {"agent": name, "seeds": seeds} | medians
 
 
 def time_calls(config: Config, work: Callable[[jax.Array], Any]) -> tuple[float, float]:

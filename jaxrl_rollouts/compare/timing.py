@@ -25,6 +25,7 @@ from .. import loop
 from ..record.context import RunContext
 from ..record.progress import Progress
 from ..reports.report import Report
+from ..trees import equations
 from .claims import add_claim
 from .draw import picture
 
@@ -106,7 +107,7 @@ def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
 def products(program: Any) -> float:
     """Operations of all matrix products and convolutions of a jaxpr; a loop's body counts once."""
     total = 0.0
-    for line in program.eqns:
+    for line in equations(program):
         if line.primitive.name in ("dot_general", "conv_general_dilated"):
             (left, right), out = (v.aval for v in line.invars), line.outvars[0].aval
             if line.primitive.name == "dot_general":
@@ -118,8 +119,6 @@ def products(program: Any) -> float:
             # A complex product is four real ones.
             each = 8.0 if jnp.issubdtype(out.dtype, jnp.complexfloating) else 2.0
             total += each * summed * out.size
-        inside = jax.tree.leaves(list(line.params.values()), is_leaf=lambda v: hasattr(v, "jaxpr"))
-        total += sum(products(getattr(v, "jaxpr", v)) for v in inside if hasattr(v, "eqns"))
     return total
 
 

@@ -16,6 +16,7 @@ from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, persistence
 from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
+from jaxrl_rollouts.trees import equations
 
 C, N = 2, 24
 RELEASED = RefinerConfig(min_noise_variance=4e-7)
@@ -308,16 +309,9 @@ def test_stages_after_another_emulator_begin_with_its_step() -> None:
 
 def precisions(jaxpr: Any) -> set[Any]:
     """Of all matrix products in a program, wherever they are nested."""
-    found = set()
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in ("dot_general", "conv_general_dilated"):
-            found.add(str(equation.params["precision"]))
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    found |= precisions(inner)
-    return found
+    products = ("dot_general", "conv_general_dilated")
+    every = (line for line in equations(jaxpr) if line.primitive.name in products)
+    return {str(line.params["precision"]) for line in every}
 
 
 def test_matrix_products_are_of_full_precision_unless_somebody_asks_for_less() -> None:

@@ -26,6 +26,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.trees import equations
 
 S, A = 2, 1
 METHOD = make_method("base", SacConfig(critics=2, diversity=0.0, hidden=(8,)))
@@ -231,21 +232,10 @@ def test_the_share_of_dataset_rows(share: float) -> None:
     assert all(np.isfinite(x) for x in metrics.values())
 
 
-def primitives(jaxpr: Any) -> set[str]:
-    names = set()
-    for equation in jaxpr.eqns:
-        names.add(equation.primitive.name)
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else [value]:
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    names |= primitives(inner)
-    return names
-
-
 def test_an_epoch_has_no_branches() -> None:
     """Under vmap a `cond` computes both of its branches: rollouts would be paid for twice."""
-    names = primitives(jax.make_jaxpr(built().update)(start(), data()).jaxpr)
+    program = jax.make_jaxpr(built().update)(start(), data()).jaxpr
+    names = {equation.primitive.name for equation in equations(program)}
     assert {"scan", "dot_general"} <= names
     assert "cond" not in names
 
