@@ -26,9 +26,10 @@ Run = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # state, data -> state,
 class Chunk:
     """One chunk length of one update over all seeds, compiled once per set of shapes.
 
-    An accelerator is filled by seeds side by side. A core's cache holds what one seed works on and
-    not what four do, so there they take turns: with ten critics, CQL or a U-Net four seeds on a
-    core are 1.3 to 1.5 times as fast, and small networks no slower.
+    Seeds side by side fill an accelerator, or the threads of a whole CPU. Where each core is a
+    device (`devices.use_cores`) they take turns: its cache holds what one seed works on and not
+    what four do, so that with ten critics, CQL or a U-Net four seeds on a core are 1.3 to 1.5
+    times as fast, and small networks no slower.
     """
 
     def __init__(self, update: Update, length: int, axes: Axes) -> None:
@@ -57,14 +58,13 @@ class Chunk:
 
     def _compile(self, state: PyTree, data: PyTree) -> Any:
         lies = jax.tree.map(lambda leaf: leaf.sharding, state)
-        first = jax.tree.leaves(lies)[0]
-        over = getattr(first, "mesh", None)
+        over = getattr(jax.tree.leaves(lies)[0], "mesh", None)
         if over is not None and not devices.of_seeds(over):
             # What comes out lies as it came in, so that the next call is the same program.
             with jax.set_mesh(over):
                 run = jax.jit(self._side_by_side, donate_argnums=0, out_shardings=(lies, None))
                 return run.lower(state, data).compile()
-        if next(iter(first.device_set)).platform == "cpu":
+        if devices.cores_are_devices():
             run = self._in_turn if over is None else _on_each(self._in_turn, over, self._axes)
             traced = jax.jit(run, donate_argnums=0).trace(state, data)
             # A simulator takes all seeds' states at a time; two callers of it could block XLA.

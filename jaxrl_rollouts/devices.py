@@ -56,6 +56,12 @@ def _cores() -> int:
     return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
 
 
+def cores_are_devices() -> bool:
+    """Whether each device of this process is a CPU core, and nothing is gained by larger arrays."""
+    here = jax.local_devices()
+    return here[0].platform == "cpu" and len(here) >= _cores()
+
+
 def seed_mesh(devices: Any = None) -> Mesh:
     """A 1-D mesh over a sequence of devices (all of them by default)."""
     devices = list(devices or jax.devices())

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.chunks import Axes, Chunk, in_turn, side_by_side
+from jaxrl_rollouts import devices
+from jaxrl_rollouts.chunks import Axes, Chunk, compiled, in_turn, side_by_side
 from jaxrl_rollouts.loop import train
 
 SEEDS, LENGTH = 4, 3
@@ -66,7 +67,8 @@ def test_in_turn_a_seed_is_bitwise_the_seed_alone() -> None:
         np.testing.assert_array_equal(metrics["size"][:, 0], told["size"][:, seed])
 
 
-def test_a_simulator_is_asked_about_all_seeds_at_a_time() -> None:
+def test_a_simulator_is_asked_about_all_seeds_at_a_time(monkeypatch: Any) -> None:
+    monkeypatch.setattr(devices, "cores_are_devices", lambda: True)
     asked = []
 
     def simulate(x: np.ndarray) -> np.ndarray:
@@ -88,7 +90,9 @@ def test_a_simulator_is_asked_about_all_seeds_at_a_time() -> None:
     np.testing.assert_array_equal(metrics["sum"], [[6.0] * SEEDS, [12.0] * SEEDS])
 
 
-def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise() -> None:
+def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise(monkeypatch: Any) -> None:
+    compiled.cache_clear()  # it may know the programs of before
+    monkeypatch.setattr(devices, "cores_are_devices", lambda: True)
     keys = jax.random.split(jax.random.key(2), 5)
     data = {"own": jnp.tile(jnp.array([0.3, 2.0]), (5, 1)), "shared": jnp.eye(8)}
 
@@ -102,3 +106,10 @@ def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise() -> None:
 
     np.testing.assert_array_equal(trained(5)[:3], trained(3))
     np.testing.assert_array_equal(trained(5)[:1], trained(1))
+
+
+def test_turns_are_taken_where_each_core_is_a_device(monkeypatch: Any) -> None:
+    here = len(jax.local_devices())
+    for cores, turns in ((here, True), (here + 1, False)):
+        monkeypatch.setattr(devices, "_cores", lambda cores=cores: cores)
+        assert devices.cores_are_devices() == turns
