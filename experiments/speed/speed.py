@@ -188,12 +188,12 @@ def update_operations(config: Config, width: int, critics: int) -> float:
 
 def seeds_of_one_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
     """Gradient steps of the most seeds on one device, vmapped and one seed after the other."""
-    small, seeds = {"hidden": (config.seeds_width,) * config.layers}, max(config.seeds)
+    hidden, seeds = (config.seeds_width,) * config.layers, max(config.seeds)
     agents = {
-        "SAC": SacConfig(**small),
-        "IQL": IqlConfig(**small),
-        "EDAC, 10 critics": EdacConfig(critics=10, **small),
-        "CQL": CqlConfig(**small),
+        "SAC": SacConfig(hidden=hidden),
+        "IQL": IqlConfig(hidden=hidden),
+        "EDAC, 10 critics": EdacConfig(critics=10, hidden=hidden),
+        "CQL": CqlConfig(hidden=hidden),
     }
     keys, data = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))
 
