@@ -252,7 +252,7 @@ _LISTED = (
         "pgd_vs_world_model",
         "policy likelihood against dynamics error: guided diffusion and an ensemble",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 5",
-        minutes={"smoke": None, "cpu": 80, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 131, "gpu": None, "paper": None},
         needs={
             "cpu": ("halfcheetah-medium", MUJOCO),
             "gpu": ("halfcheetah-medium", MUJOCO),
