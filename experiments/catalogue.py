@@ -131,7 +131,7 @@ _LISTED = (
         "horizon_overestimation",
         "promised against earned value over the length of model rollouts, fixed and adaptive",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
-        minutes={"smoke": None, "cpu": 20},
+        minutes={"smoke": None, "cpu": 22},
     ),
     Listing(
         "ks_ablation",

@@ -36,7 +36,7 @@ from .horizon_overestimation_cells import PlaneConfig, RunnerConfig
 PAPER = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
 SOURCE = LISTINGS["horizon_overestimation"].source
 RUNNER_SOURCE = f"{PAPER}, ablations; thresholds from pilot runs"
-TICKS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # in best values, where values explode
+TICKS = (0.0, 0.5, 1.0, 4.0, 16.0, 64.0, 256.0)  # in best values, where values explode
 BEST = 283.0  # the most an episode of the runner can bring
 
 
@@ -141,10 +141,13 @@ def draw_plane(report: Report, grid: Grid, best: float) -> None:
         level(ax, best, "the most possible", linestyle=":", linewidth=1.0)
         if np.nanmax(np.abs(stacked(grid.values(), "promised"))) > 5 * best:
             ax.set_yscale("symlog", linthresh=best, linscale=0.8)
-            ticks = (best * np.outer([-1, 1], TICKS)).ravel().tolist()
+            ticks = (best * np.outer([-1, 1], TICKS) + 0.0).ravel().tolist()  # no minus 0
             ax.yaxis.set_major_locator(FixedLocator(ticks))
             ax.yaxis.set_major_formatter("{x:.0f}")
             ax.minorticks_off()
+            ax.set_ylim(
+                bottom=1.2 * min(np.nanmin(stacked(grid.values(), "promised")), -0.2 * best)
+            )
         ax.set_xticks(range(len(grid)), list(grid), rotation=35, ha="right")
         ax.set_ylabel("discounted value from the start")
 
