@@ -57,9 +57,12 @@ def _cores() -> int:
 
 
 def cores_are_devices() -> bool:
-    """Whether each device of this process is a CPU core, and nothing is gained by larger arrays."""
-    here = jax.local_devices()
-    return here[0].platform == "cpu" and len(here) >= _cores()
+    """Whether each device is a CPU core, where nothing is gained by larger arrays.
+
+    Several processes, whose hosts may differ, would not all say the same: there it is not.
+    """
+    here = jax.devices()
+    return jax.process_count() == 1 and here[0].platform == "cpu" and len(here) >= _cores()
 
 
 def seed_mesh(devices: Any = None) -> Mesh:
