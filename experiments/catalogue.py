@@ -193,7 +193,7 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 68, "gpu": None, "paper": None},
         needs={
             "smoke": ("hopper-random", MUJOCO),
-            "cpu": ("halfcheetah-mixed", "hopper-mixed", MUJOCO),
+            "cpu": ("halfcheetah-mixed", MUJOCO),
             "gpu": (*_ALL, MUJOCO),
             "paper": (*NEUBAY_D4RL, MUJOCO),
         },

@@ -221,17 +221,18 @@ _SMOKE = Config(
         tape=1002, capacity=10_000,
     ),
 )
-# A five-hundredth of the paper's gradient steps: networks are small and learn ten times as fast,
-# memories faster than that; the weights of real tokens are the paper's.
+# Three time constants of the critics in a hundred-and-thirtieth of the paper's gradient steps:
+# targets move four times as fast as published, small networks learn ten times as fast, memories
+# faster than that; the weights of real tokens are the paper's.
 _CPU = Config(
+    datasets=("halfcheetah-mixed",),
     study=replace(
-        CPU_MUJOCO, seeds=4, epochs=8, evaluations=4, episodes=5, shared_world=True,
-        ensemble=EnsembleConfig(max_epochs=12),
-        rollouts=ModelBasedConfig(rollouts_per_epoch=5000, updates_per_epoch=500, real_share=0.5),
+        CPU_MUJOCO, epochs=15, evaluations=5, episodes=10, shared_world=True,
+        ensemble=replace(CPU_MUJOCO.ensemble, max_epochs=15),
     ),
     neubay=small_neubay(
-        members=12, hidden=(128,) * 4, epochs=12, width=64, steps=4000, per_iteration=50,
-        rollouts=10, tape=1024, capacity=200_000,
+        members=12, hidden=(128,) * 4, epochs=15, width=64, steps=15_000, per_iteration=100,
+        rollouts=10, tape=1024, capacity=400_000, polyak=0.02,
     ),
     tuned=tuple(replace(tuned, memory_rate=3e-4) for tuned in PAPER),
 )
@@ -240,7 +241,7 @@ _GPU_STEPS = 100_000
 _GPU = Config(
     datasets=_ALL,
     study=replace(
-        _CPU.study, epochs=_GPU_STEPS // 1000, evaluations=20, episodes=10,
+        _CPU.study, epochs=_GPU_STEPS // 1000, evaluations=20,
         ensemble=EnsembleConfig(max_epochs=60), agent=SacConfig(),
         rollouts=ModelBasedConfig(real_share=0.5), methods=MethodConfig(),
     ),

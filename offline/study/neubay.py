@@ -228,6 +228,7 @@ def small_neubay(
     rollouts: int = 20,
     tape: int = 512,
     capacity: int = 200_000,
+    polyak: float = 0.01,
 ) -> NeubayStudyConfig:
     """Small networks that learn ten times as fast (the memory more than that), for a CPU."""
     ensemble = replace(
@@ -244,7 +245,7 @@ def small_neubay(
         memory_rate=3e-4,
         head_rate=1e-3,
         temperature_rate=1e-3,
-        polyak=0.01,
+        polyak=polyak,
         steps=steps,
         real_weight=0.5,
     )
@@ -270,9 +271,9 @@ def small_markov(*, polyak: float = 0.02, worlds: int = 1, **sizes: Any) -> Neub
         worlds: ensembles to fit.
         **sizes: of `small_neubay`.
     """
-    small = small_neubay(**sizes)
+    small = small_neubay(polyak=polyak, **sizes)
     agent = markov(small.agent)
-    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2, polyak=polyak)
+    learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2)
     agent = replace(agent, agent=learner, weighting="transition")
     return replace(small, agent=agent, worlds=worlds)
 
