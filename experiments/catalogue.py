@@ -190,7 +190,7 @@ _LISTED = (
         "neubay_mujoco",
         "NEUBAY, its ablations, MOPO, MOBILE and RAVL on MuJoCo data, at equal budgets",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)",
-        minutes={"smoke": None, "cpu": 68, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 139, "gpu": None, "paper": None},
         needs={
             "smoke": ("hopper-random", MUJOCO),
             "cpu": ("halfcheetah-mixed", MUJOCO),
