@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts import loop
-from jaxrl_rollouts.chunks import Axes, in_turn, side_by_side
+from jaxrl_rollouts import devices, loop
+from jaxrl_rollouts.chunks import Axes, Chunk
 from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
@@ -103,7 +103,7 @@ def run(config: Config, context: RunContext) -> Report:
     title = f"SAC, {config.layers} x {config.seeds_width}"
     train = our_training(our_sac(config, config.seeds_width, 2), config)
     show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
-    report.table("seeds of one device", [*seeds_of_one_device(config, context)])
+    report.table("seeds of a device", [*seeds_of_a_device(config, context)])
     report.table("rollout transitions per second", time_rollouts(config))
     rows = []
     for name in config.environments:
@@ -186,8 +186,8 @@ def update_operations(config: Config, width: int, critics: int) -> float:
     return 2.0 * config.batch * (4 * actor + 6 * critics * critic)
 
 
-def seeds_of_one_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
-    """Gradient steps of the most seeds on one device, vmapped and one seed after the other."""
+def seeds_of_a_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
+    """Gradient steps of the most seeds on all devices: side by side on each, and in turn."""
     hidden, seeds = (config.seeds_width,) * config.layers, max(config.seeds)
     agents = {
         "SAC": SacConfig(hidden=hidden),
@@ -195,24 +195,32 @@ def seeds_of_one_device(config: Config, context: RunContext) -> Iterator[dict[st
         "EDAC, 10 critics": EdacConfig(critics=10, hidden=hidden),
         "CQL": CqlConfig(hidden=hidden),
     }
-    keys, data = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))
+    keys, rows = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))
+    over = devices.mesh_for(seeds)
 
-    def timer(learner: Any, how: Any) -> Callable[[], float]:
-        # Not donated: every round begins with the same state.
-        state = jax.jit(jax.vmap(learner.init, (0, None)))(keys, data)
-        run = jax.jit(how(learner.update, 1, Axes.of(False)))
-        jax.block_until_ready(run(state, data))
-        return lambda: 1e3 * timing.timed(lambda: run(state, data)) / config.updates
+    def timer(learner: Any, turns: bool) -> Callable[[], float]:
+        state, data = jax.jit(jax.vmap(learner.init, (0, None)))(keys, rows), rows
+        if over is not None:
+            state, data = devices.spread(state, data, False, over)
+        chunk = Chunk(learner.update, 1, Axes.of(False), turns)
+        kept = [chunk.run(state, data)[0]]
+
+        def milliseconds() -> float:
+            kept[0], _, seconds = chunk.run(kept[0], data)
+            return 1e3 * seconds["run"] / config.updates
+
+        return milliseconds
 
     for name, settings in agents.items():
         sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
         learner = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
-        timers = {how: timer(learner, how) for how in (side_by_side, in_turn)}
+        timers = {turns: timer(learner, turns) for turns in (False, True)}
         taken = timing.in_turns(context, f"{name}, {seeds} seeds", config.repeats, timers)
-        vmapped, turns = taken[side_by_side], taken[in_turn]
-        columns = {"side by side, ms": vmapped, "in turn, ms": turns, "ratio": vmapped / turns}
+        columns = {"side by side, ms": taken[False], "in turn, ms": taken[True]}
+        columns["ratio"] = taken[False] / taken[True]
         medians = {column: float(np.median(values)) for column, values in columns.items()}
-        yield {"agent": name, "seeds": seeds} | medians
+        row = {"agent": name, "seeds": seeds, "devices": 1 if over is None else over.size}
+        yield row | medians
 
 
 def time_calls(config: Config, work: Callable[[jax.Array], Any]) -> tuple[float, float]:

@@ -113,3 +113,12 @@ def test_turns_are_taken_where_each_core_is_a_device(monkeypatch: Any) -> None:
     for cores, turns in ((here, True), (here + 1, False)):
         monkeypatch.setattr(devices, "_cores", lambda cores=cores: cores)
         assert devices.cores_are_devices() == turns
+
+
+def test_turns_can_be_said_for_good() -> None:
+    state, data = begin()
+    copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
+    ends = [Chunk(update, LENGTH, AXES, turns).run(s, data)[0] for turns, s in enumerate(copies)]
+    wanted = [how(update, LENGTH, AXES) for how in (side_by_side, in_turn)]
+    for found, how in zip(ends, wanted, strict=True):
+        np.testing.assert_array_equal(weights(found), weights(jax.jit(how)(state, data)[0]))

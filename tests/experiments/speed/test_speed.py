@@ -31,7 +31,7 @@ def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
     assert row["updates/s"] > 0
     assert row["compile s"] > 0.1
     assert row["second call compiles s"] < 0.05
-    for row in report.tables["seeds of one device"]:
+    for row in report.tables["seeds of a device"]:
         assert row["seeds"] == 2 and row["ratio"] > 0 and row["in turn, ms"] > 0
     assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
     (true,) = report.tables["true environments, steps per second with a policy"]
