@@ -57,8 +57,8 @@ class Config:
 
     Attributes:
         dataset: name, or file, of MuJoCo data that keep positions and velocities.
-        levels: quantiles of the members' spread on the data, the largest of which claims hold the
-            smallest against; negative for rollouts that no threshold cuts.
+        levels: quantiles of the members' spread on the data, of which claims hold the smallest
+            against the largest; negative for rollouts that no threshold cuts.
         rows: of the data, for the comparison with the simulator.
         horizon: most steps played from each of them.
         study: seeds and evaluations.
@@ -73,8 +73,8 @@ class Config:
     neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
 
     def validate(self) -> None:
-        if len(self.quantiles) < 2 or any(level > 1 or level == 0 for level in self.levels):
-            expected = "at least two above 0 and at most 1; negative ones for no threshold"
+        if not self.levels or any(level > 1 or level == 0 for level in self.levels):
+            expected = "at least one, above 0 and at most 1; negative for no threshold"
             raise ConfigError("levels", self.levels, expected)
         if not self.neubay.agent.markov:
             kind = self.neubay.agent.agent.memory.kind
@@ -245,25 +245,28 @@ def imagined_per_real(cell: Cell) -> np.ndarray:
 
 
 def add_claims(report: Report, config: Config, grid: Grid) -> None:
-    """The shortest rollouts against those that go on to the largest disagreement."""
+    """The longest rollouts, by quantile and without a threshold; the shortest against them."""
     claim = claims(report, SOURCE)
-    low, high = (f"quantile {config.quantiles[i]:g}" for i in (0, -1))
-    short, full = grid[low], grid[high]
     medians = {name: cell.curve("horizon_median")[1].mean(1) for name, cell in grid.items()}
+    cuts = [f"quantile {level:g}" for level in config.quantiles]
     # fmt: off
-    claim(f"short rollouts promise more: {low} against {high}",
-          over_rows(short, "promised") / over_rows(full, "promised"), at_least=1.2,
-          cells=[short, full],
-          means="critics' value on the data over that of the last quantile, seed by seed")
-    claim(f"long rollouts are calibrated: {high}", np.abs(share(full) - 1.0), at_most=0.15,
-          cells=[full], means="distance of promised over true from 1, on the data's states")
-    claim(f"short rollouts overestimate: {low}", share(short), at_least=1.2, cells=[short],
-          means="promised over true on the data's states")
-    claim("rollouts last longer with a higher quantile", medians[high] / np.maximum(
-          medians[low], 1.0), at_least=10, cells=(),
-          means=f"median imagined steps over training at {high} over those at {low}")
-    claim(f"{high} plans fifty steps ahead", medians[high], at_least=50, cells=(),
-          means="median imagined steps over training")
+    if len(cuts) > 1:
+        low, high = cuts[0], cuts[-1]
+        claim(f"short rollouts promise more: {low} against {high}",
+              over_rows(grid[low], "promised") / over_rows(grid[high], "promised"), at_least=1.2,
+              cells=[grid[low], grid[high]],
+              means="critics' value on the data over that of the last quantile, seed by seed")
+        claim(f"short rollouts overestimate: {low}", share(grid[low]), at_least=1.2,
+              cells=[grid[low]], means="promised over true on the data's states")
+        claim("rollouts last longer with a higher quantile", medians[high] / np.maximum(
+              medians[low], 1.0), at_least=10, cells=(),
+              means=f"median imagined steps over training at {high} over those at {low}")
+    for name in (*cuts[-1:], *(name for name in grid if name not in cuts)):
+        claim(f"long rollouts are calibrated: {name}", np.abs(share(grid[name]) - 1.0),
+              at_most=0.15, cells=[grid[name]],
+              means="distance of promised over true from 1, on the data's states")
+        claim(f"{name} plans fifty steps ahead", medians[name], at_least=50, cells=(),
+              means="median imagined steps over training")
     # fmt: on
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.neubay.neubay_quantiles import (
     EXPERIMENT,
+    add_claims,
     chosen,
     collections,
     imagined_per_real,
@@ -22,7 +23,7 @@ from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.reports.report import load_report
+from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = EXPERIMENT.preset("smoke")
 
@@ -93,13 +94,36 @@ def test_no_threshold_is_an_arm_and_no_quantile() -> None:
     assert config.quantiles == [0.9, 1.0]
 
 
+def of_arm(promised: float, horizon: float) -> Cell:
+    """A converged cell of two seeds that promises as much where 1 is true."""
+    history = History()
+    for i in range(1, 6):
+        history.append(i, {"horizon_median": np.full(2, horizon), "q_real": np.full(2, promised)})
+    values = {"promised": np.full((2, 3), promised), "true": np.ones((2, 3))}
+    return Cell(history, values, updates=1000, rate=1.0, seeds=2)
+
+
+def test_claims_are_of_the_arms_that_were_trained() -> None:
+    arms = {"quantile 0.9": (8.0, 2.0), "quantile 1": (1.4, 40.0), "no threshold": (1.1, 66.0)}
+    for levels, holding in (
+        ((0.9, 1.0, -1.0), [True, True, True, False, False, True, True]),
+        ((1.0, -1.0), [False, False, True, True]),
+        ((-1.0,), [True, True]),
+    ):
+        config, report = replace(SMOKE, levels=levels), Report("", "", {}, "", seeds=2)
+        check(config)
+        grid = Grid(("arm",), {(name,): of_arm(*arms[name]) for name in config.names})
+        add_claims(report, config, grid)
+        assert [claim.holds for claim in report.claims] == holding
+
+
 def test_settings_that_mean_nothing_are_named() -> None:
     agent = SMOKE.neubay.agent
     memory = replace(agent.agent, memory=MemoryConfig("lru", width=8, state=4, layers=1))
     tapes = replace(agent, agent=memory, weighting="episode", tape=1002)
     for changed, what in (
-        (replace(SMOKE, levels=(1.0,)), "levels"),
-        (replace(SMOKE, levels=(-1.0, 1.0)), "at least two above 0"),
+        (replace(SMOKE, levels=()), "levels"),
+        (replace(SMOKE, levels=(1.5,)), "at least one, above 0"),
         (replace(SMOKE, levels=(0.0, 0.9, 1.0)), "levels"),
         (replace(SMOKE, neubay=replace(SMOKE.neubay, agent=tapes)), "memory.kind"),
         (replace(agent, tape=33), "two tokens"),
