@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import rollout
+from jaxrl_rollouts.rollouts import Members, Model, draw_members, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .environments.base import Environment, EnvironmentState, as_model
@@ -121,15 +121,17 @@ def evaluate(
     return _evaluate(env, policy, policy_params, key, episodes, memory, discount)
 
 
-@partial(jax.jit, static_argnames=("env", "policy", "horizon", "bonus"))
+@partial(jax.jit, static_argnames=("model", "policy", "horizon", "bonus"))
 def values_from(
-    env: Environment,
+    model: Model,
+    model_params: PyTree,
     policy: Policy,
     policy_params: PyTree,
-    start: EnvironmentState,
+    start: PyTree,
     actions: jax.Array,
     key: jax.Array,
     *,
+    members: jax.Array | None = None,
     discount: float = 0.99,
     horizon: int = 600,
     bonus: Callable[[PyTree, jax.Array, jax.Array], jax.Array] | None = None,
@@ -140,12 +142,15 @@ def values_from(
     value of SAC (Haarnoja et al. 2018, equation 3), whose `b_t` is the policy's weighted entropy.
 
     Args:
-        env: where.
+        model: where: `as_model` of an environment, or a learned one.
+        model_params: handed to its step; None for an environment.
         policy: of agents without a memory.
         policy_params: handed to `policy` and `bonus`.
-        start: `B` states, of `env.reset_to(qpos, qvel)`, say.
+        start: `B` states of the model: of `env.reset_to(qpos, qvel)`, say.
         actions: `[B, A]`, what is done there.
         key: consumed.
+        members: `[E]` int32, of an ensemble: row `i` is played in `members[i % E]`; None for a
+            single model.
         discount: per step.
         horizon: most steps after the first; `0.99^600` is 0.2 %.
         bonus: `(params, key, observations [B, S]) -> [B]` for each step after the first.
@@ -154,15 +159,20 @@ def values_from(
         `[B]`, one episode each.
     """
     step_key, roll_key, bonus_key = jax.random.split(key, 3)
-    state, first = env.step(step_key, start, actions)
+    tied = own = None
+    if members is not None:
+        tied = Members(members, per="trajectory", shuffle=False)
+        own = draw_members(tied, step_key, actions.shape[0])
+    state, first = model.step(model_params, step_key, start, actions, own)
     played = rollout(
-        as_model(env),
-        None,
+        model,
+        model_params,
         state,
         roll_key,
         horizon=horizon,
         policy=policy,
         policy_params=policy_params,
+        members=tied,
         early_exit=EARLY_EXIT,
         record=lambda step: (step.rewards, step.observations),
     )

@@ -5,6 +5,8 @@ data beyond which a rollout ends. Low quantiles end it after a step or two; then
 for in states that nobody acts from, and nothing but the targets' own extrapolation answers. Here
 the paper's Markov agent learns with several quantiles from the same rows, and its critics are then
 compared with the simulator itself: set to states of the data, the data's action, then the policy.
+The same played in the world models tells whose error it is that a promise is too high: the models',
+where their answer is too, or the critics' own.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import as_model
 from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
 from jaxrl_rollouts.offline.recurrent import sac
@@ -40,7 +43,9 @@ from jaxrl_rollouts.offline.study.neubay import (
     smoke_markov,
 )
 from jaxrl_rollouts.offline.study.outcome import Outcome
+from jaxrl_rollouts.offline.study.setting import termination_of
 from jaxrl_rollouts.offline.study.source import slug
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
@@ -128,28 +133,40 @@ def measure(
 ) -> dict[str, np.ndarray]:
     """What is promised and what is true at rows of the data, `[seeds, rows]` each.
 
-    `promised` is the critics' mean; `true` what the policy earns there, its entropy's worth
-    included as in the critics' targets; `earned` without it.
+    `promised` is the critics' mean; `imagined` what the policy earns there in the world models,
+    each row in a member of its own, its entropy's worth included as in the critics' targets; `true`
+    the same in the simulator; `earned` there without the entropy.
     """
     rows, qpos, qvel = chosen(dataset, config.rows, config.study.seed)
-    env, agent = posterior.env, outcome.agent
+    env, agent, model = posterior.env, outcome.agent, posterior.model
     assert env.reset_to is not None and agent.q is not None
     states: PyTree = outcome.trained.state.agent
     bonus = entropy_bonus(outcome.config, env.observation_size, env.action_size)
-    play = partial(values_from, env, acting(agent.policy), horizon=config.horizon)
+    rule = termination_of(dataset, env, config.study)
+    learned = learned_dynamics(model.fitter, model.elites, termination=rule).model
+    simulator, members = as_model(env), jnp.arange(model.elites)
+    worlds = jax.tree.leaves(posterior.worlds.elites)[0].shape[0]
+    clock = {"discount": outcome.config.discount, "horizon": config.horizon}
     q = jax.jit(lambda critic: agent.q(critic, rows.observations, rows.actions).mean(0))
-    found: dict[str, list[np.ndarray]] = {"promised": [], "true": [], "earned": []}
+    found: dict[str, list] = {"promised": [], "imagined": [], "true": [], "earned": []}
     for seed in range(config.study.seeds):
         state = jax.tree.map(lambda x, k=seed: x[k], states)
-        params = (state.actor, jnp.exp(state.log_alpha))
         key = jax.random.fold_in(jax.random.key(config.study.seed), 100 + seed)
-        found["promised"].append(np.asarray(q(state.critic)))
+        play = partial(
+            values_from,
+            policy=acting(agent.policy),
+            policy_params=(state.actor, jnp.exp(state.log_alpha)),
+            actions=jnp.asarray(rows.actions),
+            key=key,
+            **clock,
+        )
+        world = jax.tree.map(lambda x, k=seed % worlds: x[k], posterior.worlds)
+        seen = jnp.asarray(rows.observations)
+        found["promised"].append(q(state.critic))
+        found["imagined"].append(play(learned, world, start=seen, members=members, bonus=bonus))
         for name, more in (("true", bonus), ("earned", None)):
             start = env.reset_to(jnp.asarray(qpos), jnp.asarray(qvel))
-            value = play(
-                params, start, rows.actions, key, discount=outcome.config.discount, bonus=more
-            )
-            found[name].append(np.asarray(value))
+            found[name].append(play(simulator, None, start=start, bonus=more))
     return {name: np.stack(values) for name, values in found.items()}
 
 
@@ -193,6 +210,7 @@ def run(config: Config, context: RunContext) -> Report:
     columns = {
         "median horizon": lambda c: c.curve("horizon_median")[1].mean(1),
         "promised on the data": lambda c: over_rows(c, "promised"),
+        "in the models": lambda c: over_rows(c, "imagined"),
         "true there": lambda c: over_rows(c, "true"),
         "without entropy": lambda c: over_rows(c, "earned"),
         "promised over true": share,
@@ -213,7 +231,8 @@ def run(config: Config, context: RunContext) -> Report:
         f"{config.rows} rows of the data. Promised: mean of the {agent.agent.critics} critics at "
         "their states and actions. True: the simulator is set to the state, takes the action and "
         f"then up to {config.horizon} of the policy's, drawn as in training; rewards and the "
-        "entropy's worth after the first step, discounted, which is what the critics' targets hold."
+        "entropy's worth after the first step, discounted, which is what the critics' targets "
+        "hold. In the models: the same in the members, each row in one of them, never cut."
     )
     single = f"batches of {agent.tape // 2} single transitions"
     what = single if agent.weighting == "transition" else f"tapes of {agent.tape} tokens"

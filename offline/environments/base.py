@@ -7,6 +7,7 @@ There is no environment loop in this package: a policy acts in a simulator throu
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -160,9 +161,11 @@ def proceed(
     return EnvironmentState(inner, observation.astype(jnp.float32), time), out
 
 
+@functools.lru_cache(maxsize=64)
 def as_model(env: Environment) -> Model:
     """The environment as a transition model whose state is the environment's own.
 
+    Equal environments give the same functions, so that what is compiled for one is kept.
     `params` and `member` are ignored; `uncertainty` is zero.
     """
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +15,7 @@ from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swin
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.runner import RUNNER, advance
 from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds, values_from
-from jaxrl_rollouts.rollouts import rollout
+from jaxrl_rollouts.rollouts import Model, outcome, rollout
 
 
 def linear(params: jax.Array, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:
@@ -55,7 +58,8 @@ def test_values_of_states_and_actions_are_played_from_there() -> None:
     start = RUNNER.set_observation(jnp.asarray(begin))
     for chosen, extra in ((None, 0.0), (bonus, 1.0)):
         found = values_from(
-            RUNNER,
+            as_model(RUNNER),
+            None,
             linear,
             jnp.asarray(gain, jnp.float32)[:, None],
             start,
@@ -66,6 +70,21 @@ def test_values_of_states_and_actions_are_played_from_there() -> None:
             bonus=chosen,
         )
         np.testing.assert_allclose(found, [one(row, extra) for row in range(3)], rtol=1e-4)
+
+
+def test_values_in_an_ensemble_are_each_rows_own_members() -> None:
+    """Member `m` pays `m + 1` for every step, the first too, and ends after three in all."""
+
+    def step(pay: jax.Array, key: jax.Array, state: jax.Array, action: jax.Array, member: Any):
+        del key, action
+        return state + 1, outcome(len(state), reward=pay[member], terminated=state[:, 0] >= 2)
+
+    members = jnp.arange(3)
+    play = partial(values_from, Model(step), jnp.array([1.0, 2.0, 3.0]), linear, jnp.ones((1, 2)))
+    start, actions = jnp.zeros((5, 1)), jnp.zeros((5, 2))
+    found = play(start, actions, jax.random.key(0), members=members, discount=0.5, horizon=7)
+    np.testing.assert_allclose(found, 1.75 * np.array([1, 2, 3, 1, 2]))
+    assert as_model(RUNNER) is as_model(RUNNER), "a new function would be compiled anew"
 
 
 def test_same_key_same_result() -> None:

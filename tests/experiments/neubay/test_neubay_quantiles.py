@@ -39,6 +39,7 @@ def test_values_on_the_data_are_held_against_the_simulator(made_data: Path, tmp_
         np.testing.assert_allclose(row["promised over true"].values, share, rtol=1e-4)
         # An entropy above zero, of a policy that has hardly learned, is worth something.
         assert (np.array(row["true there"].values) > row["without entropy"].values).all()
+        assert np.isfinite(row["in the models"].values).all()
     assert {"values", "horizons-hopper-random"} == set(report.pictures)
     verdicts = {claim.name: claim for claim in report.claims}
     ratio = verdicts["short rollouts promise more: quantile 0.9 against quantile 1"]
