@@ -29,9 +29,9 @@ def make(
 
     Args:
         name: halfcheetah, hopper, walker2d, inverted-double-pendulum, reacher, swimmer or pendulum,
-            with -random (uniform actions), -medium (a third of the expert's return), -expert (the
-            policy at the end) or -mixed (five policies along the training, as a replay buffer has
-            them): halfcheetah-mixed.
+            with -random (uniform actions), -medium (a third of the way to the expert's return),
+            -expert (the policy at the end) or -mixed (five policies along the training, as a replay
+            buffer has them): halfcheetah-mixed.
         out: the folder to write to; left out, the data folder, where --dataset finds it by name.
         rows: transitions of the set.
         seed: the same seed makes the same file.
