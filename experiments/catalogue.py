@@ -131,7 +131,7 @@ _LISTED = (
         "horizon_overestimation",
         "promised against earned value over the length of model rollouts, fixed and adaptive",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
-        minutes={"smoke": None, "cpu": 22},
+        minutes={"smoke": None, "cpu": 24},
     ),
     Listing(
         "ks_ablation",
@@ -203,7 +203,7 @@ _LISTED = (
         "neubay_quantiles",
         "where to cut rollouts: values promised on the data, and those the simulator gives there",
         "Ni et al. 2025 (NEUBAY, arXiv 2512.04341), figure 1",
-        minutes={"smoke": None, "cpu": 38},
+        minutes={"smoke": None, "cpu": 39},
         needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),
