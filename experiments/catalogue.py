@@ -331,7 +331,7 @@ _LISTED = (
         "true_dynamics",
         "base, MOPO, MOBILE and RAVL from a learned model to the true one: who gains, who falls",
         "Sims et al. 2024 (arXiv 2402.12527), error-free dynamics",
-        minutes={"smoke": None, "cpu": 42, "paper": None},
+        minutes={"smoke": None, "cpu": 84, "paper": None},
         needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
         prepare=f"{_NEEDS}:of_dials",
     ),
