@@ -145,7 +145,6 @@ def measure(
     rule = termination_of(dataset, env, config.study)
     learned = learned_dynamics(model.fitter, model.elites, termination=rule).model
     simulator, members = as_model(env), jnp.arange(model.elites)
-    worlds = jax.tree.leaves(posterior.worlds.elites)[0].shape[0]
     clock = {"discount": outcome.config.discount, "horizon": config.horizon}
     q = jax.jit(lambda critic: agent.q(critic, rows.observations, rows.actions).mean(0))
     found: dict[str, list] = {"promised": [], "imagined": [], "true": [], "earned": []}
@@ -160,8 +159,7 @@ def measure(
             key=key,
             **clock,
         )
-        world = jax.tree.map(lambda x, k=seed % worlds: x[k], posterior.worlds)
-        seen = jnp.asarray(rows.observations)
+        world, seen = posterior.world_of(seed), jnp.asarray(rows.observations)
         found["promised"].append(q(state.critic))
         found["imagined"].append(play(learned, world, start=seen, members=members, bonus=bonus))
         for name, more in (("true", bonus), ("earned", None)):

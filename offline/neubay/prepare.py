@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,7 @@ def prepare(
     dynamics = trusted_dynamics(fitter, members, termination)
     limited = worlds._replace(limit=threshold(trust, config.level), others=None)
     single = count == 1
-    own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count
+    own = jnp.int32(0) if single else world_number(jnp.arange(seeds, dtype=jnp.int32), count)
     world, penalty = jax.tree.map(lambda x: x[own], (limited, config.penalty / trust.mean))
     return Prepared(
         make_neubay(config, dynamics, sizes),
@@ -153,6 +153,11 @@ def prepare(
         NeubayData._make((False, not single, not single)),
         sizes,
     )
+
+
+def world_number(seed: Any, count: int) -> Any:
+    """Which of `count` worlds a seed, or an array of them, is trained in: each in turn."""
+    return seed % count
 
 
 def trusted_dynamics(

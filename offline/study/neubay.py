@@ -16,7 +16,7 @@ from jaxrl_rollouts.record.context import RunContext, poll
 from ..data import Dataset, to_device
 from ..environments import Environment
 from ..neubay.config import NeubayConfig, Sizes
-from ..neubay.prepare import prepare, ring_text, save_every
+from ..neubay.prepare import prepare, ring_text, save_every, world_number
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
@@ -70,6 +70,11 @@ class Posterior(NamedTuple):
     trained: Trained | None
     ensemble: EnsembleConfig
     ending: TerminationConfig | None = None
+
+    def world_of(self, seed: int) -> World:
+        """The ensemble in which a seed is trained, without the axis of worlds."""
+        number = world_number(seed, self.trust.mean.shape[0])
+        return jax.tree.map(lambda x: x[number], self.worlds)
 
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models and how far they can be trusted, for `load_worlds`."""
