@@ -8,8 +8,8 @@ tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov abla
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -50,6 +50,9 @@ class RecurrentSacConfig(Settings):
         memory_rate, head_rate, temperature_rate: learning rates. The actor's two fall to zero
             along a cosine over `steps`.
         clip: largest global norm of the gradient of each memory and each head.
+        huber: critics' errors beyond it count linearly, not squared. Where targets scatter more
+            widely than that, their median is learned: what happens in fewer than half of the
+            cases, a fall, say, hardly counts. None squares all.
         steps: gradient steps in all.
         learn_alpha: False keeps `initial_alpha` (the paper's choice for Hopper).
         initial_alpha: the entropy's weight at the start.
@@ -67,6 +70,7 @@ class RecurrentSacConfig(Settings):
     head_rate: float = step_size(1e-4)
     temperature_rate: float = step_size(1e-4)
     clip: float = number(1000.0, above=0)
+    huber: float | None = number(1.0, above=0)
     steps: int = positive(2_000_000)
     learn_alpha: bool = True
     initial_alpha: float = number(0.2, above=0)
@@ -101,7 +105,7 @@ class RecurrentNets(NamedTuple):
     learn_alpha: optax.GradientTransformation
 
 
-@functools.lru_cache(maxsize=32)
+@lru_cache(maxsize=32)
 def make_recurrent_sac(
     config: RecurrentSacConfig, observation_size: int, action_size: int
 ) -> Agent:
@@ -119,10 +123,10 @@ def make_recurrent_sac(
     """
     nets = make_nets(config, observation_size, action_size)
     functions: Any = (init, update, policy, greedy, q)
-    return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
+    return Agent(*(partial(f, nets) for f in functions), memory=nets.both.start)
 
 
-@functools.lru_cache(maxsize=32)
+@lru_cache(maxsize=32)
 def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: int) -> RecurrentNets:
     """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
@@ -225,10 +229,12 @@ def bellman_target(
 def critic_loss(
     critic: Parts, nets: RecurrentNets, tape: Tape, target: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """`mean huber(Q_i(h, a) - target)` over critics and weighted tokens, and values `[N, L]`."""
+    """`mean huber(Q_i(h, a) - target)` over critics and weighted tokens, and values `[N, L]`;
+    `(Q_i - target)^2 / 2` without a `huber`."""
     values = nets.both.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
-    each = optax.huber_loss(values, target[None], delta=1.0).mean(0)
-    return mean_over(nets, tape, each), values
+    error, delta = values - target, nets.config.huber
+    each = optax.l2_loss(error) if delta is None else optax.huber_loss(error, delta=delta)
+    return mean_over(nets, tape, each.mean(0)), values
 
 
 def actor_loss(

@@ -61,9 +61,11 @@ def some_tape(seed: int = 0) -> Tape:
 
 
 @functools.cache
-def updated(learn_alpha: bool = True) -> tuple[Any, RecurrentSacState, list]:
+def updated(
+    learn_alpha: bool = True, huber: float | None = 1.0
+) -> tuple[Any, RecurrentSacState, list]:
     """The agent, a state whose target differs from its critic, and three updates from there."""
-    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha), D, A)
+    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha, huber=huber), D, A)
     init, update = jax.jit(agent.init), jax.jit(agent.update)
     state = init(jax.random.key(0))._replace(target_critic=init(jax.random.key(1)).critic)
     results = [update(state, KEY, some_tape())]
@@ -109,8 +111,9 @@ def assert_gradients(found: Any, want: Any) -> None:
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=3e-3, atol=3e-5), a, b)
 
 
-def test_critic_loss_over_real_and_imagined_tokens() -> None:
-    _, before, results = updated()
+@pytest.mark.parametrize("delta", [1.0, 0.25, None])
+def test_critic_loss_over_real_and_imagined_tokens(delta: float | None) -> None:
+    _, before, results = updated(huber=delta)
     after, metrics = results[0]
     tape = some_tape()
     target = explicit_target(before, tape)
@@ -118,7 +121,9 @@ def test_critic_loss_over_real_and_imagined_tokens() -> None:
     def loss(critic: Any) -> jax.Array:
         q = NETS.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
         gap = jnp.abs(q - target)
-        return explicit_mean(jnp.where(gap < 1, 0.5 * gap**2, gap - 0.5).mean(0), tape)
+        bound = 1e3 if delta is None else delta  # wider than any gap here
+        each = jnp.where(gap < bound, 0.5 * gap**2, bound * (gap - 0.5 * bound))
+        return explicit_mean(each.mean(0), tape)
 
     want, gradient = jax.jit(jax.value_and_grad(loss))(before.critic)
     np.testing.assert_allclose(metrics["critic_loss"], want, rtol=1e-4)
@@ -250,6 +255,7 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
         ({"discount": 1.0}, "discount"),
         ({"polyak": 0.0}, "polyak"),
         ({"clip": 0.0}, "clip"),
+        ({"huber": 0.0}, "huber"),
         ({"real_weight": 1.5}, "real_weight"),
         ({"initial_alpha": 0.0}, "initial_alpha"),
     ],
