@@ -246,6 +246,39 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
     assert np.abs(found[:, 0] - shown).max() < 0.25
 
 
+@pytest.mark.parametrize(("huber", "learned"), [(None, 1 / (1 - 0.9 * 0.8)), (1.0, 7.5)])
+def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: float) -> None:
+    """A state that pays 1 and ends in a fifth of the cases is worth 3.57; where errors count by
+    their sign, `0.8 (1 - 0.1 q) = 0.2`."""
+    config = replace(
+        CONFIG,
+        memory=MemoryConfig("none", width=8),
+        memory_rate=3e-3,
+        head_rate=3e-3,
+        polyak=0.05,
+        learn_alpha=False,
+        initial_alpha=1e-6,
+        steps=3000,
+        huber=huber,
+    )
+    agent = make_recurrent_sac(config, 1, 1)
+    pairs = jnp.arange(400) % 2 == 0  # a transition is two tokens
+
+    def one(state: RecurrentSacState, key: jax.Array) -> tuple:
+        action_key, end_key, key = jax.random.split(key, 3)
+        actions = jax.random.uniform(action_key, (400, 1), minval=-0.9, maxval=0.9)
+        ends = jax.random.bernoulli(end_key, 0.2, (400,))
+        flat, no = jnp.ones(400), jnp.zeros(400, bool)
+        tape = Tape(Token(flat[:, None], actions, flat, ends, no, no), pairs, pairs)
+        return agent.update(state, key, tape)
+
+    state = jax.jit(agent.init)(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), config.steps)
+    state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
+    found = agent.q(state.critic, jnp.ones((3, 1)), jnp.asarray([[-0.5], [0.0], [0.5]]))
+    np.testing.assert_allclose(found, learned, rtol=0.1)
+
+
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
