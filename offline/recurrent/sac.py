@@ -8,8 +8,8 @@ tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov abla
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -105,7 +105,7 @@ class RecurrentNets(NamedTuple):
     learn_alpha: optax.GradientTransformation
 
 
-@lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=32)
 def make_recurrent_sac(
     config: RecurrentSacConfig, observation_size: int, action_size: int
 ) -> Agent:
@@ -123,10 +123,10 @@ def make_recurrent_sac(
     """
     nets = make_nets(config, observation_size, action_size)
     functions: Any = (init, update, policy, greedy, q)
-    return Agent(*(partial(f, nets) for f in functions), memory=nets.both.start)
+    return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
 
 
-@lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=32)
 def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: int) -> RecurrentNets:
     """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
