@@ -34,7 +34,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.agent import Agent, Learner
 from . import tapes
 from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import RecurrentQ, make_recurrent_q
+from .q import RecurrentQ, make_recurrent_q, penalised
 from .tapes import Tape, Tapes
 from .tokens import Token, from_trajectory, token_of
 
@@ -49,6 +49,7 @@ class DqnConfig:
         polyak: how much of the networks goes into their targets at every update.
         memory_rate, head_rate: learning rates of the two.
         clip: largest global norm of each one's gradient; None for no limit.
+        huber: errors beyond it count linearly, not squared; None squares all.
         reward_shift: subtracted from what is learned from, not from what is seen. Centred rewards
             spare the values their climb to `mean / (1 - discount)`.
         steps: gradient steps in all.
@@ -68,6 +69,7 @@ class DqnConfig:
     memory_rate: float = step_size(3e-6)
     head_rate: float = step_size(1e-4)
     clip: float | None = number(1.0, above=0)
+    huber: float | None = number(1.0, above=0)
     reward_shift: float = 0.0
     steps: int = positive(20_000)
     epsilon: float = fraction(0.1)
@@ -226,7 +228,7 @@ def loss(
     reward = tokens.rewards - config.reward_shift
     wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
     chosen = values[rows, tokens.actions]
-    each = optax.huber_loss(chosen, wanted, delta=1.0)
+    each = penalised(chosen - wanted, config.huber)
     total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 

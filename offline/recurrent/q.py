@@ -1,4 +1,4 @@
-"""Values of actions given an episode so far: a memory and a dueling head, as pure functions."""
+"""Values of actions given an episode so far, a memory and a dueling head; their errors' loss."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
@@ -36,6 +37,11 @@ class RecurrentQ(NamedTuple):
 def dueling(value: jax.Array, advantage: jax.Array) -> jax.Array:
     """`Q = V + A - mean A`: `[..., 1]` and `[..., actions]` to `[..., actions]`."""
     return value + advantage - advantage.mean(-1, keepdims=True)
+
+
+def penalised(error: jax.Array, huber: float | None) -> jax.Array:
+    """`error^2 / 2`; beyond `huber`, unless it is None, as steep as there. The shape stays."""
+    return optax.l2_loss(error) if huber is None else optax.huber_loss(error, delta=huber)
 
 
 @functools.lru_cache(maxsize=32)

@@ -84,7 +84,7 @@ def gradient_of(state: DqnState, part: str) -> Any:
 
 
 def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> jax.Array:
-    """Double Q-learning with Huber loss, token by token."""
+    """Double Q-learning with Huber loss or squared errors, token by token."""
     network = make_recurrent_q(config.memory, config.head, 4, 2)
     values = network.tape(params, tape.tokens.observations, tape.starts)
     slow = network.tape(target, tape.tokens.observations, tape.starts)
@@ -96,7 +96,9 @@ def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> ja
         follows = 0.0 if tokens.terminations[t] else slow[t + 1, jnp.argmax(values[t + 1])]
         wanted = tokens.rewards[t] - config.reward_shift + config.discount * follows
         gap = values[t, int(tokens.actions[t])] - jax.lax.stop_gradient(wanted)
-        loss = jnp.where(jnp.abs(gap) < 1, 0.5 * gap**2, jnp.abs(gap) - 0.5)
+        loss = 0.5 * gap**2
+        if (delta := config.huber) is not None:
+            loss = jnp.where(jnp.abs(gap) < delta, loss, delta * (jnp.abs(gap) - delta / 2))
         means[bool(tokens.real[t])].append(loss)
     if config.real_weight is None:
         return jnp.mean(jnp.stack(means[True] + means[False]))
@@ -104,9 +106,11 @@ def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> ja
     return config.real_weight * real + (1 - config.real_weight) * imagined
 
 
-@pytest.mark.parametrize("real_weight", [None, 0.2])
-def test_loss_and_gradient(real_weight: float | None) -> None:
-    config = replace(CONFIG, real_weight=real_weight)
+@pytest.mark.parametrize(
+    ("real_weight", "huber"), [(None, 1.0), (0.2, 1.0), (0.2, 2.5), (0.2, None)]
+)
+def test_loss_and_gradient(real_weight: float | None, huber: float | None) -> None:
+    config = replace(CONFIG, real_weight=real_weight, huber=huber)
     state, after, metrics = updated(config)
     tape = some_tape()
     want, gradient = jax.jit(
@@ -230,6 +234,7 @@ def test_sizes_of_the_ring() -> None:
         ({"polyak": 0.0}, "polyak"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"clip": 0.0}, "clip"),
+        ({"huber": 0.0}, "huber"),
         ({"steps": 0}, "steps"),
         ({"updates_per_token": 0.0}, "updates_per_token"),
     ],
