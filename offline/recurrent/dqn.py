@@ -34,7 +34,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.agent import Agent, Learner
 from . import tapes
 from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import RecurrentQ, make_recurrent_q, penalised
+from .q import RecurrentQ, error_loss, make_recurrent_q
 from .tapes import Tape, Tapes
 from .tokens import Token, from_trajectory, token_of
 
@@ -228,7 +228,7 @@ def loss(
     reward = tokens.rewards - config.reward_shift
     wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
     chosen = values[rows, tokens.actions]
-    each = penalised(chosen - wanted, config.huber)
+    each = error_loss(chosen - wanted, config.huber)
     total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 

@@ -39,7 +39,7 @@ def dueling(value: jax.Array, advantage: jax.Array) -> jax.Array:
     return value + advantage - advantage.mean(-1, keepdims=True)
 
 
-def penalised(error: jax.Array, huber: float | None) -> jax.Array:
+def error_loss(error: jax.Array, huber: float | None) -> jax.Array:
     """`error^2 / 2`; beyond `huber`, unless it is None, as steep as there. The shape stays."""
     return optax.l2_loss(error) if huber is None else optax.huber_loss(error, delta=huber)
 

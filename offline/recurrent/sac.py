@@ -35,7 +35,7 @@ from ..agents.given import Settings
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import penalised
+from .q import error_loss
 from .tapes import Tape, masked_mean, weighted_mean
 
 
@@ -233,7 +233,7 @@ def critic_loss(
     """`mean huber(Q_i(h, a) - target)` over critics and weighted tokens, and values `[N, L]`;
     `(Q_i - target)^2 / 2` without a `huber`."""
     values = nets.both.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
-    each = penalised(values - target, nets.config.huber)
+    each = error_loss(values - target, nets.config.huber)
     return mean_over(nets, tape, each.mean(0)), values
 
 
