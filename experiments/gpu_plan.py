@@ -1,6 +1,7 @@
 """What a tour of one GPU runs, in which order, how long that takes and how much memory it needs.
 
-Nobody has run these presets. Minutes are estimates for an H100 or the like and may be off by three:
+Nobody has run these presets whole. Minutes are estimates for an H100 or the like and may be off by
+three (a quarter of an hour on an H200: KS's steps take 1.3 times, SAC's twice as long as this has):
 the operations of all gradient steps and rollouts, counted from the sizes of the networks, at 10
 TFLOP/s in float32 and 40 in TF32 (a sixth and a tenth of what the data sheet has), but no gradient
 step faster than the operations it starts, 4 microseconds each; MuJoCo at 16,000 steps a second, as

@@ -57,7 +57,7 @@ def gpu_tour(
     allow_cpu: bool = False,
     progress: bool = True,
 ) -> None:
-    """Run the presets for a GPU that nobody has run, in order of value, within a time limit.
+    """Run the presets for a GPU, in order of value, within a time limit.
 
     The same command goes on where the time was up. Run what is missing its data last: they are
     named, and left out until they are there.

@@ -86,7 +86,7 @@ CPU = StudyConfig(
     training=TrainingConfig(updates=10_000),
 )
 
-# For one GPU, and never run: the paper's data at 64 points, a wider network.
+# For one GPU: the paper's data at 64 points, a wider network. Never run to its end.
 GPU = StudyConfig(
     seeds=2,
     train=GenerateConfig(extent=(57.6, 70.4), chunk=512),
