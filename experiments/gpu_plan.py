@@ -102,6 +102,12 @@ STOPS = (
         environment=EXACT,
     ),
     Stop(
+        "ravl_mujoco", 50, 3,
+        "do imagined rows add to critics that are as wide as published? 2 datasets x 3 methods x "
+        "200,000 steps at 500 a second, as an H200 took them: 40 minutes; evaluations: 10",
+        datasets=("halfcheetah-medium", "halfcheetah-mixed"),
+    ),
+    Stop(
         "synther_small_data", 60, 6,
         "do samples replace data with the paper's network? 3 shares x 8 seeds: 100,000 steps of "
         "80 GFLOP and 500,000 samples of 255 calls in TF32: 9 minutes a share; 3 agents of "

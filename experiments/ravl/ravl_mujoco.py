@@ -249,6 +249,12 @@ def free_agents(study: StudyConfig) -> ModelFreeStudyConfig:
 
 _CPU, _SMOKE = CPU_MUJOCO, SMOKE_MUJOCO
 _PAPER = StudyConfig(seeds=5, epochs=3000, evaluations=60, tuning="published")
+_GPU = replace(
+    _CPU,
+    ensemble=replace(_CPU.ensemble, variance="output"),
+    agent=replace(_CPU.agent, hidden=(256, 256)),
+    rollouts=replace(_CPU.rollouts, real_share=0.95),
+)
 _LONG = Config(mopo=(1.0, 2.0, 5.0), mobile=(0.1, 0.5, 2.0), study=_CPU, free=free_agents(_CPU))
 
 EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
@@ -269,6 +275,13 @@ EXPERIMENT = LISTINGS["ravl_mujoco"].experiment(
             ("base", "mobile", "ravl"),
             "simulator",
             study=replace(_CPU, epochs=100),  # twenty time constants
+        ),
+        # What two CPU cores cannot: the papers' networks for forty time constants.
+        "gpu": Config(
+            ("halfcheetah-medium", "halfcheetah-mixed"),
+            ("base", "ravl", "edac"),
+            study=_GPU,
+            free=free_agents(_GPU),
         ),
         "paper": Config(RAVL_D4RL, study=_PAPER, free=free_agents(_PAPER)),
     },
