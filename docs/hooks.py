@@ -1,8 +1,9 @@
 """What the site takes from elsewhere: experiments' pages, their navigation, equations as MathML.
 
-The page of a report is `experiments/results/NAME/README.md`; it is told where it lies, so here it
-is only copied, with its pictures. Equations become MathML while the site is built, so that reading
-it asks no other server for a script.
+The page of a report is `experiments/results/NAME/README.md`, with others beside it where one would
+be too long; they are told where they lie, so here they are only copied, with their pictures.
+Equations become MathML while the site is built, so that reading it asks no other server for a
+script.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ REPORT = re.compile(r"\{\{ (\w+) \}\}")
 NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
 PACKAGES = ("offline", "pde", "experiments")
 RESULTS = ROOT / "experiments" / "results"
+README = re.compile(r"\bREADME\.md\b")
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -59,8 +61,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if path.suffix in (".png", ".json"):
                 place = f"experiments/{path.relative_to(RESULTS)}"
                 files.append(File.generated(config, place, abs_src_path=str(path)))
-        text = (RESULTS / name / "README.md").read_text().replace("/README.md", "/index.md")
-        files.append(File.generated(config, f"experiments/{name}/index.md", content=text))
+        for page in (RESULTS / name).glob("*.md"):
+            text = README.sub("index.md", page.read_text())
+            place = f"experiments/{name}/{README.sub('index.md', page.name)}"
+            files.append(File.generated(config, place, content=text))
     files.append(File.generated(config, "experiments/index.md", content=overview()))
     return files
 

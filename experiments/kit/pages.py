@@ -2,9 +2,9 @@
 
 A table of a report stands between `<!-- report: EXPERIMENT / TABLE -->` and `<!-- end -->`, the
 list of all reports between `<!-- reports -->` and `<!-- end -->`. A variation of an experiment has
-its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on its page:
+its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is told on a page there:
 
-    cd experiments; python -m jaxrl_rollouts.experiments.kit.pages README.md results/*/README.md
+    cd experiments; python -m jaxrl_rollouts.experiments.kit.pages README.md results/*/*.md
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ TEXT = (ROOT / "README.md").read_text()
 RESULTS_PAGE = ROOT / "experiments" / "README.md"
 LISTED = RESULTS_PAGE.read_text()
 REPORTS = sorted(p for p in RESULTS.glob("*/report.json") if p.parent.name in LISTINGS)
-VARIATIONS = sorted(RESULTS.glob("*/*/report.json"))  # told on the experiment's own page
-PAGES = [RESULTS_PAGE, *(report.with_name("README.md") for report in REPORTS)]
+VARIATIONS = sorted(RESULTS.glob("*/*/report.json"))  # told on a page of the experiment
+FIRST = [report.with_name("README.md") for report in REPORTS]
+PAGES = [RESULTS_PAGE, *(page for first in FIRST for page in sorted(first.parent.glob("*.md")))]
 TOLD = [ROOT / "README.md", *PAGES]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.parent.name)
 
@@ -44,6 +45,11 @@ BY_HAND = [  # a page has tables beside those it takes from one report: several 
 ]
 
 
+def pages_of(folder: Path) -> str:
+    """All that is told of an experiment."""
+    return "\n".join(page.read_text() for page in sorted(folder.glob("*.md")))
+
+
 def ranges_of(report: Path) -> set[tuple[str, str]]:
     loaded = load_report(report)
     tables = (report_table_markdown(loaded, name) for name in loaded.tables)
@@ -58,7 +64,8 @@ def rounded_to(shown: str, exact: str) -> bool:
 @pytest.mark.parametrize("page", BY_HAND, ids=lambda p: p.parent.name)
 def test_a_table_over_several_reports_says_what_they_say(page: Path) -> None:
     text = page.read_text()
-    linked = {page.parent / link for link in re.findall(r"\]\(([^)#]*report\.json)\)", text)}
+    told = pages_of(page.parent)
+    linked = {page.parent / link for link in re.findall(r"\]\(([^)#]*report\.json)\)", told)}
     known = set().union(*map(ranges_of, linked))
     lines = [line for line in MARK.sub("", text).splitlines() if line.startswith("|")]
     shown = RANGE.findall("\n".join(lines).replace("*", ""))
@@ -103,14 +110,23 @@ def test_an_unknown_table_is_named() -> None:
         renewed(f"<!-- report: {name} / no-such -->\n<!-- end -->", RESULTS)
 
 
+def sections_of(page: Path) -> set[str]:
+    """The headings' names in links, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", TOLD, ids=lambda p: p.parent.name)
 def test_local_links_and_pictures_exist(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    for target, section in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
+        if "://" in target:
+            continue
+        led_to = page.parent / target if target else page
+        assert led_to.exists(), target
+        assert not section or section in sections_of(led_to), section
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("page", FIRST, ids=lambda p: p.parent.name)
 def test_a_report_page_names_its_command_and_shows_its_pictures(page: Path) -> None:
     report, text = load_report(page.parent), page.read_text()
     assert f"`{report.command}`" in text
@@ -120,10 +136,10 @@ def test_a_report_page_names_its_command_and_shows_its_pictures(page: Path) -> N
 
 
 @pytest.mark.parametrize("path", VARIATIONS, ids=lambda p: p.parent.name)
-def test_a_variation_is_told_on_its_experiments_page(path: Path) -> None:
+def test_a_variation_is_told_on_a_page_of_its_experiment(path: Path) -> None:
     folder, report = path.parent, load_report(path)
     assert report.experiment == folder.parent.name
-    text = (folder.parent / "README.md").read_text()
+    text = pages_of(folder.parent)
     assert f"`{report.command}`" in text and f"({folder.name}/report.json)" in text
     assert f"<!-- report: {report.experiment}/{folder.name} / " in text
 
