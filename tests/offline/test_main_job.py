@@ -86,6 +86,7 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_without_a_simulator_the_report_says_not_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +187,7 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
 
 
+@pytest.mark.slow
 def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
     asked = ["--method", "bc", "--data", "synther", "--steps", "30"]
     cli.dispatch(["run", "offline", *SMOKE, *asked, "--out", str(tmp_path)])

@@ -201,6 +201,7 @@ def test_a_file_says_its_equation_and_where_it_is_forced(forced: Path) -> None:
     assert not all(jax.tree.leaves(other))
 
 
+@pytest.mark.slow
 def test_a_report_lays_everything_that_is_free_beside(forced: Path, tmp_path: Path) -> None:
     cli.dispatch(
         ["pde", "train", str(forced), "--out", str(tmp_path), "--no-progress", *SHORT.split()]

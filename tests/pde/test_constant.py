@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,16 @@ def test_they_stand_behind_every_frame_of_a_history() -> None:
     np.testing.assert_array_equal(seen[0][1], np.concatenate([noised, np.zeros((S, N))]))
 
 
-@pytest.mark.parametrize("name", [*SMALL])
-@pytest.mark.parametrize("objective", ["mse", "refiner"])
+LONG_TO_COMPILE = [("unet", "mse"), ("unet", "refiner"), ("drift", "refiner")]
+
+
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in LONG_TO_COMPILE))
+        for pair in itertools.product(SMALL, ("mse", "refiner"))
+    ],
+)
 def test_every_operator_sees_them(name: str, objective: str) -> None:
     grid = (8, 8) if name == "drift" else (N,)
     net = told_constant(NETWORKS[name][1](SMALL[name], C + S, grid, 1))

@@ -191,6 +191,7 @@ def test_a_student_jumps_where_its_teacher_steps() -> None:
     assert far["student"] < 0.35 * far["teacher"], far
 
 
+@pytest.mark.slow
 def test_two_students_side_by_side_are_two_alone_and_start_as_their_teachers() -> None:
     denoiser = make_denoiser(make_residual_mlp(TINY, 2))
     flow = make_flow(
@@ -240,6 +241,7 @@ def test_every_model_is_drawn_from_as_the_settings_say() -> None:
         draw_samples(EXACT, None, KEY, (50, 2), config=JumpConfig())
 
 
+@pytest.mark.slow
 def test_a_fitted_model_is_distilled_in_one_call() -> None:
     """Data in their own units, far from standardised; four calls find their moments."""
     rng = np.random.default_rng(0)

@@ -94,6 +94,7 @@ def test_presets_are_valid_and_read_after_three_time_constants() -> None:
         assert CPU.study.updates * rate >= TIME_CONSTANTS - 1e-9
 
 
+@pytest.mark.slow
 def test_a_network_is_fitted_once_and_told_samples_lie_where_they_were_drawn(
     tmp_path: Path,
 ) -> None:

@@ -28,6 +28,7 @@ from jaxrl_rollouts.reports.report import Report, load_report
 SMOKE = EXPERIMENT.preset("smoke")
 
 
+@pytest.mark.slow
 def test_values_on_the_data_are_held_against_the_simulator(made_data: Path, tmp_path: Path) -> None:
     command = ["run", "neubay_quantiles", "--preset", "smoke", "--no-progress", "--out"]
     cli.dispatch([*command, str(tmp_path)])

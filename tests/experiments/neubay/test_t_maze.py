@@ -106,7 +106,9 @@ def walked(run, params, corridors: int) -> np.ndarray:
     return np.asarray(jax.vmap(lambda p: success(run.network, p, config, key, 200))(params))
 
 
-@pytest.mark.parametrize("kind", ["lru", pytest.param("gru", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in ("lru", "gru")]
+)
 def test_recurrent_memories_overwrite_the_cue_also_in_longer_chains(kind: str) -> None:
     run, found = trained(kind, 3)
     assert (walked(run, found.state.params, 3) > 0.95).all()

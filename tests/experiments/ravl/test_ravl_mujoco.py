@@ -85,6 +85,7 @@ def test_the_last_looks_and_the_best_arm() -> None:
     assert ravl_mujoco.arms_of("ravl", ()) == ["ravl"]
 
 
+@pytest.mark.slow
 def test_the_simulator_can_be_the_model(tmp_path: Path) -> None:
     """Seeds side by side in one simulator, from a file to returns."""
     pytest.importorskip("mujoco")

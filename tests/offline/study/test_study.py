@@ -229,7 +229,10 @@ def test_agents_learn_from_rows_that_were_made(data: Any, method: str, tmp_path:
     np.testing.assert_array_equal(again.returns, outcome.returns)
 
 
-@pytest.mark.parametrize(("data", "by"), [("synther", "ensemble"), ("pgd", "model")])
+@pytest.mark.parametrize(
+    ("data", "by"),
+    [pytest.param("synther", "ensemble", marks=pytest.mark.slow), ("pgd", "model")],
+)
 def test_made_rows_are_relabelled_where_asked(data: Any, by: Any) -> None:
     relabel = replace(BUDGET.synthetic.relabel, by=by)
     relabel = replace(relabel, networks=replace(relabel.networks, hidden=(8,), max_epochs=1))

@@ -101,6 +101,7 @@ def test_settings_of_a_refresh_are_checked() -> None:
         learner_of(constant(0.0), rows=0)
 
 
+@pytest.mark.slow
 def test_synthers_student_draws_in_its_jumps() -> None:
     synther = make_synther(SMALL, LAYOUT.features)
     assert synther.student is not None and SMALL.drawn_by == JumpConfig(2)

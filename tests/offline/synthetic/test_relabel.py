@@ -192,6 +192,7 @@ def pendulum() -> Dataset:
     return Dataset("pendulum-mixed", rows, None, Path("(made)"), "", {"format": "made"})
 
 
+@pytest.mark.slow
 def test_sets_are_relabelled_in_one_call() -> None:
     small = small_synthetic(width=8, features=8, blocks=1, updates=8, steps=2, rows=50, length=4)
     config = replace(small, relabel=RelabelConfig(networks=replace(NETWORKS, max_epochs=1)))

@@ -120,6 +120,7 @@ def test_rows_that_are_not_finite_are_an_error() -> None:
         generate(denoiser, (), KEY, layout, 0)
 
 
+@pytest.mark.slow
 def test_the_trained_parts_fit_together() -> None:
     data = rows(0, 64)
     config = SyntherConfig(

@@ -186,7 +186,14 @@ MOBILE = mobile(AGENT, penalty=5.0, noise="common", backup_entropy=True)
 DRAWS = mobile(AGENT, penalty=5.0, backup_entropy=True)
 
 
-@pytest.mark.parametrize(("method", "vanishes"), [(MOPO, True), (MOBILE, True), (DRAWS, False)])
+@pytest.mark.parametrize(
+    ("method", "vanishes"),
+    [
+        (MOPO, True),
+        pytest.param(MOBILE, True, marks=pytest.mark.slow),
+        pytest.param(DRAWS, False, marks=pytest.mark.slow),
+    ],
+)
 def test_penalties_on_the_model_vanish_with_its_error(method: Method, vanishes: bool) -> None:
     """At truth 1 MOPO and MOBILE are base, if its elites share their draws; at 0 they are not."""
     for truth, same in ((1.0, vanishes), (0.0, False)):

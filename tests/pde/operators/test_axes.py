@@ -105,8 +105,14 @@ def test_upsampling_against_its_definition(padding: Any) -> None:
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("grid", [(8, 16), (4, 8, 8)])
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        *((name, (8, 16)) for name in NETS),
+        *((name, (4, 8, 8)) for name in ("resnet", "fno")),
+        pytest.param("unet", (4, 8, 8), marks=pytest.mark.slow),
+    ],
+)
 def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
     """Zero at the start, of the fields' shape, and a moved field gives a moved answer."""
     make, config = NETS[name]
@@ -213,6 +219,7 @@ def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
     np.testing.assert_allclose(u[0], exact, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_pdearenas_upsampling_is_an_option() -> None:
     """There zeros lie beyond the ends: a shifted field no longer gives a shifted answer."""
     u = jax.random.normal(jax.random.key(2), (1, 16))

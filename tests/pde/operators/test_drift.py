@@ -86,7 +86,9 @@ def test_a_field_moved_by_whole_patches_gives_the_answer_moved(mixer: Any) -> No
     assert np.abs(said(u)).max() > 1e-2
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize(
+    "mixer", ["drift", *(pytest.param(name, marks=pytest.mark.slow) for name in MIXERS[1:])]
+)
 def test_a_fresh_network_says_nothing_and_learns(mixer: Any) -> None:
     net = make_drift(replace(SMALL, mixer=mixer), 1, (N, N), conditions=1)
     u = jax.random.normal(jax.random.key(2), (1, N, N))
@@ -126,7 +128,7 @@ def test_both_forms_of_its_convolutions_agree(mixer: Any) -> None:
 
 def test_released_weights_are_small_normals_and_biases_zero() -> None:
     config = replace(SMALL, as_released=("normal_init",))
-    params = make_drift(config, 1, (N, N)).init(jax.random.key(0))
+    params = jax.jit(make_drift(config, 1, (N, N)).init)(jax.random.key(0))
     found = jax.tree_util.tree_flatten_with_path(params)[0]
     weights = np.concatenate([np.ravel(leaf) for _, leaf in found if leaf.ndim > 1])
     assert abs(weights.std() - 0.02) < 2e-3 and abs(weights.mean()) < 2e-3

@@ -117,6 +117,7 @@ def test_windows_are_moved_along_some_axes() -> None:
     np.testing.assert_array_equal(both, everywhere)
 
 
+@pytest.mark.slow
 def test_from_a_file_to_a_report_and_a_rollout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_history_holds_one_constant() -> None:
         own.roll(u[:, :2], 3)
 
 
+@pytest.mark.slow
 def test_from_the_disk_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path / "rows"))
     monkeypatch.setattr(streaming, "_AT_ONCE", 4 * T * X * 3)  # three trajectories
@@ -148,6 +149,7 @@ def forced(path: Path, rows: int = 10) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_pdebench_from_the_file_to_a_report_and_a_rollout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

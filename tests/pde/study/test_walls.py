@@ -62,7 +62,7 @@ def test_one_convolution_is_the_step_if_it_knows_the_walls() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["resnet", "fno", pytest.param("unet", marks=pytest.mark.slow)],  # a minute
+    ["resnet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fno", "unet"))],
 )
 def test_fields_with_walls_do_not_leak_around_the_edge(name: str) -> None:
     """In two rows beside each wall the error is a third larger where the network joins the ends.
