@@ -35,7 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     pages = Path(config.docs_dir)
     lists = {
         "Methods": [f"methods/{stem}.md" for stem in stems(pages / "methods")],
-        "Experiments": [{name: f"experiments/{name}/index.md"} for name in experiments()],
+        "Experiments": [{name: of_experiment(name)} for name in experiments()],
         "API": [f"api/{stem}.md" for stem in stems(pages / "api")],
     }
     for section in config.nav or []:
@@ -114,13 +114,23 @@ def on_page_content(html: str, **_: Any) -> str:
     return EQUATION.sub(drawn, html)
 
 
-def stems(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
+def stems(folder: Path, first: str = "index") -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.md") if path.stem != first)
 
 
 def experiments() -> list[str]:
     """Names of the experiments that have a page."""
     return sorted(path.parent.name for path in RESULTS.glob("*/README.md"))
+
+
+def of_experiment(name: str) -> str | list[Any]:
+    """Its page, or its pages, the first one first."""
+    first = f"experiments/{name}/index.md"
+    others = [
+        {stem.replace("_", " "): f"experiments/{name}/{stem}.md"}
+        for stem in stems(RESULTS / name, "README")
+    ]
+    return [first, *others] if others else first
 
 
 def overview() -> str:
