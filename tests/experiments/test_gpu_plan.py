@@ -20,7 +20,8 @@ from jaxrl_rollouts.diffusion.training import make_denoiser_training
 from jaxrl_rollouts.diffusion.unet import make_temporal_unet
 from jaxrl_rollouts.experiments.catalogue import LISTINGS
 from jaxrl_rollouts.experiments.gpu_plan import EXTRAS, PRESET, STOPS, Stop, stops_markdown
-from jaxrl_rollouts.offline.data import CATALOGUE, MADE_DATASETS
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
+from jaxrl_rollouts.offline.data import CATALOGUE, MADE_DATASETS, Transitions
 from jaxrl_rollouts.offline.neubay.config import Sizes, ring_bytes
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.study.train import make_emulator
@@ -90,6 +91,19 @@ def of_rings(name: str) -> float:
     return 2.0 * config.study.seeds * ring_bytes(config.neubay.agent, sizes)
 
 
+def of_critics(name: str) -> float:
+    """Gradient steps of RAVL's critics on half-cheetah's rows, and all seeds' imagined rows, twice:
+    the ring is copied where it is not donated."""
+    config = config_of(name)
+    agent, rollouts, seeds = config.free.agents.edac, config.study.rollouts, config.study.seeds
+    learner = make_model_free(agent, 17, 6, updates_per_iteration=config.free.per_iteration)
+    n = 100_000
+    ends = jax.ShapeDtypeStruct((n,), jnp.bool_)
+    rows = Transitions(numbers(n, 17), numbers(n, 6), numbers(n), numbers(n, 17), ends, ends)
+    imagined = rollouts.epochs_retained * rollouts.rollouts_per_epoch * rollouts.horizon
+    return per_seed(learner, seeds, rows) + 2 * 4.0 * seeds * imagined * (2 * 17 + 6 + 3)
+
+
 PLANS: dict[str, Callable[[str], float]] = {
     "ks_refiner": of_fields,
     "ks_conditional": of_fields,
@@ -97,6 +111,7 @@ PLANS: dict[str, Callable[[str], float]] = {
     "pgd_vs_world_model": of_windows,
     "pgd_agents": of_windows,
     "neubay_mujoco": of_rings,
+    "ravl_mujoco": of_critics,
 }
 
 
