@@ -9,6 +9,7 @@ its report in a folder within the experiment's (`EXPERIMENT/VARIATION`) and is t
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -46,8 +47,10 @@ def renewed(text: str, results: Path) -> str:
         CheckpointError: there is no such report.
     """
 
+    loaded = functools.cache(load_report)  # a page has several tables of each
+
     def table(match: re.Match[str]) -> str:
-        report, name = load_report(results / match[2]), match[3]
+        report, name = loaded(results / match[2]), match[3]
         if name not in (*report.tables, "claims", "numbers"):
             raise DataError(results / match[2], "tables", name, f"one of {sorted(report.tables)}")
         return f"{match[1]}{report_table_markdown(report, name).rstrip()}\n{match[5]}"

@@ -7,6 +7,7 @@ each task. Arrays are `[seeds]` (one task) or `[seeds, tasks]`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,7 +160,6 @@ class Summary:
         values: `[seeds]` or `[seeds, tasks]`, as nested tuples.
         mean: their mean.
         iqm: their interquartile mean.
-        interval: 95 % stratified bootstrap interval of the interquartile mean.
         seeds: how many seeds.
         unit: unit of the values, "" for none.
     """
@@ -167,7 +167,6 @@ class Summary:
     values: tuple[Any, ...]
     mean: float = field(init=False)
     iqm: float = field(init=False)
-    interval: tuple[float, float] = field(init=False)
     seeds: int = field(init=False)
     unit: str = ""
 
@@ -177,11 +176,18 @@ class Summary:
             "values": tuple(tuple(v) if isinstance(v, list) else v for v in array.tolist()),
             "mean": aggregate(array, "mean"),
             "iqm": aggregate(array, "iqm"),
-            "interval": bootstrap_interval(array, "iqm"),
             "seeds": len(array),
         }
         for name, value in computed.items():
             object.__setattr__(self, name, value)
+
+    @functools.cached_property
+    def interval(self) -> tuple[float, float]:
+        """95 % stratified bootstrap interval of the interquartile mean.
+
+        Drawn when it is first asked for: a report that is read has thousands of numbers.
+        """
+        return bootstrap_interval(np.asarray(self.values, np.float64), "iqm")
 
 
 def summarize(values: ArrayLike, unit: str = "") -> Summary:
