@@ -100,7 +100,7 @@ def hangup_is_heard() -> Iterator[None]:
 
 # Linux lets a process have 65,530 memory mappings; a compiled program takes several.
 MAPPINGS = Path("/proc/self/maps")
-CROWDED = 12_000
+CROWDED = 18_000
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -263,6 +263,7 @@ def test_rows_count_by_a_power_of_their_variance_as_seitzer_et_al_have_it(beta: 
     assert np.abs(heads["Dense_2"]["bias"]).min() > 0  # variances are learned as well
 
 
+@pytest.mark.slow
 def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
     config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
     f = make_fitter(config, 2, 2)
@@ -284,6 +285,7 @@ def test_inputs_far_outside_are_cut() -> None:
     assert np.abs(plain - network.apply(params, far)[0]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
     config = replace(
         SMALL, patience=2, improvement=0.9, least_epochs=9, rate_drop=0.3, max_epochs=30

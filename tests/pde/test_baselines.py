@@ -185,6 +185,7 @@ def forced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_file_says_its_equation_and_where_it_is_forced(forced: Path) -> None:
     found = read_fields(forced)
     assert found.equation == "kolmogorov_2d"

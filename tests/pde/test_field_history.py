@@ -101,7 +101,11 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     ("make", "config"),
     [
         (make_resnet, ResnetConfig(width=8, blocks=1, dilations=(1,), embedding=8)),
-        (make_unet, UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)),
+        pytest.param(
+            make_unet,
+            UnetConfig(hidden=8, multipliers=(1, 2), blocks=1),
+            marks=pytest.mark.slow,
+        ),
         (make_fno, FnoConfig(width=8, layers=1, modes=3, embedding=8)),
     ],
 )

@@ -89,6 +89,7 @@ def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
     assert np.abs(away - laminar).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_enstrophy_goes_where_viscosity_takes_it() -> None:
     """dZ/dt = -2 viscosity P with enstrophy Z = <w^2> / 2 and palinstrophy P = <|grad w|^2> / 2."""
     nu, dt = 0.01, 1e-3
@@ -181,6 +182,7 @@ def test_species_begin_in_squares() -> None:
     assert (b > 0.125).sum() == pytest.approx(16**2, rel=0.15)
 
 
+@pytest.mark.slow
 def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
     short = {"trajectories": 2, "frames": 2, "points": 32, "chunk": 2, "substeps": 2}
     with jax.enable_x64(False):

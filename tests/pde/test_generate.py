@@ -78,6 +78,7 @@ def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
     check(plane)
 
 
+@pytest.mark.slow
 def test_a_finer_grid_is_cut_off_and_not_strided() -> None:
     """Trajectories of twice the points, without the wavenumbers that the smaller grid has not."""
     fine = together(replace(SMALL, points=64))

@@ -103,6 +103,7 @@ def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
     assert float(state.average) == pytest.approx(average, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_short_training_forgets_where_its_average_began() -> None:
     """Ten times shorter than the average is long: without the rise it would be half the start."""
     config = TrainingConfig(updates=100, batch=8, warmup=5, per_iteration=50, average=0.999)
@@ -118,6 +119,7 @@ def test_a_short_training_forgets_where_its_average_began() -> None:
     assert float(behind) < 0.25 * float(moved)
 
 
+@pytest.mark.slow
 def test_a_fresh_state_can_be_donated() -> None:
     training = make_training(one_step(), SMALL)
     state = training.init(jax.random.key(0))

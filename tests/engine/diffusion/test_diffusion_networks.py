@@ -147,6 +147,7 @@ class Unbatched(nn.Module):
         return jax.vmap(lambda row: norm.apply({"params": {"scale": gain, "bias": bias}}, row))(x)
 
 
+@pytest.mark.slow
 def test_normalised_by_step_it_is_the_public_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """flax takes the first axis for the batch: of `[L, C]` the time."""
     x, c = 3.0 * jax.random.normal(KEY, (3, 6, 5)) + 1.0, jnp.array([-1.5, 0.0, 1.1])

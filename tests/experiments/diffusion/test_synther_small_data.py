@@ -109,6 +109,7 @@ def test_what_is_left_is_repeated_evenly(data: Transitions) -> None:
     np.testing.assert_array_equal(refilled(few, 300).rewards, few.rewards)
 
 
+@pytest.mark.slow
 def test_samples_are_told_anew_and_the_rest_stays(data: Transitions) -> None:
     told = ("model", "oracle", "ensemble", "ensemble-drop", "inverse")
     config = replace(SMOKE, told=told, seeds=1, level=0.5)

@@ -25,6 +25,7 @@ from jaxrl_rollouts.reports.report import load_report
 SMOKE = EXPERIMENT.preset("smoke")
 
 
+@pytest.mark.slow
 def test_smoke(tmp_path: Path) -> None:
     command = ["run", "compounding_error", "--preset", "smoke", "--no-progress"]
     cli.dispatch([*command, "--out", str(tmp_path)])

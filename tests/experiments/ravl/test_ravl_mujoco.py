@@ -23,6 +23,7 @@ from jaxrl_rollouts.reports.report import load_report
 SMOKE = ["--preset", "smoke", "--no-progress", "--methods", "base", "mopo", "ravl", "bc"]
 
 
+@pytest.mark.slow
 def test_ravl_mujoco_compares_methods_on_data_that_anyone_can_make(
     made_data: Path, tmp_path: Path
 ) -> None:

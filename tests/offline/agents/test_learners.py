@@ -34,7 +34,11 @@ from jaxrl_rollouts.trees import stack
 
 KEYS = jax.random.split(jax.random.key(3), 2)
 CLOSE = {"rtol": 2e-3, "atol": 2e-4}
-every_learner = pytest.mark.parametrize("name", TABLE)
+# The same learners with other parts, which have tests of their own.
+VARIANTS = ("sac, gated flow", "ravl, plain flow", "neubay, markov")
+every_learner = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in VARIANTS)) for n in TABLE]
+)
 
 
 def run(name: str, keys: jax.Array = KEYS, data: Any = None, **options: Any) -> Trained:

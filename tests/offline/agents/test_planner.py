@@ -171,6 +171,7 @@ def fork() -> Transitions:
     return Transitions(np.zeros((400, S), np.float32), 0.8 * side[:, None], side, goal, over, ~over)
 
 
+@pytest.mark.slow
 def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
     """Cloning takes the mean of both, which nobody did; so does, of plans, who asks for nothing."""
     config = replace(TINY, history=1, horizon=2, expectile=0.95, hidden=(32,))

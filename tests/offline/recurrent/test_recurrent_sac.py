@@ -246,7 +246,10 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
     assert np.abs(found[:, 0] - shown).max() < 0.25
 
 
-@pytest.mark.parametrize(("huber", "learned"), [(None, 1 / (1 - 0.9 * 0.8)), (1.0, 7.5)])
+@pytest.mark.parametrize(
+    ("huber", "learned"),
+    [pytest.param(None, 1 / (1 - 0.9 * 0.8), marks=pytest.mark.slow), (1.0, 7.5)],
+)
 def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: float) -> None:
     """A state that pays 1 and ends in a fifth of the cases is worth 3.57; where errors count by
     their sign, `0.8 (1 - 0.1 q) = 0.2`."""

@@ -133,7 +133,7 @@ def test_what_is_not_finite_never_counts() -> None:
         )
 
 
-@pytest.mark.parametrize("by", ["ensemble", "model"])
+@pytest.mark.parametrize("by", [pytest.param("ensemble", marks=pytest.mark.slow), "model"])
 def test_a_fitted_model_tells_what_follows(by: Any) -> None:
     rows, lies = linear_rows(3000, ending=True), linear_rows(400, seed=1)
     truth = linear_rows(400, ending=True, seed=1)

@@ -209,6 +209,7 @@ def test_novelty_is_the_distance_to_the_nearest_row() -> None:
     np.testing.assert_allclose(novelty(real, real), 0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_samples_come_from_the_seeds_own_rows() -> None:
     """Two seeds whose rewards lie far apart: so do those of their samples."""
     config = SyntherConfig(

@@ -55,6 +55,7 @@ def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
     agent = make_bc(BcConfig(hidden=(8,)), 3, 1)
     actor = agent.init(KEY).actor

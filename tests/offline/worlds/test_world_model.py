@@ -73,6 +73,7 @@ def dynamics(**options: Any) -> Any:
     return learned_dynamics(fitted().model.fitter, 3, **({"termination": never} | options))
 
 
+@pytest.mark.slow
 def test_members_of_machines_stay_in_their_order() -> None:
     """A machine that is pushed the other way: each member is one of the two, as rollouts ask."""
     rows = dataset()

@@ -68,6 +68,7 @@ def test_a_saved_grid_that_is_none_is_named(fitted: Fitted, tmp_path: Path) -> N
             load_emulator(tmp_path / "emulator")
 
 
+@pytest.mark.slow
 def test_walls_stay_walls(tmp_path: Path) -> None:
     """Windows are moved along circles only, and the network knows where it must not go around."""
     u = drifting()[:, :, :1]
@@ -86,6 +87,7 @@ def test_walls_stay_walls(tmp_path: Path) -> None:
     assert not np.allclose(*rolled)
 
 
+@pytest.mark.slow
 def test_a_spacing_is_told_for_every_axis() -> None:
     """And only if trajectories differ in it: axes may."""
     u = drifting(6)

@@ -47,6 +47,7 @@ def fitted() -> Fitted:
     return fit("mse", declared(decay()), network=NET, updates=300, training=TRAINING)
 
 
+@pytest.mark.slow
 def test_the_coefficient_makes_the_difference(fitted: Fitted) -> None:
     u = decay(1)
     without = fit("mse", decay()[:, :, 1], network=NET, updates=300, training=TRAINING)
@@ -77,6 +78,7 @@ def test_what_is_constant_stays_to_the_bit_and_is_kept(fitted: Fitted, tmp_path:
         fitted.roll(u[:, 0, 1:], 1)
 
 
+@pytest.mark.slow
 def test_a_channel_that_never_changes_is_found_and_said(fitted: Fitted) -> None:
     """As if the file had said it: weights are the same to the bit, those of two seeds as well."""
     u = decay(rows=8)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.pde.baselines import make_low_pass
@@ -38,6 +39,7 @@ def test_other_trajectories_are_judged_by_the_same_programs() -> None:
     assert (first.rollout != second.rollout).any()
 
 
+@pytest.mark.slow
 def test_single_steps_are_judged_after_each_refinement_as_if_it_were_the_last() -> None:
     config = RefinerConfig(steps=2)
     net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1, 2), embedding=4), 1, 8)
