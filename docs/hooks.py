@@ -26,7 +26,6 @@ REPORT = re.compile(r"\{\{ (\w+) \}\}")
 NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
 PACKAGES = ("offline", "pde", "experiments")
 RESULTS = ROOT / "experiments" / "results"
-README = re.compile(r"\bREADME\.md\b")
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -61,10 +60,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if path.suffix in (".png", ".json"):
                 place = f"experiments/{path.relative_to(RESULTS)}"
                 files.append(File.generated(config, place, abs_src_path=str(path)))
-        for page in (RESULTS / name).glob("*.md"):
-            text = README.sub("index.md", page.read_text())
-            place = f"experiments/{name}/{README.sub('index.md', page.name)}"
-            files.append(File.generated(config, place, content=text))
+        for place, page in told(name).items():
+            files.append(File.generated(config, place, content=links_of_the_site(page.read_text())))
     files.append(File.generated(config, "experiments/index.md", content=overview()))
     return files
 
@@ -114,8 +111,8 @@ def on_page_content(html: str, **_: Any) -> str:
     return EQUATION.sub(drawn, html)
 
 
-def stems(folder: Path, first: str = "index") -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.md") if path.stem != first)
+def stems(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
 
 
 def experiments() -> list[str]:
@@ -123,17 +120,28 @@ def experiments() -> list[str]:
     return sorted(path.parent.name for path in RESULTS.glob("*/README.md"))
 
 
+def told(name: str) -> dict[str, Path]:
+    """An experiment's pages by their places on the site, the first one first."""
+    first = RESULTS / name / "README.md"
+    others = sorted(page for page in first.parent.glob("*.md") if page != first)
+    here = f"experiments/{name}"
+    return {f"{here}/index.md": first, **{f"{here}/{page.name}": page for page in others}}
+
+
 def of_experiment(name: str) -> str | list[Any]:
-    """Its page, or its pages, the first one first."""
-    first = f"experiments/{name}/index.md"
-    others = [
-        {stem.replace("_", " "): f"experiments/{name}/{stem}.md"}
-        for stem in stems(RESULTS / name, "README")
-    ]
-    return [first, *others] if others else first
+    """In the navigation: its page, or its pages."""
+    pages = told(name)
+    first, *others = pages
+    named: list[Any] = [{pages[place].stem.replace("_", " "): place} for place in others]
+    return [first, *named] if named else first
+
+
+def links_of_the_site(text: str) -> str:
+    """Links to a folder's first page, which has another name here."""
+    return re.sub(r"(\]\([^)\s]*)\bREADME\.md", r"\1index.md", text)
 
 
 def overview() -> str:
     """The page of all experiments, `experiments/README.md`."""
     text = (ROOT / "experiments" / "README.md").read_text()
-    return text.replace("](results/", "](").replace("/README.md", "/index.md")
+    return links_of_the_site(text.replace("](results/", "]("))
