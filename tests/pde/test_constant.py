@@ -124,7 +124,7 @@ LONG_TO_COMPILE = [("unet", "mse"), ("unet", "refiner"), ("drift", "refiner")]
 @pytest.mark.parametrize(
     ("name", "objective"),
     [
-        pytest.param(*pair, marks=[pytest.mark.slow] * (pair in LONG_TO_COMPILE))
+        pytest.param(*pair, marks=pytest.mark.slow) if pair in LONG_TO_COMPILE else pair
         for pair in itertools.product(SMALL, ("mse", "refiner"))
     ],
 )

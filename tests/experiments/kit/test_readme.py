@@ -111,7 +111,7 @@ def test_an_unknown_table_is_named() -> None:
 
 
 def sections_of(page: Path) -> set[str]:
-    """The headings' names in links, as GitHub and the site make them."""
+    """The headings' names in links, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
