@@ -28,6 +28,7 @@ RAVL_D4RL = tuple(
     for family in ("halfcheetah", "hopper", "walker2d")
 )
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
+_LONGER = "jaxrl_rollouts.offline.study.longer:longer"
 
 _LISTED = (
     Listing(
@@ -75,6 +76,7 @@ _LISTED = (
             "cpu": ("halfcheetah-medium", "halfcheetah-mixed", MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
+        longer=_LONGER,
     ),
     Listing(
         "diffusion_speed",
@@ -96,6 +98,7 @@ _LISTED = (
         "why model-based offline RL explodes with perfect dynamics, and what cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",
         minutes={"smoke": None, "cpu": 65, "paper": None},
+        longer=_LONGER,
     ),
     Listing(
         "few_steps",
@@ -221,6 +224,7 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 21},
         needs={"smoke": ("hopper-random", MUJOCO), "cpu": ("hopper-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
+        longer=_LONGER,
     ),
     Listing(
         "online_sac",
@@ -300,6 +304,7 @@ _LISTED = (
             "paper": (*RAVL_D4RL, MUJOCO),
         },
         prepare=f"{_NEEDS}:of_datasets",
+        longer=_LONGER,
     ),
     Listing(
         "relabel_sizes",

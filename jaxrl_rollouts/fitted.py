@@ -100,6 +100,7 @@ def fit_ensemble(
         finished=fitter.finished,
         alone=(MEMBER, config.members),
         context=context,
+        about=config,
     )
     best = jax.jit(jax.vmap(functools.partial(_elites, config.elites)))(trained.state)
     return FittedEnsemble(fitter, best, *scalers, trained)

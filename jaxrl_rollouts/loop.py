@@ -10,6 +10,7 @@ where `per_seed` says so, each seed has its own; neither kind is donated or writ
 from __future__ import annotations
 
 import functools
+import json
 import sys
 import time
 import warnings
@@ -27,6 +28,7 @@ from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_
 from .errors import ConfigError, DivergenceError
 from .feeds import Feed, closing
 from .record import checkpoint
+from .record.about import ABOUT, check_facts, facts_of
 from .record.context import RunContext, poll
 from .record.history import History
 from .record.loggers import Progress
@@ -90,6 +92,7 @@ def train(
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
     alone: tuple[str, int] | None = None,
+    about: Any = None,
 ) -> Trained:
     """Start every seed with `init` and apply `update` to it `iterations` times.
 
@@ -119,6 +122,8 @@ def train(
             `devices.MEMBER` the second axis of the state is spread, of those leaves that have
             one; along `devices.BATCH` the update says itself what is (`devices.split`).
         alone: axis and size that a single seed is spread along over several processes.
+        about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
+            checkpoints, so that nobody takes what was trained with others for this.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -130,7 +135,8 @@ def train(
         ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
         PeerError: another process of the run has ended.
-        CheckpointError: the stage's folder holds a checkpoint of something else.
+        CheckpointError: the stage's folder holds a checkpoint of something else, or of a training
+            with other settings.
     """
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
@@ -141,7 +147,8 @@ def train(
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
-    iteration, state, stopped, spent, kept = _resumed(folder, state, keeper)
+    facts = facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
+    iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
     if over is None and alone and processes.several():
@@ -186,7 +193,7 @@ def train(
             asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
             if folder and (last or asked or late):
                 bundle = _bundle(whole(), stopped, spent, keeper)
-                texts = {HISTORY: told.history.text}
+                texts = {HISTORY: told.history.text, ABOUT: json.dumps(facts, indent=1)}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
                 saved_at = time.monotonic()
     return Trained(whole(), told.history, spent.compile, spent.run, spent.wall)
@@ -242,10 +249,10 @@ def _check_lengths(
 
 
 def _resumed(
-    folder: Path | None, state: PyTree, keeper: Remembering | None
+    folder: Path | None, state: PyTree, keeper: Remembering | None, facts: Mapping[str, Any]
 ) -> tuple[int, PyTree, bool, _Spent, str | None]:
     """Iteration, state, whether it had finished, what it cost and its history: the newest
-    checkpoint's. `keeper` is given what is kept there."""
+    checkpoint's, of the same `facts`. `keeper` is given what is kept there."""
     if keeper:
         keeper.begin(state)
     like = _bundle(state, False, _Spent(), keeper)
@@ -253,6 +260,7 @@ def _resumed(
     if folder is None or newest is None:
         return 0, state, False, _Spent(), None
     iteration, bundle = newest
+    check_facts(folder, checkpoint.text(folder, iteration, ABOUT), facts)
     if keeper:
         keeper.kept = bundle["kept"]
     spent, kept = _Spent(**bundle["spent"]), checkpoint.text(folder, iteration, HISTORY)

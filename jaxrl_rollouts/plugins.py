@@ -47,6 +47,9 @@ class Listing:
         unread: `module:function` from a configuration to the dotted names of settings that it does
             not read; with `choices`, they are no options of its.
         choices: settings by which others are read or not, and their values: `{"method": (...)}`.
+        longer: `module:function` from a configuration and a whole number to that of the same run
+            with trainings so many times as long, which begins with the same bits; without one, the
+            length is part of the training (a rate that falls to zero over it, say).
         main: where to start: listed first.
         caches: whether compiled programs may be kept between runs; not where compiling is timed.
     """
@@ -59,6 +62,7 @@ class Listing:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     prepare: str = field(default="", kw_only=True)
     unread: str = field(default="", kw_only=True)
+    longer: str = field(default="", kw_only=True)
     main: bool = field(default=False, kw_only=True)
     caches: bool = field(default=True, kw_only=True)
 
@@ -89,6 +93,13 @@ class Experiment(Listing):
     def hidden(self, config: Any) -> set[str]:
         """Dotted names of the settings that `config` does not read."""
         return set(resolve_name(self.unread)(config)) if self.unread else set()
+
+    def lengthened(self, config: Any, times: int) -> Any:
+        """`config` with trainings `times` as long; `ConfigError` where their length is fixed."""
+        if not self.longer:
+            expected = f"none: a longer {self.name} is another training, not more of the same"
+            raise ConfigError("--longer", times, expected, "run it anew with other settings")
+        return resolve_name(self.longer)(config, times)
 
     def __post_init__(self) -> None:
         if not self.presets:

@@ -39,6 +39,7 @@ MAIN_JOB = Listing(
     main=True,
     prepare="jaxrl_rollouts.offline.main_job:prepare",
     unread="jaxrl_rollouts.offline.main_job:unread",
+    longer="jaxrl_rollouts.offline.main_job:longer",
 )
 LISTINGS = {MAIN_JOB.name: MAIN_JOB}
 

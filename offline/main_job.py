@@ -143,6 +143,11 @@ def prepare(config: Config) -> list[str]:
     return facts
 
 
+def longer(config: Config, times: int) -> Budget:
+    """The same job with its agent trained `times` as long."""
+    return config.longer(config.method, times)
+
+
 # What only model-based methods read of a study, and what NEUBAY reads of it besides.
 _OF_WORLDS = ("ensemble", "targets", "shared_world", "agent", "rollouts", "methods", "epochs")
 _OF_ENDINGS = ("termination", "ending")

@@ -39,6 +39,7 @@ def train_learner(
     stage: str = "agent",
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
+    about: Any = None,
 ) -> Trained:
     """Train `seeds` learners side by side.
 
@@ -50,7 +51,7 @@ def train_learner(
         iterations: of the loop, each of `learner.updates` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
-        evaluate_every, evaluate_at, stage, context, save_every_seconds: as for `loop.train`.
+        evaluate_every, evaluate_at, stage, context, save_every_seconds, about: as for `loop.train`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
@@ -69,6 +70,7 @@ def train_learner(
         evaluate_at=evaluate_at,
         context=context,
         save_every_seconds=save_every_seconds,
+        about=about,
     )
 
 
@@ -257,4 +259,5 @@ def train_on_rows(
     """
     sizes = {"batch_size": batch_size, "updates_per_iteration": updates_per_iteration}
     learner = make_model_free(config, env.observation_size, env.action_size, draw=draw, **sizes)
+    training.setdefault("about", config)
     return train_and_play(learner, rows, env, keys, discount=config.discount, **training)

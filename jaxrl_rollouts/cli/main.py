@@ -230,6 +230,7 @@ def execute(
     from ..record.provenance import Clock
     from ..reports.page import write_pages
     from ..reports.report import publish
+    from .longer import advice
 
     first = processes.first()
     progress, publish_to = progress and first, publish_to if first else None
@@ -261,6 +262,8 @@ def execute(
         result.save(folder.path)
         write_pages(result, folder.path)
     _show(result, folder.path)
+    if line := advice(experiment, result, folder):
+        print(line)
     if publish_to is not None:
         print(f"published: {publish(folder.path, publish_to)}")
     return result
@@ -291,8 +294,9 @@ def resume(
     logger: str = "",
     trust: tuple[str, ...] = (),
     progress: bool = True,
+    longer: int = 1,
 ) -> None:
-    """Go on with an interrupted run from its newest checkpoints.
+    """Go on with an interrupted run from its newest checkpoints, or train on after its end.
 
     On CPU and with the same versions the result is bitwise that of the uninterrupted run.
 
@@ -302,6 +306,8 @@ def resume(
         logger: where metrics go (jsonl, csv, tensorboard, wandb), if no longer to where they went.
         trust: code that the run may import, package.module:factory; a folder may name anybody's.
         progress: show progress.
+        longer: train so many times as long as the run was to, and look as often as it did: what is
+            trained is kept, and the run is the one that was begun so long.
     """
     folder = RunFolder.open(run)
     if unknown_code := set(folder.code) - set(trust):
@@ -309,16 +315,18 @@ def resume(
         expected = "no code to import but what --trust names"
         raise ConfigError(f"{run / 'run.json'}: config", min(unknown_code), expected, hint)
     experiment = plugins.load_experiment(folder.experiment)
-    config = folder.config_as(experiment.config_type)
+    folder.config_as(experiment.config_type)  # before anything is said of it
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
     for name, version in changed.items():
         before = printable(str(folder.versions.get(name)))
         print(f"note: {name} was {before}, is {version}: last bits may differ", file=sys.stderr)
     from .. import processes
+    from .longer import lengthen
 
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     folder = replace(folder, path=processes.own(folder.path))
     _set_up(experiment)
+    folder, config = lengthen(experiment, folder, longer)
     execute(experiment, config, folder, progress, publish)
 
 

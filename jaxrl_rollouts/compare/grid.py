@@ -19,6 +19,7 @@ from ..errors import DivergenceError
 from ..loop import Trained
 from ..record.arrays import remember
 from ..record.context import RunContext
+from ..record.folder import MEASURED
 from ..record.history import History
 from ..reports.statistics import summarize
 
@@ -205,7 +206,7 @@ def run_grid(
         try:
             cell = train(*point, stage=name)
             if cell.measure is not None:
-                measured = remember(context, name, "measured", cell.measure)
+                measured = remember(context, name, MEASURED, cell.measure)
                 cell = replace(cell, extra={**cell.extra, **measured}, measure=None)
         except DivergenceError:
             cell = Cell(diverged=True)

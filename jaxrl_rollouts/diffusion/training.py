@@ -165,6 +165,7 @@ def train_denoiser(
         units_per_iteration=config.per_iteration,
         stage=stage,
         context=context,
+        about=config,
     )
 
 
@@ -231,4 +232,5 @@ def distil(
         units_per_iteration=config.per_iteration,
         stage=stage,
         context=context,
+        about=config,
     )

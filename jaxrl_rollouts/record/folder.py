@@ -17,7 +17,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from .files import drop_torn_line, plain, read_json, write_json_atomically
 from .provenance import current_versions
 from .sealed import sealed, unsealed
 
+MEASURED = "measured"  # what a cell keeps of itself beside its training, `MEASURED.npz`
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it
 # Files and folders that a killed process leaves of what it was writing.
 LEFT = re.compile(r"\..+\.(tmp|part)|\.writing|.+\.orbax-checkpoint-tmp.*")
@@ -218,6 +219,18 @@ class RunFolder:
     def data(self) -> dict[str, dict[str, Any]]:
         """What `hold` put on record."""
         return read_json(self.path / "run.json", "a run folder").get("data", {})
+
+    def changed(self, config: Any, command: str) -> RunFolder:
+        """The same folder for another configuration from here on; for who holds it.
+
+        What cells measured after their trainings is forgotten: it is measured anew.
+        """
+        record = read_json(self.path / "run.json", "a run folder")
+        record |= {"config": to_json(config), "command": command}
+        for measured in self.path.glob(f"*/{MEASURED}.npz"):
+            measured.unlink()
+        write_json_atomically(self.path / "run.json", record, seal=True)
+        return replace(self, config=record["config"], command=command)
 
     def tidy(self) -> None:
         """Remove what a killed process left of files it was writing; for who holds the folder."""

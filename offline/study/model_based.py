@@ -261,6 +261,12 @@ def train_in(
         evaluate_at=evenly(config.epochs, config.evaluations),
         stage=stage,
         context=context,
+        about={
+            "method": name,
+            "rollouts": config.rollouts,
+            "agent": method.agent,
+            f"methods.{name}": getattr(config.methods, name, None),
+        },
     )
     return finish(
         trained,

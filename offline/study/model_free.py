@@ -137,6 +137,7 @@ def train_model_free(
         evaluate_at=evenly(iterations, study.evaluations),
         stage=stage,
         context=context,
+        about={"agent": chosen, "batch_size": config.batch_size, "data": data},
     )
     return finish(
         trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep

@@ -197,6 +197,7 @@ def train_neubay(
         stage=stage,
         context=context,
         save_every_seconds=save_every(config, prepared.sizes, study.seeds),
+        about=config,
     )
     return finish(
         trained,

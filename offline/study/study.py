@@ -32,6 +32,7 @@ from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from ..worlds.dynamics import Dynamics
 from . import neubay
 from .config import StudyConfig
+from .longer import longer
 from .model_based import check_uncertainty, fit_dataset, train_in, train_model_based
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
@@ -130,6 +131,20 @@ class Budget:
         agent = replace(config.agent, steps=iterations * per)
         config = replace(config, agent=agent, updates_per_iteration=per)
         return replace(self, neubay=replace(self.neubay, agent=config))
+
+    def longer(self, method: str, times: int) -> Budget:
+        """The same with a method's agents trained `times` as long, looked at as often.
+
+        In the run of the shorter training `train` goes on from where that ended, as if it had been
+        begun so long: bit for bit on CPU.
+
+        Raises:
+            ConfigError: NEUBAY, whose rates fall to zero over its steps.
+        """
+        if method in neubay.NAMES:
+            expected = f"none for {method}, whose rates fall to zero over its steps"
+            raise ConfigError("--longer", times, expected, "run it anew with more steps")
+        return longer(replace(self.spent(method), steps=None), times)
 
 
 def _within(configs: Any, name: str, settings: Any) -> Any:

@@ -287,7 +287,7 @@ def upsample(
     packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
     fit_keys, keys = (jax.random.split(k, len(rows)) for k in (fit_key, draw_key))
     budget = {"iterations": training.iterations, "stage": stage, "per_seed": True}
-    budget["units_per_iteration"] = config.training.per_iteration
+    budget |= {"units_per_iteration": config.training.per_iteration, "about": config}
     fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
     run: dict[str, Any] = {"own_rows": True, "stage": stage, "context": context}
     model, params = teach(synther, config, fitted.state.average, packed, fit_key, **run)

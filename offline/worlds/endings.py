@@ -171,6 +171,7 @@ def fit_endings(
             units_per_iteration=config.updates_per_iteration,
             stage=stage,
             context=context,
+            about=config,
         )
         params = trained.state.params
     else:

@@ -226,5 +226,6 @@ def fit_model(
         finished=fitter.finished,
         alone=(MEMBER, config.members),
         context=context,
+        about=config,
     )
     return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

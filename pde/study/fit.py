@@ -219,6 +219,7 @@ def fit(
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),
         context=context,
+        about={"objective": config, "network": net, "training": training, "history": history},
     )
     return Fitted(replace(own, params=trained.state.average), trained, every)
 

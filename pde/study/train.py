@@ -244,6 +244,7 @@ def train_emulator(
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),
         context=context,
+        about={"training": training},
     )
 
 

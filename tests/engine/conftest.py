@@ -10,7 +10,7 @@ import pytest
 
 TOY = '''
 import json, time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from jaxrl_rollouts.reports.claims import Claim
 from jaxrl_rollouts.errors import ConfigError, DivergenceError, Interrupted, MissingExtraError
@@ -87,8 +87,9 @@ def run(config, context):
     report = Report.of(context, seeds=config.seeds)
     report.number("value", [config.steps] * config.seeds)
     report.number("resumed", done)
-    report.claim(Claim.at_least("critics", values=[config.agent.num_critics], threshold=5,
-                                source="here", expected="five"))
+    claim = Claim.at_least("critics", values=[config.agent.num_critics], threshold=5,
+                           source="here", expected="five")
+    report.claim(replace(claim, time_constants=float(config.steps) if config.loud else None))
     from jaxrl_rollouts.reports.pictures import figure
     report.picture("empty", figure()[0], "An empty picture")
     return report
@@ -101,10 +102,14 @@ def prepare(config):
 def unread(config):
     return [] if config.kind == "fancy" else ["fancy"]
 
+def longer(config, times):
+    return replace(config, steps=config.steps * times)
+
 presets = {"smoke": Config(steps=1), "cpu": Config(), "slow": Config(steps=400, sleep=0.05)}
 EXPERIMENT = Experiment(
     "toy", "Counts.", "nobody 2026", Config, presets, run,
     prepare="toy_plugin:prepare", unread="toy_plugin:unread",
+    longer="toy_plugin:longer",
     choices={"kind": ("plain", "fancy")}, minutes={"cpu": 12.0}, needs={"slow": ("patience",)},
 )
 

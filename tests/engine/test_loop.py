@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DivergenceError
-from jaxrl_rollouts.loop import evenly, train
+from jaxrl_rollouts.loop import Trained, evenly, train
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -185,6 +185,27 @@ def test_a_complete_stage_is_loaded_and_not_run_again(tmp_path: Path) -> None:
     assert second.run_seconds == pytest.approx(first.run_seconds)
     more = train(descend, given, start(), DATA, iterations=7, chunk=3, stage="a", context=context)
     assert more.state["n"].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize(("length", "looks"), [(4, 2), (5, 2), (3, 5)])
+def test_a_finished_stage_trains_on_as_if_it_had_been_begun_longer(
+    tmp_path: Path, length: int, looks: int
+) -> None:
+    def run(context: RunContext, times: int) -> Trained:
+        return train(
+            descend, given, start(), DATA, iterations=length * times, stage="a", context=context,
+            evaluate=lambda state, _: {"w": np.asarray(state["w"][:, 0])},
+            evaluate_at=evenly(length * times, looks * times),
+        )  # fmt: skip
+
+    whole, parts = run(run_context(tmp_path / "whole"), 3), run_context(tmp_path / "parts")
+    trained = [run(parts, times) for times in (1, 2, 3)][-1]
+    np.testing.assert_array_equal(trained.state["w"], whole.state["w"])
+    for name in ("loss", "w"):
+        for found, expected in zip(
+            trained.history.curve(name), whole.history.curve(name), strict=True
+        ):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_stage_of_another_configuration(tmp_path: Path) -> None:

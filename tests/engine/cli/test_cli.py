@@ -135,7 +135,7 @@ BAD = {
     "choice of the unloaded": (["run", "listed", "--kind", "read"], "--kind: .*did you mean red?"),
     "not read": (["run", "toy", "--fancy.bells", "3"], "--fancy.bells: .*plain.*--kind fancy"),
     "missing extra": (["run", "toy", "--fail", "missing"], "counting needs the package abacus"),
-    "option of a command": (["resume", "x", "--loger", "csv"], "'--loger'.*did you mean --logger?"),
+    "option of a command": (["resume", "x", "--loggr", "csv"], "'--loggr'.*did you mean --logger?"),
     "required": (["resume"], "jaxrl-rollouts resume: found 'nothing', expected PATH"),
 }
 

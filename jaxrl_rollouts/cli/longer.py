@@ -1,0 +1,63 @@
+"""`resume --longer`: a run whose trainings go on beyond the length they were begun with."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from ..errors import ConfigError
+from ..plugins import Experiment
+from ..record.folder import RunFolder
+from ..record.lock import FolderLock
+from ..reports.claims import TIME_CONSTANTS
+from ..reports.report import Report
+from .options import as_options, check_options, remaking_command
+
+
+def lengthen(experiment: Experiment, folder: RunFolder, times: int) -> tuple[RunFolder, Any]:
+    """The folder and the configuration of the same run, trainings `times` as long.
+
+    From then on the folder is that of the longer run: its command remakes all of it, and what is
+    resumed is that.
+
+    Raises:
+        ConfigError: not a positive number, an experiment that cannot, or several processes.
+        CheckpointError: another process is at the folder.
+    """
+    from .. import processes
+
+    config = folder.config_as(experiment.config_type)
+    if times < 1:
+        raise ConfigError("--longer", times, "at least 1, which is as long as it is")
+    if times == 1:
+        return folder, config
+    if processes.several():
+        expected = "one process, which may be stopped at once"
+        hint = "afterwards all of them resume without --longer"
+        raise ConfigError("--longer", "several processes", expected, hint)
+    longer = experiment.lengthened(config, times)
+    check_options(longer)
+    changed = as_options(longer, config, ())
+    print(f"note: from now on with {' '.join(changed)}", file=sys.stderr)
+    try:
+        preset = experiment.preset(folder.preset)
+        options = as_options(longer, preset, experiment.hidden(longer))
+        given = ["--preset", folder.preset, *options]
+    except (ConfigError, TypeError):  # a preset of another version, or what no option can say
+        given = ["--config", str(folder.path)]
+    with FolderLock(folder.path):
+        return folder.changed(longer, remaking_command(experiment.name, given)), longer
+
+
+def advice(experiment: Experiment, report: Report, folder: RunFolder) -> str:
+    """How to go on where claims were read too early; empty where none was, or nothing can be done.
+
+    A clock runs as the trainings do: `n tau (1 - gamma)` of `times n` steps is `times` as much.
+    """
+    early = [claim.time_constants for claim in report.claims if claim.verdict == "not converged"]
+    clocks = [constants for constants in early if constants]
+    if not clocks or not experiment.longer:
+        return ""
+    times = math.ceil(TIME_CONSTANTS / min(clocks) - 1e-9)
+    return f"not converged: {folder.resume} --longer {times} trains on from here"

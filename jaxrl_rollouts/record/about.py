@@ -1,0 +1,58 @@
+"""What a training's checkpoints say they are of, so that nobody takes them for another's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..configs import settings
+from ..errors import CheckpointError
+from .files import plain
+
+ABOUT = "settings.json"  # beside a checkpoint
+
+
+def facts_of(about: Any) -> dict[str, Any]:
+    """Settings as JSON has them, by dotted name.
+
+    Args:
+        about: a dataclass, or a mapping by name whose values may be such; None says nothing.
+    """
+    named = about.items() if isinstance(about, Mapping) else [("", about)]
+    facts: dict[str, Any] = {}
+    for name, value in named if about is not None else ():
+        known = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        facts |= settings(value, name) if known else {name: value}
+    return json.loads(json.dumps(plain(facts), default=_said))
+
+
+def _said(value: Any) -> Any:
+    """Of a dataclass what it holds, of code no more than what it is: addresses change."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
+    return type(value).__name__
+
+
+def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> None:
+    """Compare what a training is asked to be with what is on record of it.
+
+    What only one of the two knows of is no difference: versions bring settings and drop them.
+
+    Args:
+        folder: of the training's checkpoints.
+        kept: the record, of `json.dumps(facts_of(...))`; None of earlier versions.
+        facts: what is asked for.
+
+    Raises:
+        CheckpointError: a setting has another value.
+    """
+    before = json.loads(kept) if kept else {}
+    for name in facts:
+        if name in before and before[name] != facts[name]:
+            raise CheckpointError(
+                f"{folder}: {name}: found a training with {before[name]!r}, expected "
+                f"{facts[name]!r}; take another run folder, or bring that setting back"
+            )
