@@ -24,6 +24,7 @@ from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs, make_agent
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import Environment
@@ -40,7 +41,7 @@ from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
 from . import published
-from .beside_others_page import OURS, THEIRS, add_claims, draw, rows_of
+from .beside_others_page import OURS, THEIRS, add_claims, add_claims_alone, draw, rows_of
 from .goals import PEERS
 
 AGENTS = ("bc", "td3_bc", "iql", "cql", "sac")
@@ -152,6 +153,13 @@ def looks_of(name: str, config: Config, env: Environment) -> dict[int, int]:
     agent = make_agent(getattr(our_agents(config), name), env.observation_size, env.action_size)
     iterations, each = cadence(config.updates, PER_ITERATION, agent.period, config.evaluations)
     return {each * look: look for look in sorted(evenly(iterations, config.evaluations))}
+
+
+def clocks_of(config: Config) -> dict[str, float | None]:
+    """Time constants of each agent's critics after all gradient steps; None without critics."""
+    agents = our_agents(config)
+    rates = {name: bootstrap_rate(getattr(agents, name)) for name in config.agents}
+    return {name: rate and config.updates * rate for name, rate in rates.items()}
 
 
 def play_keys(config: Config, look: int) -> jax.Array:
@@ -289,6 +297,8 @@ def run(config: Config, context: RunContext) -> Report:
     if THEIRS in who:
         report.versions |= versions_of(config.peer_python)
         add_claims(report, grid, config.datasets)
+    else:
+        add_claims_alone(report, grid, settings, clocks_of(config))
     note_made(report, [setting.dataset for setting in settings.values()])
     note_environments(report, settings.values())
     report.note(

@@ -11,6 +11,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.offline.data import episode_returns, normalised_score
+from jaxrl_rollouts.offline.study.page import LOOKS
 from jaxrl_rollouts.offline.study.source import Setting, slug
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread, summarize
@@ -55,6 +56,26 @@ def add_claims(report: Report, grid: Grid, datasets: Iterable[str]) -> None:
                 [reach],
                 at_least=0,
                 means="the upper end of our interval above the lower end of d3rlpy's",
+            )
+
+
+def add_claims_alone(
+    report: Report,
+    grid: Grid,
+    settings: Mapping[str, Setting],
+    clocks: Mapping[str, float | None],
+) -> None:
+    """With nobody beside them agents are held against the data; `clocks` are their critics'."""
+    claim = claims(report, SOURCE)
+    for data, setting in settings.items():
+        behaviour = float(episode_returns(setting.dataset.transitions).mean())
+        for agent, cells in by_agent(grid.at(dataset=data)):
+            claim(
+                f"{agent} earns more than the data on {slug(data)}",
+                cells[OURS]["returns"][:, -LOOKS:].mean(1),
+                at_least=behaviour,
+                means="mean return of the last looks above that of the dataset's episodes",
+                time_constants=clocks[agent],
             )
 
 

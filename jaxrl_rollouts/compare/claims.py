@@ -34,6 +34,7 @@ def add_claim(
     between: tuple[float, float] | None = None,
     statistic: str = "iqm",
     cells: Iterable[Cell] = (),
+    time_constants: float | None = None,
 ) -> Claim:
     """Add the claim that `statistic(values)` lies within the bounds; one that fails is added too.
 
@@ -46,6 +47,7 @@ def add_claim(
         statistic: see `Claim`.
         cells: whose critics' values, or returns, these are; read before 3 time constants of any of
             them, the claim is "not converged".
+        time_constants: of critics whose cells do not know them.
 
     Raises:
         ValueError: no bound, or several, or the report has a claim of that name.
@@ -55,5 +57,6 @@ def add_claim(
     low, high = between or (at_least, at_most)
     low, high = (None if bound is None else float(bound) for bound in (low, high))
     rows = tuple(np.atleast_1d(np.asarray(values, np.float64)).tolist())
-    late = min((c.time_constants for c in cells if c.time_constants is not None), default=None)
+    clocks = (time_constants, *(cell.time_constants for cell in cells))
+    late = min((clock for clock in clocks if clock is not None), default=None)
     return report.claim(Claim(name, source, means, rows, low, high, statistic, time_constants=late))

@@ -19,7 +19,7 @@ from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
-from jaxrl_rollouts.experiments.speed.beside_others_page import add_claims
+from jaxrl_rollouts.experiments.speed.beside_others_page import add_claims, add_claims_alone
 from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -43,11 +43,17 @@ def test_ours_alone_at_smoke_size(
     report = load_report(next(tmp_path.iterdir()))
     rows = report.tables["returns"]
     assert [row["agent"] for row in rows] == ["behaviour", "bc", "td3_bc"]
-    assert "d3rlpy" not in rows[1] and not report.claims  # nothing to compare with
+    assert "d3rlpy" not in rows[1]  # nothing to compare with but the data
+    bc, td3 = report.claims
+    assert bc.threshold == rows[0]["ours"] and bc.time_constants is None
+    assert len(bc.values) == 2
+    # Its targets move with a delayed actor, every other of the steps.
+    config = beside_others.EXPERIMENT.preset("smoke")
+    assert td3.time_constants == pytest.approx(config.updates * 0.005 / 2 * 0.01)
+    assert td3.verdict == "not converged"
     assert len(rows[1]["ours"].values) == 2 and rows[1]["ours updates/s"] > 0
     assert set(report.pictures) == {"learning-hopper-random"}
     # A peer's policies start where ours did, whatever the agent.
-    config = beside_others.EXPERIMENT.preset("smoke")
     env = make("mujoco/Hopper-v4")
     looks = [beside_others.looks_of(name, config, env) for name in config.agents]
     keys = [beside_others.play_keys(config, look) for each in looks for look in each.values()]
@@ -160,3 +166,19 @@ def test_a_claim_fails_only_where_theirs_is_surely_better() -> None:
         grid = Grid(("dataset", "agent", "by"), cells)
         add_claims(report, grid, ["data"])  # type: ignore[arg-type]
         assert claims[0].holds is (max(ours) >= 6.0)
+
+
+def test_alone_the_last_looks_are_held_against_the_data() -> None:
+    made: list[Any] = []
+    report: Any = SimpleNamespace(claim=lambda claim: made.append(claim) or claim)
+    returns = np.array([[9.0, 9.0, 1.0, 2.0, 3.0, 4.0, 5.0], [9.0, 9.0, 6.0, 6.0, 6.0, 6.0, 6.0]])
+    cells = {("data", name, "ours"): Cell(extra={"returns": returns}) for name in ("bc", "iql")}
+    grid = Grid(("dataset", "agent", "by"), cells)
+    rows = SimpleNamespace(rewards=np.full(4, 2.0), terminations=np.array([0, 1, 0, 1], bool))
+    rows.truncations = np.zeros(4, bool)
+    settings: Any = {"data": SimpleNamespace(dataset=SimpleNamespace(transitions=rows))}
+    add_claims_alone(report, grid, settings, {"bc": None, "iql": 2.5})
+    cloned, learned = made
+    np.testing.assert_allclose(np.ravel(cloned.values), [3.0, 6.0])
+    assert cloned.threshold == 4.0 and cloned.holds and cloned.verdict == "yes"
+    assert learned.verdict == "not converged"
