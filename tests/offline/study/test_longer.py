@@ -77,6 +77,7 @@ def train_on(tmp_path: Path, experiment: str, lengths: dict[str, int], *options:
         assert found == expected, key
 
 
+@pytest.mark.slow
 def test_an_agent_without_a_model_trains_on(tmp_path: Path) -> None:
     lengths = {"--study.evaluations": 1, "--model-free.updates": 40}
     train_on(tmp_path, "offline", lengths, "--method", "td3_bc")
