@@ -38,11 +38,10 @@ def lengthen(experiment: Experiment, folder: RunFolder, times: int) -> tuple[Run
         raise ConfigError("--longer", "several processes", expected, hint)
     longer = experiment.lengthened(config, times)
     check_options(longer)
-    changed = as_options(longer, config, ())
-    print(f"note: from now on with {' '.join(changed)}", file=sys.stderr)
+    hidden = experiment.hidden(longer)
+    print(f"note: now with {' '.join(as_options(longer, config, hidden))}", file=sys.stderr)
     try:
-        preset = experiment.preset(folder.preset)
-        options = as_options(longer, preset, experiment.hidden(longer))
+        options = as_options(longer, experiment.preset(folder.preset), hidden)
         given = ["--preset", folder.preset, *options]
     except (ConfigError, TypeError):  # a preset of another version, or what no option can say
         given = ["--config", str(folder.path)]

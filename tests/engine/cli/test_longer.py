@@ -31,7 +31,7 @@ def begun(plugin: Path, *arguments: str) -> Path:
 def test_a_run_trains_on_and_is_the_longer_run_from_then_on(plugin: Path, capsys: Any) -> None:
     folder = begun(plugin, "--agent.rate", "0.5")
     cli.main(["resume", str(folder), "--no-progress", "--longer", "4"])
-    assert "note: from now on with --steps 12\n" in capsys.readouterr().err
+    assert "note: now with --steps 12\n" in capsys.readouterr().err
     report = load_report(folder)
     assert report.numbers["resumed"].mean == 3 and report.numbers["value"].mean == 12
     assert report.command == "jaxrl-rollouts run toy --preset cpu --agent.rate 0.5 --steps 12"
