@@ -50,13 +50,14 @@ def lengthen(experiment: Experiment, folder: RunFolder, times: int) -> tuple[Run
 
 
 def advice(experiment: Experiment, report: Report, folder: RunFolder) -> str:
-    """How to go on where claims were read too early; empty where none was, or nothing can be done.
+    """How to go on where values were read too early; empty where none was, or nothing can be done.
 
     A clock runs as the trainings do: `n tau (1 - gamma)` of `times n` steps is `times` as much.
     """
-    early = [claim.time_constants for claim in report.claims if claim.verdict == "not converged"]
-    clocks = [constants for constants in early if constants]
-    if not clocks or not experiment.longer:
+    clocks = [claim.time_constants for claim in report.claims]
+    clocks += [row.get("time constants") for row in report.tables.get("clock", ())]
+    least = min((float(clock) for clock in clocks if clock), default=TIME_CONSTANTS)
+    if least >= TIME_CONSTANTS or not experiment.longer:
         return ""
-    times = math.ceil(TIME_CONSTANTS / min(clocks) - 1e-9)
+    times = math.ceil(TIME_CONSTANTS / least - 1e-9)
     return f"not converged: {folder.resume} --longer {times} trains on from here"
