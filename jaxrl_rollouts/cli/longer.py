@@ -15,8 +15,10 @@ from ..reports.report import Report
 from .options import as_options, check_options, remaking_command
 
 
-def lengthen(experiment: Experiment, folder: RunFolder, times: int) -> tuple[RunFolder, Any]:
-    """The folder and the configuration of the same run, trainings `times` as long.
+def lengthen(
+    experiment: Experiment, folder: RunFolder, config: Any, times: int
+) -> tuple[RunFolder, Any]:
+    """The folder and the configuration of the same run, trainings `times` as long as by `config`.
 
     From then on the folder is that of the longer run: its command remakes all of it, and what is
     resumed is that.
@@ -27,7 +29,6 @@ def lengthen(experiment: Experiment, folder: RunFolder, times: int) -> tuple[Run
     """
     from .. import processes
 
-    config = folder.config_as(experiment.config_type)
     if times < 1:
         raise ConfigError("--longer", times, "at least 1, which is as long as it is")
     if times == 1:

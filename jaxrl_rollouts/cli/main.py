@@ -315,7 +315,7 @@ def resume(
         expected = "no code to import but what --trust names"
         raise ConfigError(f"{run / 'run.json'}: config", min(unknown_code), expected, hint)
     experiment = plugins.load_experiment(folder.experiment)
-    folder.config_as(experiment.config_type)  # before anything is said of it
+    config = folder.config_as(experiment.config_type)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
     for name, version in changed.items():
         before = printable(str(folder.versions.get(name)))
@@ -326,7 +326,7 @@ def resume(
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     folder = replace(folder, path=processes.own(folder.path))
     _set_up(experiment)
-    folder, config = lengthen(experiment, folder, longer)
+    folder, config = lengthen(experiment, folder, config, longer)
     execute(experiment, config, folder, progress, publish)
 
 

@@ -28,6 +28,10 @@ def begun(plugin: Path, *arguments: str) -> Path:
     return folder
 
 
+def lengthened(experiment: plugins.Experiment, folder: RunFolder, times: int) -> Any:
+    return lengthen(experiment, folder, folder.config_as(experiment.config_type), times)
+
+
 def test_a_run_trains_on_and_is_the_longer_run_from_then_on(plugin: Path, capsys: Any) -> None:
     folder = begun(plugin, "--agent.rate", "0.5")
     cli.main(["resume", str(folder), "--no-progress", "--longer", "4"])
@@ -55,7 +59,7 @@ def test_the_command_of_a_longer_run_remakes_it(plugin: Path) -> None:
     del record["digest"]
     (folder / "run.json").write_text(json.dumps(record | {"preset": "gone"}))
     experiment = plugins.load_experiment("toy")
-    changed, _ = lengthen(experiment, RunFolder.open(folder), 2)
+    changed, _ = lengthened(experiment, RunFolder.open(folder), 2)
     assert changed.command == f"jaxrl-rollouts run toy --config {folder}"
 
 
@@ -64,15 +68,15 @@ def test_what_cannot_be_longer_says_so_and_stays(plugin: Path, capsys: Any) -> N
     before = (folder / "run.json").read_bytes()
     experiment, opened = plugins.load_experiment("toy"), RunFolder.open(folder)
     with pytest.raises(ConfigError, match="--longer: found 3, expected none: a longer toy"):
-        lengthen(replace(experiment, longer=""), opened, 3)
+        lengthened(replace(experiment, longer=""), opened, 3)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["resume", str(folder), "--longer", "0"])
     assert stopped.value.code == 2
     assert "--longer: found 0, expected at least 1" in capsys.readouterr().err
     with FolderLock(folder), pytest.raises(CheckpointError):
-        lengthen(experiment, opened, 3)
+        lengthened(experiment, opened, 3)
     assert (folder / "run.json").read_bytes() == before
-    same, config = lengthen(experiment, opened, 1)
+    same, config = lengthened(experiment, opened, 1)
     assert same == opened and to_json(config) == opened.config
 
 
@@ -83,7 +87,7 @@ def test_data_and_loggers_stay_and_measurements_are_forgotten(plugin: Path) -> N
     context = RunContext(opened, False, ())
     for name in (MEASURED, "rows"):
         remember(context, "count", name, lambda: {"x": np.zeros(1)})
-    changed, _ = lengthen(plugins.load_experiment("toy"), opened, 2)
+    changed, _ = lengthened(plugins.load_experiment("toy"), opened, 2)
     assert changed == RunFolder.open(folder) and changed.loggers == ("jsonl", "csv")
     assert changed.data == {"mine": {"sha256": "abc"}}
     # The cell's own follow from its training, other arrays do not.
