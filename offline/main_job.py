@@ -86,7 +86,7 @@ def run(config: Config, context: RunContext) -> Report:
         context=context,
     )
     source, report = outcome.source, Report.of(context, config.study.seeds)
-    rate = bootstrap_rate(outcome.config)
+    rate, discount = bootstrap_rate(outcome.config), outcome.config.discount
     cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates, rate=rate)}
     if isinstance(source, Posterior):
         name = source.dataset.name
@@ -94,19 +94,19 @@ def run(config: Config, context: RunContext) -> Report:
         report.table("rollouts", neubay_page.horizon_rows(name, cells))
         neubay_page.draw_horizons(report, name, cells)
         if outcome.env is None:
-            page.draw_training(report, source, cells)
+            page.draw_training(report, source, cells, discount)
         else:
             page.draw_learning(report, source, cells)
             neubay_page.draw_values(report, {name: cells})
         report.note(ring_note(source, config.study, config.neubay.agent))
     elif outcome.estimated_value is not None:
-        page.draw_training(report, source, cells)
+        page.draw_training(report, source, cells, discount)
     elif outcome.env is not None:
         page.draw_learning(report, source, cells)
     if isinstance(source, FittedDataset):
         report.table("world model", [page.world_row(source)])
         page.draw_world(report, {source.dataset.name: source})
-    report.table("result", page.result_rows(source, cells))
+    report.table("result", page.result_rows(source, cells, discount))
     add_clock(report, clock_rows(cells))
     page.add_main_job(report, source, cells[config.method])
     asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""

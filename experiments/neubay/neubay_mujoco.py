@@ -137,7 +137,7 @@ def run(config: Config, context: RunContext) -> Report:
     rows, horizons = [], []
     for name, cells in by_dataset.items():
         arms = {arm: cells[arm] for arm in config.arms(name)}
-        rows += page.result_rows(posteriors[name], cells)
+        rows += page.result_rows(posteriors[name], cells, config.study.agent.discount)
         horizons += neubay_page.horizon_rows(name, arms)
         page.draw_learning(report, posteriors[name], cells)
         neubay_page.draw_horizons(report, name, arms)

@@ -83,15 +83,15 @@ def run(config: Config, context: RunContext) -> Report:
     """Train everybody, compare what critics promise with what policies earn."""
     report = Report.of(context, config.study.seeds)
     grid, posterior = train_all(config, context)
-    cells = grid.at(dataset=config.dataset)
-    report.table("results", result_rows(posterior, cells))
+    cells, discount = grid.at(dataset=config.dataset), config.study.agent.discount
+    report.table("results", result_rows(posterior, cells, discount))
     add_clock(report, clock_rows(cells))
     if OURS in cells.trained:
         ours = {OURS: cells[OURS]}
         report.table(
             "rollouts of the last collection", neubay_page.horizon_rows(config.dataset, ours)
         )
-    page.draw_training(report, posterior, cells.trained)
+    page.draw_training(report, posterior, cells.trained, discount)
     add_claims(report, cells)
     page.note_made(report, [posterior.dataset])
     page.note_environments(report, [posterior])

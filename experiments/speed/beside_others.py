@@ -94,11 +94,13 @@ class Looks:
         steps: gradient steps.
         seconds: spent in gradient steps by all seeds together, evaluation and compilation apart.
         returns: mean over the episodes of a look.
+        values: the same, discounted; None of a peer's.
     """
 
     steps: np.ndarray
     seconds: np.ndarray
     returns: np.ndarray
+    values: np.ndarray | None = None
 
 
 def our_agents(config: Config) -> Any:
@@ -186,7 +188,7 @@ def train_ours(name: str, setting: Setting, config: Config, context: RunContext)
     cell = Cell.of(outcome.trained, updates=outcome.updates)
     steps, returns = cell.curve("return")
     seconds = outcome.trained.run_seconds * steps / steps[-1]
-    return Looks(steps, seconds, returns)
+    return Looks(steps, seconds, returns, cell.curve("discounted_return")[1])
 
 
 def train_theirs(name: str, setting: Setting, config: Config, context: RunContext) -> Looks:
@@ -279,17 +281,20 @@ def run(config: Config, context: RunContext) -> Report:
     def train(data: str, agent: str, by: str, stage: str) -> Cell:
         def measure() -> dict[str, np.ndarray]:
             looks = trainers[by](agent, settings[data], config, context)
-            return {
+            arrays = {
                 "steps": np.broadcast_to(looks.steps, looks.returns.shape),
                 "seconds": np.broadcast_to(looks.seconds, looks.returns.shape),
                 "returns": looks.returns,
             }
+            return arrays | ({} if looks.values is None else {"values": looks.values})
 
         return Cell(measure=measure)
 
     axes = {"dataset": config.datasets, "agent": config.agents, "by": who}
     grid = run_grid(axes, train, context, seeds=config.seeds)
-    report.table("returns", [row for data in settings for row in rows_of(grid, settings, data)])
+    discount = our_agents(config).bc.discount  # as everybody's
+    rows = [rows_of(grid, settings[data], data, discount) for data in settings]
+    report.table("returns", [row for part in rows for row in part])
     others = published.rows(config.datasets, config.agents)
     if others:
         report.table("published scores on D4RL's files", others)

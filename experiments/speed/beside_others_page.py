@@ -19,13 +19,19 @@ from jaxrl_rollouts.reports.statistics import spread, summarize
 from ..catalogue import LISTINGS
 
 OURS, THEIRS = "ours", "d3rlpy"
+VALUE = "ours, discounted"
 SOURCE = LISTINGS["beside_others"].source
 
 
-def rows_of(grid: Grid, settings: Mapping[str, Setting], data: str) -> list[dict[str, Any]]:
-    """One row per agent: the last look of both, in returns and scores, and what they took."""
-    behaviour = float(episode_returns(settings[data].dataset.transitions).mean())
-    rows: list[dict[str, Any]] = [{"dataset": data, "agent": "behaviour", "ours": behaviour}]
+def rows_of(grid: Grid, setting: Setting, data: str, discount: float) -> list[dict[str, Any]]:
+    """One row per agent: the last look of both, in returns and scores, and what they took; of ours
+    also what is maximised, the discounted value, as mean of the last looks."""
+    behaviour = (
+        float(episode_returns(setting.dataset.transitions, by).mean()) for by in (1.0, discount)
+    )
+    rows: list[dict[str, Any]] = [
+        {"dataset": data, "agent": "behaviour"} | dict(zip((OURS, VALUE), behaviour, strict=True))
+    ]
     for agent, cells in by_agent(grid.at(dataset=data)):
         row: dict[str, Any] = {"dataset": data, "agent": agent}
         for by, cell in cells.items():
@@ -34,6 +40,8 @@ def rows_of(grid: Grid, settings: Mapping[str, Setting], data: str) -> list[dict
             score = normalised_score(data, returns)
             if score is not None:
                 row[f"{by} score"] = score
+            if "values" in cell:
+                row[VALUE] = cell["values"][:, -LOOKS:].mean(1)
             row[f"{by} updates/s"] = len(returns) * cell["steps"][0, -1] / cell["seconds"][0, -1]
         rows.append(row)
     return rows

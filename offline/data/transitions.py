@@ -104,10 +104,12 @@ def episodes(transitions: Transitions) -> Episodes:
     return Episodes(starts, ends, terminated, cut & ~terminated, ~(cut | terminated))
 
 
-def episode_returns(transitions: Transitions) -> np.ndarray:
-    """Undiscounted sum of rewards per episode, `[E]` float64, unfinished one included."""
-    starts = episodes(transitions).starts
-    rewards = np.asarray(transitions.rewards, np.float64)
+def episode_returns(transitions: Transitions, discount: float = 1.0) -> np.ndarray:
+    """`sum_t discount^t r_t` of every episode, `[E]` float64, unfinished one included."""
+    parts = episodes(transitions)
+    starts, rewards = parts.starts, np.asarray(transitions.rewards, np.float64)
+    if discount != 1:
+        rewards = rewards * discount ** (np.arange(len(rewards)) - np.repeat(starts, parts.lengths))
     return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
 
 

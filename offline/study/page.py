@@ -74,12 +74,20 @@ def world_row(world: FittedDataset) -> dict[str, Any]:
     return row | {"inside 90 % interval": float(world.inside[LEVELS.index(0.9)])}
 
 
-def result_rows(setting: Source, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
-    """Behaviour and methods of one dataset, as table rows."""
+def result_rows(
+    setting: Source, cells: Mapping[str, Cell], discount: float
+) -> list[dict[str, Any]]:
+    """Behaviour and methods of one dataset, as table rows.
+
+    Methods maximise the discounted value, of which the behaviour's stands beside theirs: who earns
+    less undiscounted may be worth more, on Hopper for one, where many rewards are for standing.
+    """
     name, played = setting.dataset.name, behaviour(setting)
     rows: list[dict[str, Any]] = [
         {"dataset": name, "method": "behaviour", "return": float(played.mean())}
     ]
+    if any("discounted_return" in cell for cell in cells.values()):
+        rows[0]["true value"] = float(behaviour(setting, discount).mean())
     if not is_simulator(setting.env):
         for method, cell in cells.items():
             shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
@@ -167,8 +175,11 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
         right.set(xlabel="central interval of the model", ylabel="share of outcomes inside")
 
 
-def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
-    """Return, and promised against true value, while training on one dataset."""
+def draw_training(
+    report: Report, setting: Source, cells: Mapping[str, Cell], discount: float
+) -> None:
+    """Return, and promised against true value, while training on one dataset; and what its
+    behaviour earns."""
     name = setting.dataset.name
     if not is_simulator(setting.env):
         caption = "What the critics promise from where the dataset's episodes start."
@@ -178,7 +189,8 @@ def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
         return
     caption = (
         "Left: return of the mean action. Right: what the critics promise from the start states "
-        "(solid) and what the policy earns (dotted)."
+        "(solid) and what the policy earns (dotted). Dashed: the behaviour, its discounted value "
+        "on the right."
     )
     titles = ("Return", "Promised and true value")
     with picture(report, f"training-{slug(name)}", caption, titles=titles, title=name) as (
@@ -195,6 +207,7 @@ def draw_training(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
             right.plot(steps, middles[0], color=colour(method), linestyle=":", marker=lone)
             largest = max(largest, np.abs(middles).max(initial=0.0))
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
+        level(right, behaviour(setting, discount).mean(), **_BEHAVIOUR)
         right.plot([], [], color="black", linestyle=":", label="true value of the same policy")
         if largest > EXPLODED:  # one exploding critic would hide the rest
             right.set_yscale("symlog", linthresh=100)

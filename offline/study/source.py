@@ -44,13 +44,13 @@ def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> S
     return Setting(dataset, environment_of(dataset))
 
 
-def behaviour(world: Source) -> np.ndarray:
+def behaviour(world: Source, discount: float = 1.0) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
     rows = world.dataset.transitions
     parts = parts_of(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
-    return episode_returns(rows)[whole if whole.any() else slice(None)]
+    return episode_returns(rows, discount)[whole if whole.any() else slice(None)]
 
 
 def slug(name: str) -> str:

@@ -45,6 +45,8 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
     rows = report.tables["result"]
     assert [row["method"] for row in rows] == ["behaviour", "ravl"]
     assert "score" not in rows[1], "Pendulum has no reference returns"
+    # What is maximised is discounted; all of Pendulum's rewards are costs.
+    assert rows[0]["return"] < rows[0]["true value"] < 0
 
 
 def test_pictures_are_there(finished: Path) -> None:

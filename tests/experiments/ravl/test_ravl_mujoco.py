@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl import ravl_mujoco
-from jaxrl_rollouts.offline.data import episode_returns, load
+from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.online.sets import make_set
 from jaxrl_rollouts.offline.study.config import SMOKE_MUJOCO
+from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.reports.report import load_report
+from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress", "--methods", "base", "mopo", "ravl", "bc"]
 
@@ -84,6 +85,36 @@ def test_the_last_looks_and_the_best_arm() -> None:
     assert ravl_mujoco.best_of(cells, "mobile") is None
     assert ravl_mujoco.arms_of("mopo", (0.5, 2.0)) == ["mopo 0.5", "mopo 2"]
     assert ravl_mujoco.arms_of("ravl", ()) == ["ravl"]
+
+
+def test_a_policy_that_earns_less_can_be_worth_more_than_the_behaviour() -> None:
+    """Who stands still for 200 steps earns more than who leaps for 40, and is worth less."""
+    length, leaps = 200, 40
+    rows = Transitions(
+        observations=np.zeros((length, 3), np.float32),
+        actions=np.zeros((length, 1), np.float32),
+        rewards=np.ones(length, np.float32),
+        next_observations=np.zeros((length, 3), np.float32),
+        terminations=np.zeros(length, bool),
+        truncations=np.arange(length) == length - 1,
+    )
+    dataset = Dataset("my-mixed", rows, "pendulum", Path("mine.hdf5"), "0" * 64)
+    setting = Setting(dataset, make("pendulum"))
+    standing, leaping = (1 - 0.99**length) / 0.01, 3 * (1 - 0.99**leaps) / 0.01
+    history = History()
+    earned = {"return": 3.0 * leaps, "discounted_return": leaping, "estimated_value": leaping}
+    history.append(1, {name: np.full(2, value) for name, value in earned.items()})
+    cells = Grid(("dataset", "arm"), {("my-mixed", "ravl"): Cell(history, seeds=2)})
+    of_set = cells.at(dataset="my-mixed")
+    report = Report("ravl_mujoco", "smoke", {}, "jaxrl-rollouts run ravl_mujoco", 2)
+    ravl_mujoco.add_claims(report, {"my-mixed": setting}, {"my-mixed": of_set}, 0.99)
+    claims = {claim.name: claim for claim in report.claims}
+    less = claims["RAVL beats the behaviour on my-mixed"]
+    more = claims["RAVL's policies are worth more than the behaviour on my-mixed"]
+    assert less.threshold == length and not less.holds
+    assert more.threshold == pytest.approx(standing) and more.holds and leaping > standing
+    (behaviour, _) = ravl_mujoco.result_rows(setting, of_set, 0.99)
+    assert behaviour["return"] == length and behaviour["true value"] == pytest.approx(standing)
 
 
 @pytest.mark.slow

@@ -27,6 +27,8 @@ from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.reports.report import load_report
 
+LOOKED = ("ours, discounted", "ours")
+
 
 def test_ours_alone_at_smoke_size(
     made_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -44,6 +46,9 @@ def test_ours_alone_at_smoke_size(
     rows = report.tables["returns"]
     assert [row["agent"] for row in rows] == ["behaviour", "bc", "td3_bc"]
     assert "d3rlpy" not in rows[1]  # nothing to compare with but the data
+    # Hopper's rewards are positive here: what is discounted is less.
+    assert 0 < rows[0]["ours, discounted"] < rows[0]["ours"]
+    assert all(0 < v < r for v, r in zip(*(rows[1][c].values for c in LOOKED), strict=True))
     bc, td3 = report.claims
     assert bc.threshold == rows[0]["ours"] and bc.time_constants is None
     assert len(bc.values) == 2

@@ -70,6 +70,18 @@ def test_returns_are_plain_sums():
     assert episode_returns(rows).dtype == np.float64
 
 
+def test_discounted_returns_begin_anew_with_every_episode():
+    rows = make(PLAN)
+    parts = episodes(rows)
+    sums = [
+        sum(0.9**t * float(reward) for t, reward in enumerate(rows.rewards[a:b]))
+        for a, b in zip(*parts[:2], strict=True)
+    ]
+    np.testing.assert_allclose(episode_returns(rows, 0.9), sums, rtol=1e-12)
+    none = take_rows(rows, np.zeros(0, np.int64))
+    assert episode_returns(none, 0.9).shape == (0,)
+
+
 def test_validate_accepts_host_and_device_rows():
     validate(make(PLAN))
     validate(to_device(make(PLAN)))
