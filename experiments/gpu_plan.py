@@ -1,12 +1,13 @@
 """What a tour of one GPU runs, in which order, how long that takes and how much memory it needs.
 
-`ravl_mujoco`'s has been run whole, with half of its episodes a look; no other has. Minutes are
-estimates for an H100 or the like and may be off by three (half an hour on an H200, many runs side by
-side: KS's steps take 1.3 times, SAC's twice as long as this has): the operations of all gradient steps and rollouts, counted from the sizes of the networks, at 10
-TFLOP/s in float32 and 40 in TF32 (a sixth and a tenth of what the data sheet has), but no gradient
-step faster than the operations it starts, 4 microseconds each; MuJoCo at 16,000 steps a second, as
-`results/speed` measured on two cores. Memory is that of states, data and of the plan that XLA makes
-of a gradient step (tests compare), with room for the rollouts.
+The preset of `ravl_mujoco` has been run whole, with half of its episodes a look; no other has.
+Minutes are estimates for an H100 or the like and may be off by three (half an hour on an H200, many
+runs side by side: KS's steps take 1.3 times, SAC's twice as long as this has): the operations of
+all gradient steps and rollouts, counted from the sizes of the networks, at 10 TFLOP/s in float32
+and 40 in TF32 (a sixth and a tenth of what the data sheet has), but no gradient step faster than
+the operations it starts, 4 microseconds each; MuJoCo at 16,000 steps a second, as `results/speed`
+measured on two cores. Memory is that of states, data and of the plan that XLA makes of a gradient
+step (tests compare), with room for the rollouts.
 
 Every dataset here can be made by anyone (`jaxrl-rollouts data make`).
 """

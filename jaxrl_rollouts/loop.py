@@ -28,7 +28,7 @@ from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_
 from .errors import ConfigError, DivergenceError
 from .feeds import Feed, closing
 from .record import checkpoint
-from .record.about import ABOUT, check_facts, facts_of
+from .record.about import ABOUT, check_facts, facts_of, seed_facts
 from .record.context import RunContext, poll
 from .record.history import History
 from .record.loggers import Progress
@@ -136,18 +136,19 @@ def train(
             the data that is per seed has not one row per seed.
         PeerError: another process of the run has ended.
         CheckpointError: the stage's folder holds a checkpoint of something else, or of a training
-            with other settings.
+            with other settings or seeds.
     """
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     feed = data if isinstance(data, Feed) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
+    facts: dict[str, Any] = seed_facts(keys)  # before they are consumed
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
-    facts = facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
+    facts |= facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)

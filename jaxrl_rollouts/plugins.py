@@ -98,7 +98,7 @@ class Experiment(Listing):
         """`config` with trainings `times` as long; `ConfigError` where their length is fixed."""
         if not self.longer:
             expected = f"none: a longer {self.name} is another training, not more of the same"
-            raise ConfigError("--longer", times, expected, "run it anew with other settings")
+            raise ConfigError("times", times, expected, "run it anew with other settings")
         return resolve_name(self.longer)(config, times)
 
     def __post_init__(self) -> None:

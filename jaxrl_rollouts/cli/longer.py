@@ -37,7 +37,10 @@ def lengthen(
         expected = "one process, which may be stopped at once"
         hint = "afterwards all of them resume without --longer"
         raise ConfigError("--longer", "several processes", expected, hint)
-    longer = experiment.lengthened(config, times)
+    try:
+        longer = experiment.lengthened(config, times)
+    except ConfigError as error:
+        raise (error.named("--longer") if error.setting == "times" else error) from None
     check_options(longer)
     hidden = experiment.hidden(longer)
     print(f"note: now with {' '.join(as_options(longer, config, hidden))}", file=sys.stderr)

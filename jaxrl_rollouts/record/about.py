@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from ..configs import settings
 from ..errors import CheckpointError
+from ..trees import PyTree
 from .files import plain
 
 ABOUT = "settings.json"  # beside a checkpoint
@@ -34,6 +40,18 @@ def _said(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain(dataclasses.asdict(value))
     return type(value).__name__
+
+
+def seed_facts(keys: PyTree) -> dict[str, str]:
+    """A digest of the typed keys of a tree, by which another seed is known.
+
+    Numbers beside them say nothing: what was computed differs in its last bits between devices.
+    """
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(keys):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            digest.update(np.asarray(jax.random.key_data(leaf)).tobytes())
+    return {"keys of the seeds": digest.hexdigest()[:16]}
 
 
 def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> None:

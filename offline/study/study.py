@@ -143,7 +143,7 @@ class Budget:
         """
         if method in neubay.NAMES:
             expected = f"none for {method}, whose rates fall to zero over its steps"
-            raise ConfigError("--longer", times, expected, "run it anew with more steps")
+            raise ConfigError("times", times, expected, "run it anew with more steps")
         return longer(replace(self.spent(method), steps=None), times)
 
 

@@ -53,6 +53,7 @@ class WorldModel(NamedTuple):
     inputs: Scaler
     targets: Scaler
     elites: int
+    units: Targets = "change"  # what `targets` scales to
 
     def world(self, state: FitState) -> World:
         """The `World` of a finished fit (one seed); members of groups stay in the groups' order."""
@@ -117,7 +118,7 @@ def _regression(
     scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
     data = split_holdout(config, *map(np.asarray, scaled), groups=groups)
     fitter = make_fitter(config, x.shape[1], y.shape[1])
-    return WorldModel(fitter, data, inputs, units, config.elites)
+    return WorldModel(fitter, data, inputs, units, config.elites, targets)
 
 
 def _target_units(targets: Targets, inputs: Scaler, y: jax.Array) -> Scaler:
@@ -226,6 +227,6 @@ def fit_model(
         finished=fitter.finished,
         alone=(MEMBER, config.members),
         context=context,
-        about=config,
+        about={"": config, "targets": model.units},
     )
     return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

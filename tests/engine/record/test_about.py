@@ -49,15 +49,18 @@ def test_only_what_both_know_is_compared() -> None:
         check_facts(Path("x"), kept, facts_of({"rate": 0.2}))
 
 
-def run(folder: Path, about: Any, iterations: int = 2, units: int = 1) -> Any:
+def run(
+    folder: Path, about: Any, iterations: int = 2, units: int = 1, seed: int = 0, rows: float = 0.0
+) -> Any:
+    keys = {"key": jax.random.split(jax.random.key(seed), 1), "rows": jnp.full(1, rows)}
+
     def update(state: jax.Array, data: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
         return state + 1, {"value": state}
 
     with Run.open(folder, progress=False) as context:
         return train(
-            update, lambda key, data: jnp.zeros(()), jax.random.split(jax.random.key(0), 1),
-            iterations=iterations, stage="a", units_per_iteration=units, context=context,
-            about=about,
+            update, lambda keys, data: jnp.zeros(()), keys, iterations=iterations, stage="a",
+            units_per_iteration=units, context=context, about=about,
         )  # fmt: skip
 
 
@@ -69,6 +72,10 @@ def test_a_program_that_was_changed_is_not_given_what_it_trained_before(tmp_path
             run(tmp_path / "run", change)
     with pytest.raises(CheckpointError, match="updates of an iteration: .* 1, expected 5"):
         run(tmp_path / "run", Inner(), units=5)
+    with pytest.raises(CheckpointError, match="keys of the seeds: found a training with '"):
+        run(tmp_path / "run", Inner(), seed=1)
+    # What was computed has other last bits elsewhere.
+    assert run(tmp_path / "run", Inner(), 3, rows=1e-7).state[0] == 3
     # Nothing was touched, and a run of an earlier version, which does not say, is gone on with.
     assert run(tmp_path / "run", Inner(), 3).state[0] == 3
     folder = tmp_path / "run" / "a"

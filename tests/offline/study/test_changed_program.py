@@ -37,3 +37,7 @@ def test_another_world_model(tmp_path: Path) -> None:
         offline.fit_worlds(config, data, context=run)
         with pytest.raises(CheckpointError, match="learning_rate: found a training with 0.001"):
             offline.fit_worlds(replace(config, learning_rate=2e-3), data, context=run)
+        with pytest.raises(CheckpointError, match="targets: found .* 'change', expected 'raw'"):
+            offline.fit_worlds(config, data, targets="raw", context=run)
+        with pytest.raises(CheckpointError, match="keys of the seeds"):
+            offline.fit_worlds(config, data, key=1, context=run)

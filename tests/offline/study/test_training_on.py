@@ -38,7 +38,7 @@ def test_lengths_and_looks_grow_and_nothing_else_does() -> None:
 def test_what_is_planned_for_its_length_cannot_be_longer() -> None:
     for method in ("neubay", "neubay_markov"):
         config = replace(EXPERIMENT.preset("cpu"), method=method)
-        with pytest.raises(ConfigError, match=f"--longer: found 2, expected none for {method}"):
+        with pytest.raises(ConfigError, match=f"times: found 2, expected none for {method}"):
             EXPERIMENT.lengthened(config, 2)
     with pytest.raises(ConfigError, match="a longer neubay_quantiles is another training"):
         found = load_experiment("neubay_quantiles")
