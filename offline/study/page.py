@@ -86,8 +86,6 @@ def result_rows(
     rows: list[dict[str, Any]] = [
         {"dataset": name, "method": "behaviour", "return": float(played.mean())}
     ]
-    if any("discounted_return" in cell for cell in cells.values()):
-        rows[0]["true value"] = float(behaviour(setting, discount).mean())
     if not is_simulator(setting.env):
         for method, cell in cells.items():
             shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
@@ -101,6 +99,8 @@ def result_rows(
         score = normalised_score(name, returns)
         if score is not None:
             row["score"] = float(np.mean(score)) if row is rows[0] else score
+    if any("discounted_return" in cell for cell in cells.values()):
+        rows[0]["true value"] = float(behaviour(setting, discount).mean())
     return rows
 
 
