@@ -142,13 +142,13 @@ def train(
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     feed = data if isinstance(data, Feed) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
-    facts: dict[str, Any] = seed_facts(keys)  # before they are consumed
+    facts = facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
+    facts |= seed_facts(keys)  # before they are consumed
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None
     # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
-    facts |= facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)

@@ -26,12 +26,11 @@ SOURCE = LISTINGS["beside_others"].source
 def rows_of(grid: Grid, setting: Setting, data: str, discount: float) -> list[dict[str, Any]]:
     """One row per agent: the last look of both, in returns and scores, and what they took; of ours
     also what is maximised, the discounted value, as mean of the last looks."""
-    behaviour = (
-        float(episode_returns(setting.dataset.transitions, by).mean()) for by in (1.0, discount)
-    )
-    rows: list[dict[str, Any]] = [
-        {"dataset": data, "agent": "behaviour"} | dict(zip((OURS, VALUE), behaviour, strict=True))
-    ]
+    logged = setting.dataset.transitions
+    behaviour: dict[str, Any] = {"dataset": data, "agent": "behaviour"}
+    behaviour[OURS] = float(episode_returns(logged).mean())
+    behaviour[VALUE] = float(episode_returns(logged, discount).mean())
+    rows = [behaviour]
     for agent, cells in by_agent(grid.at(dataset=data)):
         row: dict[str, Any] = {"dataset": data, "agent": agent}
         for by, cell in cells.items():

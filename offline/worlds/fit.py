@@ -53,7 +53,7 @@ class WorldModel(NamedTuple):
     inputs: Scaler
     targets: Scaler
     elites: int
-    units: Targets = "change"  # what `targets` scales to
+    units: Targets  # what `targets` scales to
 
     def world(self, state: FitState) -> World:
         """The `World` of a finished fit (one seed); members of groups stay in the groups' order."""
