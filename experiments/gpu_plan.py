@@ -1,9 +1,9 @@
 """What a tour of one GPU runs, in which order, how long that takes and how much memory it needs.
 
-The preset of `ravl_mujoco` has been run whole, with half of its episodes a look; no other has.
-Minutes are estimates for an H100 or the like and may be off by three (half an hour on an H200, many
-runs side by side: KS's steps take 1.3 times, SAC's twice as long as this has): the operations of
-all gradient steps and rollouts, counted from the sizes of the networks, at 10 TFLOP/s in float32
+The preset of `ravl_mujoco` has been run whole, with half of its episodes a look, and that of
+`ks_refiner` with a third of its updates; no other has. Minutes are estimates for an H100 or the
+like and may be off by three (on an H200, many runs side by side, SAC's steps take twice as long as
+this has): the operations of all gradient steps and rollouts, counted from the sizes of the networks, at 10 TFLOP/s in float32
 and 40 in TF32 (a sixth and a tenth of what the data sheet has), but no gradient step faster than
 the operations it starts, 4 microseconds each; MuJoCo at 16,000 steps a second, as `results/speed`
 measured on two cores. Memory is that of states, data and of the plan that XLA makes of a gradient
@@ -97,9 +97,10 @@ STOPS = (
         "the estimates below can be judged; half of it is the loops in Python that it is held to",
     ),
     Stop(
-        "ks_refiner", 50, 3,
+        "ks_refiner", 30, 3,
         "do rollouts of PDE-Refiner get longer with a network and a budget near the paper's? "
-        "2 methods x 80,000 steps of 138 GFLOP in float32: 37 minutes; solving, rolls, samples: 10",
+        "2 methods x 80,000 steps of 7.6 ms in float32, as an H200 took them: 20 minutes; solving, "
+        "rolls, samples: 10",
         environment=EXACT,
     ),
     Stop(
@@ -130,7 +131,7 @@ STOPS = (
         ("--datasets", *_LOCOMOTION), _LOCOMOTION,
     ),
     Stop(
-        "ks_conditional", 60, 3,
+        "ks_conditional", 40, 3,
         "one emulator for all viscosities: as `ks_refiner`, with rolls by viscosity",
         environment=EXACT,
     ),

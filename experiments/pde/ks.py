@@ -86,13 +86,14 @@ CPU = StudyConfig(
     training=TrainingConfig(updates=10_000),
 )
 
-# For one GPU: the paper's data at 64 points, a wider network. Never run to its end.
+# For one GPU: the paper's data at 64 points, a wider network. A third of its updates were run. Both
+# seeds' step in float32 on an H200: 7.6 ms as products, 18.0 ms as the backend's convolutions.
 GPU = StudyConfig(
     seeds=2,
     train=GenerateConfig(extent=(57.6, 70.4), chunk=512),
     test=GenerateConfig(extent=(57.6, 70.4), trajectories=256, frames=640, chunk=256, seed=1),
     every=4, conditions=("dt", "dx"), residual_scale=0.3,
-    resnet=ResnetConfig(width=128, blocks=4),
+    resnet=ResnetConfig(width=128, blocks=4, form="matmul"),
     training=TrainingConfig(
         updates=80_000, batch=128, rate=3e-4, final_rate=1e-6, warmup=1000, per_iteration=1000
     ),
