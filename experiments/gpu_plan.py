@@ -3,11 +3,11 @@
 The preset of `ravl_mujoco` has been run whole, with half of its episodes a look, and that of
 `ks_refiner` with a third of its updates; no other has. Minutes are estimates for an H100 or the
 like and may be off by three (on an H200, many runs side by side, SAC's steps take twice as long as
-this has): the operations of all gradient steps and rollouts, counted from the sizes of the networks, at 10 TFLOP/s in float32
-and 40 in TF32 (a sixth and a tenth of what the data sheet has), but no gradient step faster than
-the operations it starts, 4 microseconds each; MuJoCo at 16,000 steps a second, as `results/speed`
-measured on two cores. Memory is that of states, data and of the plan that XLA makes of a gradient
-step (tests compare), with room for the rollouts.
+this has): the operations of all gradient steps and rollouts, counted from the sizes of the
+networks, at 10 TFLOP/s in float32 and 40 in TF32 (a sixth and a tenth of what the data sheet has),
+but no gradient step faster than the operations it starts, 4 microseconds each; MuJoCo at 16,000
+steps a second, as `results/speed` measured on two cores. Memory is that of states, data and of the
+plan that XLA makes of a gradient step (tests compare), with room for the rollouts.
 
 Every dataset here can be made by anyone (`jaxrl-rollouts data make`).
 """

@@ -24,6 +24,7 @@ from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments.mujoco import VELOCITY_LIMIT
 from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
@@ -52,8 +53,8 @@ class Config:
         datasets: names, or files.
         methods: that are compared.
         model: what is rolled: world models, or the `simulator` (an environment whose observation
-            determines its state: HalfCheetah), where a penalty on the model's error is zero and
-            MOPO is base.
+            determines its state: HalfCheetah; Hopper and Walker2d but for velocities beyond 10,
+            which begin at 10), where a penalty on the model's error is zero and MOPO is base.
         mopo: penalties of MOPO that are swept.
         mobile: penalties of MOBILE that are swept.
         study: world models, agent and evaluation, shared by all.
@@ -138,7 +139,7 @@ def train_methods(
 def in_simulator(method: str, dataset: Dataset, study: StudyConfig, context: RunContext) -> Outcome:
     """Train a method with the simulator in the place of a world model (Sims et al., table 1)."""
     setting = Setting(dataset, environment_of(dataset))
-    dynamics = true_dynamics(setting.env)
+    dynamics = true_dynamics(setting.env, clipped=True)
     return model_based.train_in(dynamics, (), method, setting, study, context)
 
 
@@ -180,10 +181,25 @@ def run(config: Config, context: RunContext) -> Report:
     pages.note_made(report, datasets.values())
     if config.model == "simulator":
         report.note("The simulator is rolled in the place of a world model.")
+        note_clipped(report, datasets, settings)
     elif study.shared_world:
         report.note("One world model per dataset, shared by all seeds and methods.")
     pages.note_environments(report, settings.values())
     return report
+
+
+def note_clipped(
+    report: Report, datasets: Mapping[str, Dataset], settings: Mapping[str, Source]
+) -> None:
+    """Say of how many rows the simulator's steps are not those that the data took."""
+    for name, dataset in datasets.items():
+        if settings[name].env.clipped_transition is not None:
+            shown = np.abs(dataset.transitions.observations)
+            share = (shown >= VELOCITY_LIMIT).any(-1).mean()
+            report.note(
+                f"Observations of {name} show no velocity beyond {VELOCITY_LIMIT:g}: the simulator "
+                f"begins with {VELOCITY_LIMIT:g} there, in {100 * share:.1f} % of the rows."
+            )
 
 
 def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> list[dict]:

@@ -56,6 +56,8 @@ class Environment(NamedTuple):
         transition: `(observation [B, S], action [B, A]) -> (next_observation, reward, terminated)`
             where simulators on the host are a function of the two: unlike their `step` it may be
             vmapped, and called for any rows in any order. Else None.
+        clipped_transition: the same where observations determine the state but for velocities
+            beyond a limit at which they are shown (Hopper, Walker2d: 10): they begin at the limit.
         reset_to: `(qpos [B, Q], qvel [B, V]) -> state` of MuJoCo environments, else None.
         version: packages and versions behind the numbers.
         restart: `(key, state, ended [B]) -> state` where it is cheaper than a reset of all rows
@@ -87,6 +89,7 @@ class Environment(NamedTuple):
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
     transition: Transition | None = None
+    clipped_transition: Transition | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:
@@ -177,22 +180,31 @@ def as_model(env: Environment) -> Model:
     return Model(step, env.observe)
 
 
-def true_model(env: Environment) -> Model:
+def true_model(env: Environment, *, clipped: bool = False) -> Model:
     """The true dynamics as a transition model whose state is the observation, `[B, S]`.
 
     It takes the place of a learned model: rollouts may start from any observation in a dataset.
     There is no time limit. `params` and `member` are ignored; `uncertainty` is zero.
 
+    Args:
+        env: the environment.
+        clipped: take observations that clip velocities (Hopper's, Walker2d's) for states, too: what
+            was beyond the limit begins at it, so those rows' steps are the simulator's from
+            another state than they came from.
+
     Raises:
         ConfigError: the observation of `env` does not determine its state.
     """
-    if env.set_observation is None:
+    transition = env.transition
+    if transition is None and clipped:
+        transition = env.clipped_transition
+    if transition is not None:
+        return _of_transition(transition)
+    restore = env.set_observation
+    if restore is None:
         raise ConfigError(
             "environment", env.name, "one whose observation determines the state (set_observation)"
         )
-    restore, transition = env.set_observation, env.transition
-    if transition is not None:
-        return _of_transition(transition)
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree

@@ -22,6 +22,9 @@ from .terminations import FAMILIES, family
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.
 SKIPPED_POSITIONS = {"halfcheetah": 1, "invertedpendulum": 0}
+# The same, with velocities clipped to +-VELOCITY_LIMIT.
+CLIPPED = {"hopper": 1, "walker2d": 1}
+VELOCITY_LIMIT = 10.0
 
 
 class Simulators(Copies):
@@ -151,7 +154,8 @@ def mujoco_environment(name: str) -> Environment:
         return enter(host.reset_to, size, qpos.shape[0], qpos, qvel)
 
     kind = family(found.rsplit("-", 1)[0])
-    skipped = SKIPPED_POSITIONS.get(kind)
+    skipped = SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind))
+    hides, determined = kind in CLIPPED, kind in SKIPPED_POSITIONS
 
     def positions(observation: jax.Array) -> tuple[jax.Array, jax.Array]:
         origin = jnp.zeros((observation.shape[0], skipped), observation.dtype)
@@ -185,6 +189,7 @@ def mujoco_environment(name: str) -> Environment:
         version,
         termination=FAMILIES.get(kind),
         reset_to=reset_to,
-        set_observation=None if skipped is None else set_observation,
-        transition=None if skipped is None else transition,
+        set_observation=set_observation if determined else None,
+        transition=transition if determined else None,
+        clipped_transition=transition if hides else None,
     )

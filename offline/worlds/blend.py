@@ -108,13 +108,17 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
 
 
 @functools.lru_cache(maxsize=32)
-def true_dynamics(env: Environment) -> Dynamics:
+def true_dynamics(env: Environment, *, clipped: bool = False) -> Dynamics:
     """The simulator in the place of a learned model: one member, no uncertainty, `params` unused.
+
+    Args:
+        env: the simulator.
+        clipped: see `true_model`.
 
     Raises:
         ConfigError: the observation of `env` does not determine its state.
     """
-    model = true_model(env)
+    model = true_model(env, clipped=clipped)
 
     def imagine(
         params: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array

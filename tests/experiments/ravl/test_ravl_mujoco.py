@@ -117,6 +117,21 @@ def test_a_policy_that_earns_less_can_be_worth_more_than_the_behaviour() -> None
     assert behaviour["return"] == length and behaviour["true value"] == pytest.approx(standing)
 
 
+def test_a_report_says_of_how_many_rows_velocities_are_not_shown() -> None:
+    shown = np.zeros((8, 3), np.float32)
+    shown[1, 2], shown[5, 1:], shown[6] = 10.0, -10.0, 9.99
+    rows = Transitions(shown, shown[:, :1], shown[:, 0], shown, *np.zeros((2, 8), bool))
+    dataset = Dataset("mine", rows, "pendulum", Path("mine.hdf5"), "0" * 64)
+    report = Report("ravl_mujoco", "smoke", {}, "jaxrl-rollouts run ravl_mujoco", 2)
+    known = make("pendulum")
+    ravl_mujoco.note_clipped(report, {"mine": dataset}, {"mine": Setting(dataset, known)})
+    assert not report.notes
+    hiding = known._replace(clipped_transition=lambda s, a: (s, s[:, 0], s[:, 0] > 0))
+    ravl_mujoco.note_clipped(report, {"mine": dataset}, {"mine": Setting(dataset, hiding)})
+    (note,) = report.notes
+    assert "mine" in note and "10" in note and "25.0 % of the rows" in note
+
+
 @pytest.mark.slow
 def test_the_simulator_can_be_the_model(tmp_path: Path) -> None:
     """Seeds side by side in one simulator, from a file to returns."""

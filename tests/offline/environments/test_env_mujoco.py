@@ -10,8 +10,10 @@ import pytest
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("mujoco")
 
+from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import Environment, as_model, make, true_model  # noqa: E402
+from jaxrl_rollouts.offline.environments.mujoco import VELOCITY_LIMIT  # noqa: E402
 from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
@@ -198,6 +200,37 @@ def test_a_transition_is_a_pure_function_that_may_be_vmapped() -> None:
     again = jax.jit(jax.vmap(env.transition))(s[::-1], a[::-1])[0][::-1]
     np.testing.assert_array_equal(again, following)
     assert make("mujoco/Hopper-v4").transition is None  # its observation clips velocities
+
+
+@pytest.mark.parametrize("name", ["Hopper-v4", "Walker2d-v4"])
+def test_velocities_that_are_not_shown_begin_at_the_limit(name: str) -> None:
+    """All other states are known, so their steps are the simulator's own; only who asks for it
+    gets such a model."""
+    env, rng = make(f"mujoco/{name}"), np.random.default_rng(0)
+    assert env.set_observation is None and env.reset_to is not None
+    with pytest.raises(ConfigError, match="set_observation"):
+        true_model(env)
+    model, speeds = true_model(env, clipped=True), (env.observation_size + 1) // 2
+    qpos = 0.1 * rng.normal(size=(6, speeds))
+    qpos[:, 1] += 1.25  # it stands
+    qvel = rng.normal(size=(6, speeds))
+    qvel[3:, 3] = 14.0
+    action = jnp.asarray(rng.uniform(-1, 1, (6, env.action_size)), jnp.float32)
+
+    def stepped(qvel: np.ndarray) -> tuple[jax.Array, Any, jax.Array]:
+        begun = env.reset_to(jnp.asarray(qpos), jnp.asarray(qvel))
+        state, out = env.step(jax.random.key(0), begun, action)
+        return env.observe(begun), out, env.observe(state)
+
+    seen, out, following = stepped(qvel)
+    told, _ = model.step(None, jax.random.key(0), seen, action, None)
+    np.testing.assert_allclose(told[:3], following[:3], rtol=1e-4, atol=1e-4)
+    assert np.abs(told[3:] - following[3:]).max() > 0.01  # 14 is not shown
+    _, out, following = stepped(qvel.clip(-VELOCITY_LIMIT, VELOCITY_LIMIT))
+    told, told_out = model.step(None, jax.random.key(0), seen, action, None)
+    np.testing.assert_allclose(told, following, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(told_out.reward, out.reward, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(told_out.terminated, out.terminated)
 
 
 def test_seeds_side_by_side_in_the_simulator_as_their_model() -> None:
