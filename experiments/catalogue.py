@@ -94,6 +94,15 @@ _LISTED = (
         prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(
+        "edge_of_reach_mujoco",
+        "short and long rollouts of a perfect model: what explodes on Hopper is the edge of reach",
+        "Sims et al. 2024 (RAVL), arXiv 2402.12527, error-free dynamics",
+        minutes={"smoke": None, "cpu": 64},
+        needs={"cpu": ("hopper-mixed", MUJOCO)},
+        prepare=f"{_NEEDS}:of_dataset",
+        longer=_LONGER,
+    ),
+    Listing(
         "edge_of_reach_toy",
         "why model-based offline RL explodes with perfect dynamics, and what cures it",
         "Sims et al. 2024 (arXiv 2402.12527), simple environment",

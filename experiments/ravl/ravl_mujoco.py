@@ -136,11 +136,17 @@ def train_methods(
     return Grid(("dataset", "arm"), cells), worlds
 
 
-def in_simulator(method: str, dataset: Dataset, study: StudyConfig, context: RunContext) -> Outcome:
+def in_simulator(
+    method: str,
+    dataset: Dataset,
+    study: StudyConfig,
+    context: RunContext | None,
+    stage: str | None = None,
+) -> Outcome:
     """Train a method with the simulator in the place of a world model (Sims et al., table 1)."""
     setting = Setting(dataset, environment_of(dataset))
     dynamics = true_dynamics(setting.env, clipped=True)
-    return model_based.train_in(dynamics, (), method, setting, study, context)
+    return model_based.train_in(dynamics, (), method, setting, study, context, stage=stage)
 
 
 def best_of(cells: Mapping[str, Cell], method: str) -> str | None:

@@ -226,6 +226,7 @@ def train_in(
     *,
     per_seed: PyTree = OWN_WORLDS,
     coefficients: jax.Array | None = None,
+    stage: str | None = None,
 ) -> Outcome:
     """Train one method in dynamics of your own and play its policy in the true environment.
 
@@ -238,13 +239,14 @@ def train_in(
         context: of the run.
         per_seed: as for `train_learner`.
         coefficients: of its penalty, `[seeds]`; None takes the method's.
+        stage: of the run; None is called after dataset and method.
     """
     hold_data(world.dataset, context)
     method = make_method(name, config.agent, config.methods)
     sizes = world.env.observation_size, world.env.action_size
     learner = make_model_based(config.rollouts, method, dynamics, *sizes)
     train_key, play_key = keys_of(config.seed)
-    stage = f"{slug(world.dataset.name)}-{name}"
+    stage = stage or f"{slug(world.dataset.name)}-{name}"
     data = imagination(method, world.dataset.transitions, worlds)
     if coefficients is not None:
         data = data._replace(coefficient=coefficients)

@@ -1,0 +1,159 @@
+"""The edge of reach on a real simulator: a perfect model, and rollouts that end sooner or later.
+
+What is rolled is the simulator itself, so nothing can be blamed on a model. Every arm has the same
+critics, data, random numbers and rows imagined in an epoch; what differs is whether they are many
+short rollouts or few long ones. The last states of rollouts are bootstrapped from and never acted
+from: of short rollouts one row in five, of long ones one in a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.grid import Cell, run_grid
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.study import page
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.page import late
+from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from ..catalogue import LISTINGS
+from .ravl_mujoco import in_simulator, note_clipped
+
+SOURCE = LISTINGS["edge_of_reach_mujoco"].source
+
+
+@dataclass(frozen=True)
+class Config:
+    """One method on one dataset, with the simulator for a model.
+
+    Attributes:
+        dataset: name, or file.
+        method: base, or RAVL.
+        horizons: of rollouts, rising. An epoch imagines `rollouts_per_epoch * horizon` rows of the
+            study, in rollouts of each of these lengths.
+        study: agent, rows, lengths.
+    """
+
+    dataset: str = "hopper-mixed"
+    method: Literal["base", "ravl"] = "base"
+    horizons: tuple[int, ...] = (5, 20, 100)
+    study: StudyConfig = field(default_factory=StudyConfig)
+
+    def validate(self) -> None:
+        rows = rows_of(self.study)
+        if len(self.horizons) < 2 or list(self.horizons) != sorted(set(self.horizons)):
+            raise ConfigError("horizons", self.horizons, "two or more, rising")
+        for horizon in self.horizons:
+            if horizon < 1 or rows % horizon:
+                raise ConfigError(
+                    "horizons", horizon, f"divisors of the {rows} rows that an epoch imagines"
+                )
+
+
+def rows_of(study: StudyConfig) -> int:
+    """Rows that an epoch imagines, where no rollout ends before its horizon."""
+    return study.rollouts.rollouts_per_epoch * study.rollouts.horizon
+
+
+def in_lengths_of(study: StudyConfig, horizon: int) -> StudyConfig:
+    """The same number of rows in rollouts of another length."""
+    count = rows_of(study) // horizon
+    rollouts = replace(study.rollouts, horizon=horizon, rollouts_per_epoch=count)
+    return replace(study, rollouts=rollouts)
+
+
+def name_of(horizon: int) -> str:
+    """What an arm is called."""
+    return f"{horizon} steps"
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """The method at every horizon; each is a stage of its own."""
+    study, report = config.study, Report.of(context, config.study.seeds)
+    dataset = load_dataset(config.dataset, study.seed)
+    setting = Setting(dataset, environment_of(dataset))
+
+    def train(horizon: int, stage: str) -> Cell:
+        stage = f"{slug(dataset.name)}-{config.method}-{horizon}"
+        at = in_lengths_of(study, horizon)
+        outcome = in_simulator(config.method, dataset, at, context, stage)
+        rate = bootstrap_rate(study.agent)
+        return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+
+    grid = run_grid({"horizon": config.horizons}, train, context, seeds=study.seeds)
+    cells = {name_of(h): grid[h] for h in config.horizons}
+    report.table("results", result_rows(setting, cells, study.agent.discount))
+    add_clock(report, clock_rows(cells))
+    add_claims(report, setting, config, cells)
+    page.draw_training(report, setting, cells, study.agent.discount)
+    page.note_made(report, [dataset])
+    report.note(
+        "The simulator is rolled in the place of a world model, an epoch "
+        f"{rows_of(study):,} rows at every horizon, fewer where rollouts terminate."
+    )
+    note_clipped(report, {dataset.name: dataset}, {dataset.name: setting})
+    page.note_environments(report, [setting])
+    return report
+
+
+def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> list[dict]:
+    """The behaviour's row and one per arm, with the mean of the last looks and how long imagined
+    rollouts are before they terminate."""
+    rows = page.result_rows(setting, cells, discount)
+    for row in rows:
+        cell = cells.get(row["method"])
+        if cell is not None:
+            row["mean of the last looks"] = late(cell)
+            row["imagined steps"] = late(cell, "imagined_length")
+    return rows
+
+
+def add_claims(report: Report, setting: Source, config: Config, cells: Mapping[str, Cell]) -> None:
+    """Short rollouts promise what nobody earns, long ones do not, and earn more."""
+    shortest, longest = (name_of(config.horizons[i]) for i in (0, -1))
+    short, long = cells[shortest], cells[longest]
+
+    def promised(cell: Cell) -> np.ndarray:
+        earned = np.maximum(late(cell, "discounted_return"), 1.0)
+        return late(cell, "estimated_value") / earned
+
+    claim = claims(report, SOURCE)
+    means = "critics' value over the true one (at least 1), mean of the last looks"
+    name = f"rollouts of {shortest} promise ten times what is earned"
+    claim(name, promised(short), at_least=10, means=means, cells=[short])
+    name = f"rollouts of {longest} promise at most half too much"
+    claim(name, promised(long), at_most=1.5, means=means, cells=[long])
+    name = f"rollouts of {longest} beat the behaviour"
+    means = "mean return of the last looks above that of the dataset's episodes"
+    claim(name, late(long), at_least=behaviour(setting).mean(), means=means, cells=[long])
+    name = f"rollouts of {longest} earn more than rollouts of {shortest}"
+    means = "difference of returns, mean of the last looks, seed by seed"
+    claim(name, late(long) - late(short), at_least=0, means=means, cells=[short, long])
+
+
+_CPU = replace(
+    CPU_MUJOCO, agent=replace(CPU_MUJOCO.agent, max_alpha=1.0), epochs=60, evaluations=20
+)  # twelve time constants
+_SMOKE = replace(SMOKE_MUJOCO.rollouts, rollouts_per_epoch=40, horizon=3)
+EXPERIMENT = LISTINGS["edge_of_reach_mujoco"].experiment(
+    config_type=Config,
+    presets={
+        "smoke": Config(
+            "pendulum-mixed", horizons=(3, 12), study=replace(SMOKE_MUJOCO, rollouts=_SMOKE)
+        ),
+        "cpu": Config(study=_CPU),
+    },
+    run=run,
+)
