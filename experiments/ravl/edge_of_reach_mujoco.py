@@ -26,6 +26,7 @@ from jaxrl_rollouts.offline.study.page import late
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
@@ -97,7 +98,8 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("results", result_rows(setting, cells, study.agent.discount))
     add_clock(report, clock_rows(cells))
     add_claims(report, setting, config, cells)
-    page.draw_training(report, setting, cells, study.agent.discount)
+    colours = dict(zip(cells, PALETTE, strict=False))
+    page.draw_training(report, setting, cells, study.agent.discount, colours)
     page.note_made(report, [dataset])
     report.note(
         "The simulator is rolled in the place of a world model, an epoch "

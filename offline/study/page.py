@@ -13,6 +13,7 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.compare.draw import curves, level, picture
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
@@ -176,15 +177,19 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
 
 
 def draw_training(
-    report: Report, setting: Source, cells: Mapping[str, Cell], discount: float
+    report: Report,
+    setting: Source,
+    cells: Mapping[str, Cell],
+    discount: float,
+    colours: Mapping[str, str] = COLOURS,
 ) -> None:
     """Return, and promised against true value, while training on one dataset; and what its
-    behaviour earns."""
+    behaviour earns. `colours` are those of the arms, by the beginnings of their names."""
     name = setting.dataset.name
     if not is_simulator(setting.env):
         caption = "What the critics promise from where the dataset's episodes start."
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-            curves(ax, cells, "estimated_value", colours=COLOURS)
+            curves(ax, cells, "estimated_value", colours=colours)
             ax.set_ylabel("discounted value from the start")
         return
     caption = (
@@ -197,14 +202,15 @@ def draw_training(
         left,
         right,
     ):
-        curves(left, cells, "return", colours=COLOURS)
-        curves(right, cells, "estimated_value", colours=COLOURS)
+        curves(left, cells, "return", colours=colours)
+        curves(right, cells, "estimated_value", colours=colours)
         largest = 0.0
         for method, cell in cells.items():
             steps, earned = cell.curve("discounted_return")
             middles = [np.median(v, 0) for v in (earned, cell.curve("estimated_value")[1])]
             lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
-            right.plot(steps, middles[0], color=colour(method), linestyle=":", marker=lone)
+            shade = pictures.colour(method, colours)
+            right.plot(steps, middles[0], color=shade, linestyle=":", marker=lone)
             largest = max(largest, np.abs(middles).max(initial=0.0))
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         level(right, behaviour(setting, discount).mean(), **_BEHAVIOUR)
