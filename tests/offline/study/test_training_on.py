@@ -45,7 +45,9 @@ def test_what_is_planned_for_its_length_cannot_be_longer() -> None:
         found.lengthened(found.preset("smoke"), 2)
 
 
-@pytest.mark.parametrize("name", ["ravl_mujoco", "edge_of_reach_toy", "critic_norm"])
+@pytest.mark.parametrize(
+    "name", ["ravl_mujoco", "edge_of_reach_mujoco", "edge_of_reach_toy", "critic_norm"]
+)
 def test_experiments_keep_their_cadence(name: str) -> None:
     experiment = load_experiment(name)
     config = experiment.preset("cpu")
