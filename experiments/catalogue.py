@@ -97,7 +97,7 @@ _LISTED = (
         "edge_of_reach_mujoco",
         "short and long rollouts of a perfect model: what explodes on Hopper is the edge of reach",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527, error-free dynamics",
-        minutes={"smoke": None, "cpu": 66},
+        minutes={"smoke": None, "cpu": 65},
         needs={"cpu": ("hopper-mixed", MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
         longer=_LONGER,
