@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import numpy as np
-
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, run_grid
@@ -22,7 +20,7 @@ from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
-from jaxrl_rollouts.offline.study.page import late
+from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.record.context import RunContext
@@ -30,7 +28,7 @@ from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .ravl_mujoco import in_simulator, note_clipped
+from . import ravl_mujoco
 
 SOURCE = LISTINGS["edge_of_reach_mujoco"].source
 
@@ -89,7 +87,7 @@ def run(config: Config, context: RunContext) -> Report:
     def train(horizon: int, stage: str) -> Cell:
         stage = f"{slug(dataset.name)}-{config.method}-{horizon}"
         at = in_lengths_of(study, horizon)
-        outcome = in_simulator(config.method, dataset, at, context, stage)
+        outcome = ravl_mujoco.in_simulator(config.method, setting, at, context, stage)
         rate = bootstrap_rate(study.agent)
         return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
 
@@ -105,20 +103,17 @@ def run(config: Config, context: RunContext) -> Report:
         "The simulator is rolled in the place of a world model, an epoch "
         f"{rows_of(study):,} rows at every horizon, fewer where rollouts terminate."
     )
-    note_clipped(report, {dataset.name: dataset}, {dataset.name: setting})
+    ravl_mujoco.note_clipped(report, {dataset.name: dataset}, {dataset.name: setting})
     page.note_environments(report, [setting])
     return report
 
 
 def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> list[dict]:
-    """The behaviour's row and one per arm, with the mean of the last looks and how long imagined
-    rollouts are before they terminate."""
-    rows = page.result_rows(setting, cells, discount)
+    """Those of `ravl_mujoco` with how long imagined rollouts are before they terminate."""
+    rows = ravl_mujoco.result_rows(setting, cells, discount)
     for row in rows:
-        cell = cells.get(row["method"])
-        if cell is not None:
-            row["mean of the last looks"] = late(cell)
-            row["imagined steps"] = late(cell, "imagined_length")
+        if row["method"] in cells:
+            row["imagined steps"] = late(cells[row["method"]], "imagined_length")
     return rows
 
 
@@ -127,16 +122,12 @@ def add_claims(report: Report, setting: Source, config: Config, cells: Mapping[s
     shortest, longest = (name_of(config.horizons[i]) for i in (0, -1))
     short, long = cells[shortest], cells[longest]
 
-    def promised(cell: Cell) -> np.ndarray:
-        earned = np.maximum(late(cell, "discounted_return"), 1.0)
-        return late(cell, "estimated_value") / earned
-
     claim = claims(report, SOURCE)
     means = "critics' value over the true one (at least 1), mean of the last looks"
     name = f"rollouts of {shortest} promise ten times what is earned"
-    claim(name, promised(short), at_least=10, means=means, cells=[short])
+    claim(name, promised_to_earned(short), at_least=10, means=means, cells=[short])
     name = f"rollouts of {longest} promise at most half too much"
-    claim(name, promised(long), at_most=1.5, means=means, cells=[long])
+    claim(name, promised_to_earned(long), at_most=1.5, means=means, cells=[long])
     name = f"rollouts of {longest} beat the behaviour"
     means = "mean return of the last looks above that of the dataset's episodes"
     claim(name, late(long), at_least=behaviour(setting).mean(), means=means, cells=[long])

@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyC
 from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.outcome import Outcome
-from jaxrl_rollouts.offline.study.page import GAP, late, overpromised
+from jaxrl_rollouts.offline.study.page import GAP, late, overpromised, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
@@ -112,13 +112,16 @@ def train_methods(
             worlds[name] = model_based.fit_dataset(datasets[name], study, context)
         return worlds[name]
 
+    def own_setting(name: str) -> Setting:
+        return Setting(datasets[name], environment_of(datasets[name]))
+
     def train(name: str, method: str, stage: str) -> Cell:
         if method in MODEL_FREE:
-            setting = Setting(datasets[name], environment_of(datasets[name]))
+            setting = own_setting(name)
             outcome = model_free.train_model_free(method, setting, study, config.free, context)
             rate = bootstrap_rate(config.free.of(method))
         elif config.model == "simulator":
-            outcome = in_simulator(method, datasets[name], study, context)
+            outcome = in_simulator(method, own_setting(name), study, context)
             rate = bootstrap_rate(study.agent)
         else:
             sweep = config.sweep(method)
@@ -138,13 +141,12 @@ def train_methods(
 
 def in_simulator(
     method: str,
-    dataset: Dataset,
+    setting: Setting,
     study: StudyConfig,
     context: RunContext | None,
     stage: str | None = None,
 ) -> Outcome:
     """Train a method with the simulator in the place of a world model (Sims et al., table 1)."""
-    setting = Setting(dataset, environment_of(dataset))
     dynamics = true_dynamics(setting.env, clipped=True)
     return model_based.train_in(dynamics, (), method, setting, study, context, stage=stage)
 
@@ -228,10 +230,9 @@ def add_claims(
         short, arms = slug(name), {method: best_of(cells, method) for method in compared}
         base, ravl = (cells.get(arms[m]) for m in ("base", "ravl"))
         if base is not None:
-            promised, earned = late(base, "estimated_value"), late(base, "discounted_return")
             claim(
                 f"base promises twice what it earns on {short}",
-                promised / np.maximum(earned, 1.0),
+                promised_to_earned(base),
                 at_least=2,
                 cells=[base],
                 means="critics' value over the true one (at least 1), mean of the last looks",

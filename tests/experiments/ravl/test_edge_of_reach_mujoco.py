@@ -48,7 +48,8 @@ def test_horizons_rise_and_divide_the_rows(horizons: tuple[int, ...], expected: 
 def test_a_perfect_model_is_rolled_as_far_as_is_said() -> None:
     """Rows of a training are the simulator's own steps, and follow each other up to the horizon."""
     dataset, study = load_dataset("pendulum-mixed"), experiment.in_lengths_of(SMOKE.study, 12)
-    outcome = in_simulator("base", dataset, replace(study, epochs=1), None, "anywhere")
+    setting = Setting(dataset, environment_of(dataset))
+    outcome = in_simulator("base", setting, replace(study, epochs=1), None, "anywhere")
     rows = jax.tree.map(lambda x: x[:, :120], outcome.trained.state.imagined.rows)
     set_observation = PENDULUM.set_observation
     assert set_observation is not None

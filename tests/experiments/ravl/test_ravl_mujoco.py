@@ -17,6 +17,7 @@ from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, l
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.online.sets import make_set
 from jaxrl_rollouts.offline.study.config import SMOKE_MUJOCO
+from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import Report, load_report
@@ -139,9 +140,9 @@ def test_the_simulator_can_be_the_model(tmp_path: Path) -> None:
     made = make_set("halfcheetah-random", tmp_path, rows=2000)
     study = replace(SMOKE_MUJOCO, seeds=2, epochs=1)
     rollouts = replace(study.rollouts, rollouts_per_epoch=20, horizon=3)
-    outcome = ravl_mujoco.in_simulator(
-        "mobile", load(made.path), replace(study, rollouts=rollouts), None
-    )
+    dataset = load(made.path)
+    setting = Setting(dataset, environment_of(dataset))
+    outcome = ravl_mujoco.in_simulator("mobile", setting, replace(study, rollouts=rollouts), None)
     # The ring has room for five epochs and holds one.
     rows = jax.tree.map(lambda x: x[:, : 20 * 3], outcome.trained.state.imagined.rows)
     assert outcome.returns is not None and outcome.returns.shape == (2,)
