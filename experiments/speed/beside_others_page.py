@@ -10,9 +10,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.offline.data import episode_returns, normalised_score
+from jaxrl_rollouts.offline.data import normalised_score
 from jaxrl_rollouts.offline.study.page import LOOKS
-from jaxrl_rollouts.offline.study.source import Setting, slug
+from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread, summarize
 
@@ -26,11 +26,10 @@ SOURCE = LISTINGS["beside_others"].source
 def rows_of(grid: Grid, setting: Setting, data: str, discount: float) -> list[dict[str, Any]]:
     """One row per agent: the last look of both, in returns and scores, and what they took; of ours
     also what is maximised, the discounted value, as mean of the last looks."""
-    logged = setting.dataset.transitions
-    behaviour: dict[str, Any] = {"dataset": data, "agent": "behaviour"}
-    behaviour[OURS] = float(episode_returns(logged).mean())
-    behaviour[VALUE] = float(episode_returns(logged, discount).mean())
-    rows = [behaviour]
+    logged: dict[str, Any] = {"dataset": data, "agent": "behaviour"}
+    logged[OURS] = float(behaviour(setting).mean())
+    logged[VALUE] = float(behaviour(setting, discount).mean())
+    rows = [logged]
     for agent, cells in by_agent(grid.at(dataset=data)):
         row: dict[str, Any] = {"dataset": data, "agent": agent}
         for by, cell in cells.items():
@@ -75,12 +74,12 @@ def add_claims_alone(
     """With nobody beside them agents are held against the data; `clocks` are their critics'."""
     claim = claims(report, SOURCE)
     for data, setting in settings.items():
-        behaviour = float(episode_returns(setting.dataset.transitions).mean())
+        logged = float(behaviour(setting).mean())
         for agent, cells in by_agent(grid.at(dataset=data)):
             claim(
                 f"{agent} earns more than the data on {slug(data)}",
                 cells[OURS]["returns"][:, -LOOKS:].mean(1),
-                at_least=behaviour,
+                at_least=logged,
                 means="mean return of the last looks above that of the dataset's episodes",
                 time_constants=clocks[agent],
             )

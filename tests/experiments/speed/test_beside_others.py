@@ -181,7 +181,9 @@ def test_alone_the_last_looks_are_held_against_the_data() -> None:
     grid = Grid(("dataset", "agent", "by"), cells)
     rows = SimpleNamespace(rewards=np.full(4, 2.0), terminations=np.array([0, 1, 0, 1], bool))
     rows.truncations = np.zeros(4, bool)
-    settings: Any = {"data": SimpleNamespace(dataset=SimpleNamespace(transitions=rows))}
+    env = SimpleNamespace(max_episode_steps=1000)
+    setting = SimpleNamespace(dataset=SimpleNamespace(transitions=rows), env=env)
+    settings: Any = {"data": setting}
     add_claims_alone(report, grid, settings, {"bc": None, "iql": 2.5})
     cloned, learned = made
     np.testing.assert_allclose(np.ravel(cloned.values), [3.0, 6.0])
