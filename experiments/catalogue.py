@@ -41,7 +41,7 @@ _LISTED = (
         "beside_others",
         "cloning, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
         GOALS,
-        minutes={"smoke": None, "cpu": 114, "cpu-long": None},
+        minutes={"smoke": None, "cpu": 126, "cpu-long": None},
         needs={
             "smoke": ("hopper-random", MUJOCO),
             **dict.fromkeys(("cpu", "cpu-long"), ("halfcheetah-medium", "hopper-medium", MUJOCO)),
