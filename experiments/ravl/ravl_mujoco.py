@@ -53,8 +53,9 @@ class Config:
         datasets: names, or files.
         methods: that are compared.
         model: what is rolled: world models, or the `simulator` (an environment whose observation
-            determines its state: HalfCheetah; Hopper and Walker2d but for velocities beyond 10,
-            which begin at 10), where a penalty on the model's error is zero and MOPO is base.
+            determines its state: HalfCheetah, Swimmer; Hopper and Walker2d but for velocities
+            beyond 10, which begin at 10), where a penalty on the model's error is zero and MOPO is
+            base.
         mopo: penalties of MOPO that are swept.
         mobile: penalties of MOBILE that are swept.
         study: world models, agent and evaluation, shared by all.

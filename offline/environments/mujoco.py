@@ -21,7 +21,7 @@ from .terminations import FAMILIES, family
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.
-SKIPPED_POSITIONS = {"halfcheetah": 1, "invertedpendulum": 0}
+SKIPPED_POSITIONS = {"ant": 2, "halfcheetah": 1, "invertedpendulum": 0, "swimmer": 2}
 # The same, with velocities clipped to +-VELOCITY_LIMIT.
 CLIPPED = {"hopper": 1, "walker2d": 1}
 VELOCITY_LIMIT = 10.0
@@ -154,8 +154,9 @@ def mujoco_environment(name: str) -> Environment:
         return enter(host.reset_to, size, qpos.shape[0], qpos, qvel)
 
     kind = family(found.rsplit("-", 1)[0])
-    skipped = SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind))
-    hides, determined = kind in CLIPPED, kind in SKIPPED_POSITIONS
+    skipped = SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind, 0))
+    bare = size == env.model.nq - skipped + env.model.nv  # Ant may show contact forces, too
+    hides, determined = kind in CLIPPED, kind in SKIPPED_POSITIONS and bare
 
     def positions(observation: jax.Array) -> tuple[jax.Array, jax.Array]:
         origin = jnp.zeros((observation.shape[0], skipped), observation.dtype)

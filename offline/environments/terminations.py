@@ -20,7 +20,7 @@ Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def never(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
-    """No transition terminates (HalfCheetah, Pendulum, the plane, the acrobot)."""
+    """No transition terminates (of MuJoCo's: HalfCheetah, Pusher, Reacher, Swimmer)."""
     return jnp.zeros(next_observation.shape[:-1], bool)
 
 
@@ -52,6 +52,17 @@ def inverted_pendulum(
     return ~jnp.isfinite(x).all(-1) | (jnp.abs(x[..., 1]) > 0.2)
 
 
+def inverted_double_pendulum(
+    observation: jax.Array, action: jax.Array, next_observation: jax.Array
+) -> jax.Array:
+    """The tip, two poles of 0.6 above the cart, at or below 1; NaN counts as below.
+
+    After the cart's place come sines and cosines of the lower pole's angle and of the joint's.
+    """
+    s1, s2, c1, c2 = (next_observation[..., i] for i in range(1, 5))
+    return ~(0.6 * (c1 + c1 * c2 - s1 * s2) > 1.0)
+
+
 def runner(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
     """|angle| > 0.25 rad or |speed| > 4 m/s; NaN counts as fallen."""
     speed, angle = next_observation[..., 0], next_observation[..., 1]
@@ -62,11 +73,15 @@ FAMILIES: dict[str, Termination] = {
     "ant": ant,
     "halfcheetah": never,
     "hopper": hopper,
+    "inverteddoublependulum": inverted_double_pendulum,
     "invertedpendulum": inverted_pendulum,
     "pendulum": never,
     "plane": never,
+    "pusher": never,
     "acrobot": never,
+    "reacher": never,
     "runner": runner,
+    "swimmer": never,
     "walker2d": walker2d,
 }
 

@@ -128,9 +128,9 @@ def test_reset_to_restores_a_simulator_state(hopper: Environment) -> None:
     np.testing.assert_allclose(out.reward, reward, atol=1e-2)
 
 
-@pytest.mark.parametrize("name", ["mujoco/HalfCheetah-v4", "mujoco/InvertedPendulum-v4"])
+@pytest.mark.parametrize("name", ["HalfCheetah-v4", "InvertedPendulum-v4", "Swimmer-v4", "Ant-v4"])
 def test_true_model_follows_the_environment(name: str) -> None:
-    env = make(name)
+    env = make(f"mujoco/{name}")
     steps = play(env, 4, 10).steps
     rolled = rollout(
         true_model(env),
@@ -174,6 +174,7 @@ def test_d4rls_ant_has_its_contact_forces(name: str) -> None:
     assert env.observation_size == 111 and make(env.name).observation_size == 111
     assert "Ant-v4 with contact forces in place of Ant-v" in env.version
     assert make("ant").observation_size == make("Ant-v4").observation_size == 27
+    assert env.set_observation is None  # forces cannot be set
     theirs = gymnasium.make("Ant-v4", use_contact_forces=True).unwrapped
     state = env.reset(jax.random.key(3), 1)
     seed = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(

@@ -12,6 +12,7 @@ from jaxrl_rollouts.offline.environments.terminations import (
     ant,
     family,
     hopper,
+    inverted_double_pendulum,
     inverted_pendulum,
     never,
     termination_function,
@@ -50,6 +51,9 @@ def test_ant_and_inverted_pendulum_rules() -> None:
     assert apply(ant, rows) == [False, True, True, True, False]
     rows = [[3.0, 0.1], [3.0, -0.21], [float("nan"), 0.0]]
     assert apply(inverted_pendulum, rows) == [False, True, True]
+    nan = float("nan")
+    rows = [[9, 0, 0, 1, 1], [9, 0, 1, 1, 0], [9, 1, -1, 0, 0], [9, 0, 0, 1, -1], [9, nan, 0, 1, 1]]
+    assert apply(inverted_double_pendulum, rows) == [False, True, True, True, True]
 
 
 def test_never() -> None:
@@ -66,6 +70,10 @@ def test_never() -> None:
         ("mujoco/walker2d/medium-v0", walker2d),
         ("Ant-v4", ant),
         ("InvertedPendulum-v4", inverted_pendulum),
+        ("inverted-double-pendulum-mixed", inverted_double_pendulum),
+        ("swimmer-mixed", never),
+        ("Reacher-v4", never),
+        ("Pusher-v4", never),
         ("gymnax/Pendulum-v1", never),
         ("plane", never),
     ],
@@ -94,7 +102,17 @@ def test_hopper_rule_agrees_with_the_simulators_flags(made_hopper: Path) -> None
     assert flags.sum() > 20
 
 
-@pytest.mark.parametrize("name", ["Hopper-v4", "Walker2d-v4", "Ant-v4", "InvertedPendulum-v4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Hopper-v4",
+        "Walker2d-v4",
+        "Ant-v4",
+        "InvertedPendulum-v4",
+        "InvertedDoublePendulum-v4",
+        "InvertedDoublePendulum-v5",
+    ],
+)
 def test_rules_agree_with_gymnasium(name: str) -> None:
     gymnasium = pytest.importorskip("gymnasium")
     pytest.importorskip("mujoco")
