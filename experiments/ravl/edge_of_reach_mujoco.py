@@ -12,25 +12,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
+from jaxrl_rollouts.offline.synthetic.quality import novelty
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.rollouts import rollout
 
 from ..catalogue import LISTINGS
 from . import ravl_mujoco
 
 SOURCE = LISTINGS["edge_of_reach_mujoco"].source
+FAR = 0.99  # of the data's own rows are nearer to the other episodes than what is called beyond
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ def run(config: Config, context: RunContext) -> Report:
     grid = run_grid({"horizon": config.horizons}, train, context, seeds=study.seeds)
     cells = {name_of(h): grid[h] for h in config.horizons}
     report.table("results", result_rows(setting, cells, study.agent.discount))
+    report.table("where uniform actions lead", lead_rows(setting, config.horizons, study.seed))
     add_clock(report, clock_rows(cells))
     add_claims(report, setting, config, cells)
     colours = dict(zip(cells, PALETTE, strict=False))
@@ -114,6 +124,46 @@ def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> 
     for row in rows:
         if row["method"] in cells:
             row["imagined steps"] = late(cells[row["method"]], "imagined_length")
+    return rows
+
+
+def lead_rows(
+    setting: Setting, horizons: tuple[int, ...], seed: int, *, count: int = 500
+) -> list[dict]:
+    """How far from the data rollouts of uniform actions end: what an edge is before any critic.
+
+    They begin in states of every second episode, and distances are to the nearest state of the
+    other ones, in deviations of the data; those of the starts, after 0 steps, are the measure.
+
+    Args:
+        setting: data and simulator.
+        horizons: steps after which is looked.
+        seed: of starts and actions.
+        count: rollouts.
+    """
+    t, env = setting.dataset.transitions, setting.env
+    observations = np.asarray(t.observations)
+    ends = np.asarray(t.terminations) | np.asarray(t.truncations)
+    episode = np.cumsum(ends) - ends
+    own, others = (observations[episode % 2 == rest] for rest in (0, 1))
+    starts_key, roll_key = jax.random.split(jax.random.key(seed))
+    starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]
+    rolled = rollout(
+        true_dynamics(env, clipped=True).model, None, jnp.asarray(starts), roll_key,
+        horizon=max(horizons), policy=random_policy(env.action_size),
+        record=lambda step: (step.next_observations, step.terminations),
+    )  # fmt: skip
+    (reached, fell), valid = jax.tree.map(np.asarray, rolled.steps), np.asarray(rolled.valid)
+    nearest = novelty(others, starts)
+    limit = np.quantile(nearest, FAR)
+    rows = [{"steps": 0, "ended": 0.0, "distance": np.median(nearest), "beyond": 1.0 - FAR}]
+    for horizon in horizons:
+        ended = (fell & valid)[:horizon].any(0)
+        row: dict = {"steps": horizon, "ended": ended.mean()}
+        if not ended.all():
+            nearest = novelty(others, reached[horizon - 1, ~ended])
+            row |= {"distance": np.median(nearest), "beyond": (nearest > limit).mean()}
+        rows.append(row)
     return rows
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -64,6 +65,32 @@ def test_a_perfect_model_is_rolled_as_far_as_is_said() -> None:
         assert sum(row.tobytes() not in acted for row in mine.next_observations) == 10
 
 
+def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> None:
+    """Two parallel lines of states, three apart; a step leads one farther off, past 150 it ends."""
+    count = 200
+    place = np.arange(count, dtype=np.float32)
+    lines = [np.stack([place, np.full(count, y, np.float32), 0 * place], 1) for y in (3.0, 0.0)]
+    states = np.concatenate(lines)
+    ends = np.arange(2 * count) % count == count - 1
+    dataset = load_dataset("pendulum-mixed")
+    rows = jax.tree.map(lambda x: x[: 2 * count], dataset.transitions)
+    rows = rows._replace(observations=states, terminations=0 * ends > 0, truncations=ends)
+
+    def away(state: jax.Array, action: jax.Array) -> tuple:
+        return state + jnp.array([0.0, 1.0, 0.0]), state[:, 0], state[:, 0] > 150
+
+    env = PENDULUM._replace(transition=away)
+    setting = Setting(replace(dataset, transitions=rows), env)
+    found = experiment.lead_rows(setting, (2, 7), 0, count=400)
+    assert [row["steps"] for row in found] == [0, 2, 7]
+    np.testing.assert_allclose([row["distance"] for row in found], [3.0, 5.0, 10.0], rtol=1e-6)
+    assert found[1]["beyond"] == found[2]["beyond"] == 1.0
+    assert found[1]["ended"] == found[2]["ended"] == pytest.approx(49 / 200, abs=0.06)
+    all_end = PENDULUM._replace(transition=lambda s, a: (s, s[:, 0], s[:, 0] > -1))
+    last = experiment.lead_rows(setting._replace(env=all_end), (2, 7), 0, count=40)[-1]
+    assert last == {"steps": 7, "ended": 1.0}
+
+
 def cell(returns: float, promised: float) -> Cell:
     history = History()
     for step in range(1, 6):
@@ -99,5 +126,7 @@ def test_a_report_from_one_command(tmp_path: Path) -> None:
     assert list(rows[1]["imagined steps"].values) == [3.0] * 2
     assert list(rows[2]["imagined steps"].values) == [12.0] * 2
     assert [row["arm"] for row in report.tables["clock"]] == ["3 steps", "12 steps"]
+    led = report.tables["where uniform actions lead"]
+    assert [row["steps"] for row in led] == [0, 3, 12] and led[2]["distance"] > led[0]["distance"]
     assert len(report.claims) == 4 and "training-pendulum-mixed" in report.pictures
     assert any("120 rows at every horizon" in note for note in report.notes)
