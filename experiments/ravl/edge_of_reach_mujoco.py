@@ -23,6 +23,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.collect import random_policy
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.page import late, promised_to_earned
@@ -51,12 +53,16 @@ class Config:
         method: base, or RAVL.
         horizons: of rollouts, rising. An epoch imagines `rollouts_per_epoch * horizon` rows of the
             study, in rollouts of each of these lengths.
+        endings: a fall ends an episode, as the simulator has it. Else it goes on, lying and without
+            the reward for being upright, and no row terminates: of the data, of rollouts or where
+            policies are judged.
         study: agent, rows, lengths.
     """
 
     dataset: str = "hopper-mixed"
     method: Literal["base", "ravl"] = "base"
     horizons: tuple[int, ...] = (5, 20, 100)
+    endings: bool = True
     study: StudyConfig = field(default_factory=StudyConfig)
 
     def validate(self) -> None:
@@ -82,6 +88,19 @@ def in_lengths_of(study: StudyConfig, horizon: int) -> StudyConfig:
     return replace(study, rollouts=rollouts)
 
 
+def endless(setting: Setting) -> Setting:
+    """The same, where a fall ends nothing; the last reward of a row that fell stays the data's.
+
+    Raises:
+        ConfigError: nothing ends it anyway.
+    """
+    env = make(f"{setting.env.name}?{ENDLESS}")
+    rows = setting.dataset.transitions
+    cut = rows.truncations | rows.terminations
+    rows = rows._replace(terminations=np.zeros_like(cut), truncations=cut)
+    return Setting(replace(setting.dataset, transitions=rows), env)
+
+
 def name_of(horizon: int) -> str:
     """What an arm is called."""
     return f"{horizon} steps"
@@ -91,7 +110,8 @@ def run(config: Config, context: RunContext) -> Report:
     """The method at every horizon; each is a stage of its own."""
     study, report = config.study, Report.of(context, config.study.seeds)
     dataset = load_dataset(config.dataset, study.seed)
-    setting = Setting(dataset, environment_of(dataset))
+    source = Setting(dataset, environment_of(dataset))  # whose episodes are what the data earned
+    setting = source if config.endings else endless(source)
 
     def train(horizon: int, stage: str) -> Cell:
         stage = f"{slug(dataset.name)}-{config.method}-{horizon}"
@@ -102,12 +122,12 @@ def run(config: Config, context: RunContext) -> Report:
 
     grid = run_grid({"horizon": config.horizons}, train, context, seeds=study.seeds)
     cells = {name_of(h): grid[h] for h in config.horizons}
-    report.table("results", result_rows(setting, cells, study.agent.discount))
+    report.table("results", result_rows(source, cells, study.agent.discount))
     report.table("where uniform actions lead", lead_rows(setting, config.horizons, study.seed))
     add_clock(report, clock_rows(cells))
-    add_claims(report, setting, config, cells)
+    add_claims(report, source, config, cells)
     colours = dict(zip(cells, PALETTE, strict=False))
-    page.draw_training(report, setting, cells, study.agent.discount, colours)
+    page.draw_training(report, source, cells, study.agent.discount, colours)
     page.note_made(report, [dataset])
     report.note(
         "The simulator is rolled in the place of a world model, an epoch "

@@ -17,7 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
 from .base import Environment, EnvironmentState, rescale, unknown_name
 from .host import Copies, enter, host_environment
-from .terminations import FAMILIES, family
+from .terminations import FAMILIES, family, never
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.
@@ -25,6 +25,7 @@ SKIPPED_POSITIONS = {"ant": 2, "halfcheetah": 1, "invertedpendulum": 0, "swimmer
 # The same, with velocities clipped to +-VELOCITY_LIMIT.
 CLIPPED = {"hopper": 1, "walker2d": 1}
 VELOCITY_LIMIT = 10.0
+ENDLESS = "terminate_when_unhealthy=false"
 
 
 class Simulators(Copies):
@@ -82,8 +83,12 @@ def _say(message: str) -> None:
         print(f"warning: MuJoCo: {message}", file=sys.stderr, flush=True)
 
 
-def make_gymnasium(name: str) -> Any:
+def make_gymnasium(name: str, **options: Any) -> Any:
     """Gymnasium's own environment of this id, or of the version that took its place.
+
+    Args:
+        name: the id.
+        options: what its constructor takes.
 
     Raises:
         MissingExtraError, ConfigError: see `mujoco_environment`.
@@ -108,7 +113,7 @@ def make_gymnasium(name: str) -> Any:
         raise unknown_name(f"mujoco/{name}", [f"mujoco/{k}" for k in known if k[-1] in "45"])
     # Ant's 111 observations (84 of them contact forces) are 27 in version 4 unless asked for.
     forces = stem == "Ant" and version in ("2", "3") and candidate.endswith("v4")
-    options = {"use_contact_forces": True} if forces else {}
+    options |= {"use_contact_forces": True} if forces else {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # version 4 is what D4RL-like data come from
@@ -116,6 +121,10 @@ def make_gymnasium(name: str) -> Any:
     except ImportError as error:
         found = str(error).splitlines()[0]
         raise ConfigError(f"environment mujoco/{name}", found, "version 4 or 5") from error
+    except TypeError as error:
+        if not options:
+            raise
+        raise ConfigError(f"environment mujoco/{name}", [*options], "no options") from error
 
 
 def label_of(made: Any, name: str) -> tuple[str, str]:
@@ -125,7 +134,10 @@ def label_of(made: Any, name: str) -> tuple[str, str]:
     instead = "" if found == name else f" in place of {name}"
     forces = made.spec.kwargs.get("use_contact_forces", False)
     instead = " with contact forces" * forces + instead
-    return f"mujoco/{name if forces else found}", f"{found}{instead}, {packages}"
+    label = f"mujoco/{name if forces else found}"
+    if not made.spec.kwargs.get("terminate_when_unhealthy", True):
+        label, instead = f"{label}?{ENDLESS}", f"{instead}, where a fall ends nothing"
+    return label, f"{found}{instead}, {packages}"
 
 
 def mujoco_ids(registry: Any) -> list[str]:
@@ -134,18 +146,28 @@ def mujoco_ids(registry: Any) -> list[str]:
     return [key for key, spec in registry.items() if own.match(str(spec.entry_point))]
 
 
-def mujoco_environment(name: str) -> Environment:
+def mujoco_environment(name: str, terminate_when_unhealthy: str | bool = True) -> Environment:
     """`mujoco/<name>` as a host `Environment`: version 4 for 2 and 3, and 5 where 4 is gone.
 
     `Ant-v2` and `Ant-v3` see the contact forces, as D4RL's data do, and keep their name.
 
     Each call has simulators of its own. One batch is alive at a time: a reset ends the last.
 
+    Args:
+        name: Gymnasium's id.
+        terminate_when_unhealthy: false (as a query: `Hopper-v4?terminate_when_unhealthy=false`)
+            lets episodes go on after a fall, where there is no reward for being upright.
+
     Raises:
         MissingExtraError: gymnasium or mujoco is not installed.
-        ConfigError: not one of this Gymnasium's MuJoCo environments.
+        ConfigError: not one of this Gymnasium's MuJoCo environments, or one that never ends.
     """
-    made = make_gymnasium(name)
+    ends = str(terminate_when_unhealthy).lower()
+    if ends not in ("true", "false"):
+        found = terminate_when_unhealthy
+        raise ConfigError(f"environment {name}: terminate_when_unhealthy", found, "true or false")
+    endless = ends == "false"
+    made = make_gymnasium(name, **({"terminate_when_unhealthy": False} if endless else {}))
     found, env = made.spec.id, made.unwrapped
     size = env.observation_space.shape[0]
     host = Simulators(env, made.spec.max_episode_steps)
@@ -188,7 +210,7 @@ def mujoco_environment(name: str) -> Environment:
         low,
         high,
         version,
-        termination=FAMILIES.get(kind),
+        termination=never if endless else FAMILIES.get(kind),
         reset_to=reset_to,
         set_observation=set_observation if determined else None,
         transition=transition if determined else None,

@@ -54,7 +54,11 @@ EXAMPLES = (
     "brax/halfcheetah",
     *sorted(set(ALIASES.values())),
 )
-OPTIONS = {"brax": ("backend",), "gymnasium": ("max_episode_steps",)}
+OPTIONS = {
+    "brax": ("backend",),
+    "gymnasium": ("max_episode_steps",),
+    "mujoco": ("terminate_when_unhealthy",),
+}
 
 
 def register_environment(name: str, factory: Callable[[], Any]) -> None:
@@ -88,7 +92,8 @@ def make(name: str | Any, **options: Any) -> Environment:
             family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `hopper-mixed`).
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
-        options: `backend` of brax, `max_episode_steps` of Gymnasium's.
+        options: `backend` of brax, `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy`
+            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -123,7 +128,7 @@ def make(name: str | Any, **options: Any) -> Environment:
     if kind == "mujoco":
         from .mujoco import mujoco_environment
 
-        return mujoco_environment(rest)
+        return mujoco_environment(rest, **options)
     return from_gymnasium(rest, max_episode_steps=_steps(base, options))
 
 

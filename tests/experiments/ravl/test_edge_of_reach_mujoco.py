@@ -18,6 +18,7 @@ from jaxrl_rollouts.experiments.ravl import edge_of_reach_mujoco as experiment
 from jaxrl_rollouts.experiments.ravl.edge_of_reach_mujoco import EXPERIMENT, Config
 from jaxrl_rollouts.experiments.ravl.ravl_mujoco import in_simulator
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting
@@ -89,6 +90,33 @@ def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> N
     all_end = PENDULUM._replace(transition=lambda s, a: (s, s[:, 0], s[:, 0] > -1))
     last = experiment.lead_rows(setting._replace(env=all_end), (2, 7), 0, count=40)[-1]
     assert last == {"steps": 7, "ended": 1.0}
+
+
+def test_without_endings_a_fall_is_a_row_like_others(made_data: Path) -> None:
+    dataset = load_dataset("hopper-random")
+    source = Setting(dataset, environment_of(dataset))
+    setting = experiment.endless(source)
+    rows, before = setting.dataset.transitions, dataset.transitions
+    assert before.terminations.sum() > 20 and not rows.terminations.any()
+    np.testing.assert_array_equal(rows.truncations, before.terminations | before.truncations)
+    np.testing.assert_array_equal(rows.rewards, before.rewards)
+
+    last = np.flatnonzero(before.terminations)[:20]
+    model = true_model(setting.env, clipped=True)
+    ending = true_model(source.env, clipped=True)
+    state, action = (jnp.asarray(x[last]) for x in (rows.observations, rows.actions))
+    following, out = model.step(None, jax.random.key(0), state, action, None)
+    same, theirs = ending.step(None, jax.random.key(0), state, action, None)
+    np.testing.assert_array_equal(following, same)
+    assert not out.terminated.any() and theirs.terminated.mean() > 0.5
+    fell = np.asarray(theirs.terminated)
+    np.testing.assert_allclose(out.reward + fell, theirs.reward, atol=1e-5)  # 1 for being upright
+
+
+def test_what_never_ends_cannot_be_without_endings() -> None:
+    dataset = load_dataset("pendulum-mixed")
+    with pytest.raises(ConfigError, match="expected no options"):
+        experiment.endless(Setting(dataset, environment_of(dataset)))
 
 
 def cell(returns: float, promised: float) -> Cell:

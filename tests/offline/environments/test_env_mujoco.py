@@ -14,6 +14,7 @@ from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import Environment, as_model, make, true_model  # noqa: E402
 from jaxrl_rollouts.offline.environments.mujoco import VELOCITY_LIMIT  # noqa: E402
+from jaxrl_rollouts.offline.environments.terminations import termination_function  # noqa: E402
 from jaxrl_rollouts.rollouts import Trajectory, rollout  # noqa: E402
 
 
@@ -159,6 +160,32 @@ def test_an_old_state_is_refused(cheetah: Environment) -> None:
     cheetah.reset(jax.random.key(0), 2)
     with pytest.raises(Exception, match="already stepped, or reset since"):
         jax.block_until_ready(cheetah.step(jax.random.key(0), old, action))
+
+
+def test_a_fall_may_end_nothing() -> None:
+    env = make("Hopper-v4?terminate_when_unhealthy=false")
+    assert make(env.name).name == env.name == "mujoco/Hopper-v4?terminate_when_unhealthy=false"
+    assert "a fall ends nothing" in env.version
+    played = play(env, 3, 200, record=lambda s: (s.terminations, s.rewards, s.next_observations))
+    terminations, rewards, following = played.steps
+    assert not terminations.any() and played.lengths.tolist() == [200] * 3
+    lying = np.asarray(termination_function("hopper")(None, None, following))
+    assert lying[-1].all() and np.abs(rewards[-50:].mean()) < 0.5 < rewards[:5].mean()
+    assert not env.termination(following, rewards, following).any()
+    assert make("Hopper-v4?terminate_when_unhealthy=True").name == "mujoco/Hopper-v4"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Hopper-v4?terminate_when_unhealthy=no", "found 'no', expected true or false"),
+        ("HalfCheetah-v4?terminate_when_unhealthy=false", "expected no options"),
+        ("Hopper-v4?healthy=false", "expected the option terminate_when_unhealthy"),
+    ],
+)
+def test_other_options_are_refused(name: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        make(name)
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])
