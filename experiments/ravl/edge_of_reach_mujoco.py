@@ -41,7 +41,7 @@ from ..catalogue import LISTINGS
 from . import ravl_mujoco
 
 SOURCE = LISTINGS["edge_of_reach_mujoco"].source
-FAR = 0.99  # of the data's own rows are nearer to the other episodes than what is called beyond
+FAR = 0.01  # of the data's own rows are as far from the other episodes as what is called beyond
 
 
 @dataclass(frozen=True)
@@ -175,14 +175,16 @@ def lead_rows(
     )  # fmt: skip
     (reached, fell), valid = jax.tree.map(np.asarray, rolled.steps), np.asarray(rolled.valid)
     nearest = novelty(others, starts)
-    limit = np.quantile(nearest, FAR)
-    rows = [{"steps": 0, "ended": 0.0, "distance": np.median(nearest), "beyond": 1.0 - FAR}]
+    limit = np.quantile(nearest, 1.0 - FAR)
+    away = float(np.median(nearest))
+    rows = [{"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR}]
     for horizon in horizons:
         ended = (fell & valid)[:horizon].any(0)
-        row: dict = {"steps": horizon, "ended": ended.mean()}
+        row: dict = {"steps": horizon, "ended": float(ended.mean())}
         if not ended.all():
             nearest = novelty(others, reached[horizon - 1, ~ended])
-            row |= {"distance": np.median(nearest), "beyond": (nearest > limit).mean()}
+            away, beyond = float(np.median(nearest)), float((nearest > limit).mean())
+            row |= {"distance": away, "beyond": beyond}
         rows.append(row)
     return rows
 
