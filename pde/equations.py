@@ -1,4 +1,5 @@
-"""Periodic equations, solved by exponax (ETDRK4, pseudo-spectral, 2/3 de-aliased; KdV: `etdrk`).
+"""Periodic equations, solved by exponax (ETDRK4, pseudo-spectral, 2/3 de-aliased,
+Gray-Scott, which is cubic, 1/2; KdV: `etdrk`).
 
 ks                u_t + u u_x + u_xx + viscosity u_xxxx = 0       (conservative form)
 burgers           u_t + u u_x = diffusivity u_xx                  (conservative form)
@@ -6,7 +7,8 @@ kdv               u_t + 6 u u_x + dispersion u_xxx = 0
 advection         u_t + velocity u_x = 0                          (exact)
 navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (v = `flows.to_velocity(w)`)
 kolmogorov_2d     the same with a forcing of four waves along y, and - 0.1 w: steady on average
-ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity lap^2 u = 0, without its mean
+ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity (u_xxxx + u_yyyy) = 0, without its mean
+                  (no mixed derivative as in lap^2: that is how exponax has it)
 burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels)
 gray_scott_2d     a_t = 2e-5 lap a + feed (1 - a) - a b^2,
                   b_t = 1e-5 lap b - (feed + 0.06) b + a b^2      (two channels, a and b)

@@ -142,7 +142,7 @@ def quality(fields: Any) -> Quality:
     with jax.enable_x64(True):
         found = spectrum(jnp.asarray(fields), space_dims=fields.ndim - 3)
         amplitude = np.asarray(found.mean((0, 1)))
-    resolved = amplitude[:, : max(int(min(fields.shape[3:]) / 3), 2)]  # what de-aliasing leaves
+    resolved = amplitude[:, : max(int(min(fields.shape[3:]) / 3), 2)]  # what 2/3 de-aliasing leaves
     highest = np.maximum(amplitude.max(1), np.finfo(float).tiny)
     return Quality(
         float(fields.std()),

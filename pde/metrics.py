@@ -94,9 +94,10 @@ def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> ja
 
 
 def relative_l1(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
-    """`mean |p - t| / mean |t|` over space, mean over channels: `[*batch]` (Poseidon, DRIFT-Net).
+    """`mean |p - t| / mean |t|` over space, mean over channels: `[*batch]`.
 
-    Of fields in their own units: it depends on where zero is.
+    Poseidon and DRIFT-Net divide sums over the channels of a group, a velocity's together. Of
+    fields in their own units: it depends on where zero is.
     """
     space = tuple(range(batch_dims + 1, truth.ndim))
     size = jnp.abs(truth).mean(space)

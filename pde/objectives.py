@@ -56,8 +56,8 @@ class OneStepConfig:
         unroll: steps of `unrolled`.
         sobolev_order: highest derivative in the Sobolev norm.
         loss: what is averaged: `squared` differences of scaled changes; `relative_l1`, absolute
-            ones of the fields over the mean size of the true one, channel by channel (Poseidon,
-            DRIFT-Net). Not of `sobolev`.
+            ones of the fields over the mean size of the true one, channel by channel (Poseidon's
+            and DRIFT-Net's is by groups of channels, a velocity being one). Not of `sobolev`.
         frequency_weight: of `frequency_error`, which is added; DRIFT-Net's, whose released code
             divides it by the number of points, where it is a millionth of the loss.
     """

@@ -2,8 +2,9 @@
 
 Two rules. `published` is policy-guided diffusion's (Jackson et al. 2024, arXiv:2404.06356, as its
 public code has it): before every step the noised sample is pushed along the gradient by a length
-that does not shrink with the noise. Its strength grows with the number of steps and it is *not*
-the product `p(x) pi(x)^lambda` it stands for; over many steps it collapses onto the policy's mode.
+that shrinks with the step's number and not with the noise. Its strength grows with the number of
+steps and it is *not* the product `p(x) pi(x)^lambda` it stands for; over many steps it collapses
+onto the policy's mode.
 `calibrated` moves the denoised sample to the mean of its normal posterior times the normal that the
 gradient belongs to, for any number of steps. With `spread="unit"` that is the product exactly for
 one normal channel; with `joint` for one action and any number of states that are normal together.
@@ -180,7 +181,10 @@ def push(
     place: Place,
     denoise: Callable,
 ) -> jax.Array:
-    """`x + lambda c(n) g / |g|` after every step n, g by the guided channels (the public code)."""
+    """`x + lambda c(n) g / |g|`, g by the guided channels (the public code).
+
+    Before every step n but the last.
+    """
     rows = denoise(x, place.sigma) if config.reference == "denoised" else x
     along = unit_length(gradient(target, guide.target, rows), config.normalise)
     coefficient = guide.coefficient * strength(place, config.bump)

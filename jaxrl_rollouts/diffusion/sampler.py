@@ -6,8 +6,7 @@ sample and so needs one network call a step where Heun's needs two.
 
 Two departures from policy-guided diffusion's public code, both on purpose: the Euler predictor
 starts from the churned sample at which its slope was taken (there it starts from the un-churned
-one), and the network's and the policy's parameters are arguments, so that a refreshed policy runs
-in the program that is already compiled.
+one), and the compiled sampler is kept from refresh to refresh (there it is made anew each time).
 """
 
 from __future__ import annotations

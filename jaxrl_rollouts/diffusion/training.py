@@ -26,8 +26,8 @@ from .jumps import JumpConfig
 class DenoiserTrainingConfig:
     """Adam with warm-up and a cosine to zero; averaged weights are the ones to sample with.
 
-    Defaults are SynthER's. Policy-guided diffusion: rate 2e-3, betas 0.9 and 0.999, a tenth of
-    the updates as warm-up, no clipping, batches of 32 windows.
+    Defaults are SynthER's for fewer than 800,000 rows. Policy-guided diffusion: rate 2e-3, betas
+    0.9 and 0.999, a tenth of the updates as warm-up, no clipping, batches of 32 windows.
 
     Attributes:
         updates: gradient steps in all.

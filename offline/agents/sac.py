@@ -302,7 +302,7 @@ def actor_loss(
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
     value = least(q(nets, state.critic, batch.observations, actions))
-    # The temperature moves first (authors' order), on this batch's entropy.
+    # The temperature moves first (as in RAVL's code), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
 

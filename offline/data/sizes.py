@@ -1,7 +1,7 @@
 """How many bytes D4RL's files have, as far as it is known.
 
 From the checksums that TensorFlow Datasets keeps of them (`tensorflow_datasets/d4rl`, Apache-2.0);
-it has no relocate, maze2d, kitchen and AntMaze v1.
+it has no maze2d, kitchen, AntMaze v1 and antmaze-medium-play-v2; its relocate is not copied here.
 """
 
 from __future__ import annotations

@@ -84,9 +84,10 @@ def mobile(
     backup_entropy: bool = False,
     least_target: float | None = None,
 ) -> Method:
-    """Base with `penalty` (beta: 0.1 to 2) times the inconsistency off imagined rows' targets.
+    """Base with `penalty` times the inconsistency off imagined rows' targets.
 
-    The other arguments are those of `Mobile`.
+    The authors' code takes a penalty (beta) of 0.1 to 5, by dataset. The other arguments are those
+    of `Mobile`.
 
     Raises:
         ConfigError: a negative penalty or no samples.

@@ -28,7 +28,7 @@ def mopo(
     unit: Literal["raw", "mean"] = "raw",
     consulted: Consulted = "members",
 ) -> Method:
-    """Base with rewards `r - penalty * u` (lambda in the paper: 0.5, 1, 2.5 or 5).
+    """Base with rewards `r - penalty * u` (lambda in the authors' code: 0.5, 1, 2 or 5).
 
     How large u is depends on the world model's targets (2.4 times larger on HalfCheetah with
     standardised ones, which are calibrated): `unit="mean"` divides it by its mean over the data.

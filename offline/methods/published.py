@@ -1,7 +1,8 @@
-"""What the papers' public codes chose for single datasets.
+"""What public codes chose for single datasets: horizons, penalties, floors, numbers of critics.
 
-MOPO and MOBILE: OfflineRL-Kit's tables, whose MOPO penalises in units of raw targets; EDAC and
-RAVL: N of 10, and 50 on Hopper. Where nothing was chosen for a dataset a method stays as it is.
+MOPO and MOBILE: OfflineRL-Kit's tables, whose MOPO penalises in units of raw targets; RAVL: N of
+10, and 50 on Hopper, as CORL's EDAC has it (RAVL's own code names no dataset). Where nothing was
+chosen for a dataset a method stays as it is.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ..recurrent.tokens import Token, token_of
 
 @dataclass(frozen=True)
 class NeubayConfig(Settings):
-    """Agent, rollouts and cadence; defaults are the paper's for D4RL locomotion.
+    """Agent, rollouts and cadence; defaults are the public code's for D4RL locomotion.
 
     Attributes:
         agent: `agent.steps` is the number of gradient steps in all. Without a memory

@@ -41,7 +41,9 @@ from .tapes import Tape, masked_mean, weighted_mean
 
 @dataclass(frozen=True)
 class RecurrentSacConfig(Settings):
-    """Hyper-parameters; defaults are the paper's for D4RL locomotion.
+    """Hyper-parameters; defaults are the public code's for D4RL locomotion.
+
+    But for `memory_rate`, which is 1e-5 there and then tuned for every dataset.
 
     Attributes:
         memory, head: sizes of memory and of the hidden layers after it, of actor and critic alike.

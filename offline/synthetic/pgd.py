@@ -45,12 +45,15 @@ from .windows import WindowLayout, WindowModel
 
 @dataclass(frozen=True)
 class PgdConfig:
-    """Cadence and composition; defaults are those of the public code with fewer sampler steps.
+    """Cadence, composition and guidance; defaults of the first two are those of the public code.
+
+    Not of guidance: there it is off (coefficient 0), at the noised sample and not normalised unless
+    asked for; and the sampler has twice the steps.
 
     Attributes:
         guidance: which rule.
         coefficient: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
-            0.5 at 256 steps: its pushes keep their length while the noise vanishes.
+            0.5 at 256 steps: its pushes shrink with the step's number, the noise far faster.
         sampler: 256 steps are published, the default has half of them; what fewer cost is
             `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
             coefficient guides less, unless `guidance.reference_steps` says otherwise.

@@ -47,7 +47,7 @@ KINDS: tuple[Kind, ...] = ("synther", "pgd")
 
 
 def _published() -> DenoiserTrainingConfig:
-    """Policy-guided diffusion's."""
+    """Policy-guided diffusion's, for a budget of ours: the public code counts epochs."""
     return DenoiserTrainingConfig(
         updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
     )
@@ -55,7 +55,7 @@ def _published() -> DenoiserTrainingConfig:
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """Diffusion models of a dataset and what is drawn from them; defaults are the papers'.
+    """Diffusion models of a dataset and what is drawn from them; sizes are the papers'.
 
     Attributes:
         synther: SynthER's model of single transitions.

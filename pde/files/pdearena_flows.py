@@ -3,9 +3,10 @@
 A group named after the split holds a scalar that the flow carries and the flow's velocity, `u`,
 `vx` and `vy` [n, T, X, Y]; `t` [n, T], `x` [n, X], `y` [n, Y], `dt`, `dx`, `dy` [n] and the
 buoyancy `buo_y` [n]. Names, shapes and float64 are those of the published generator and reader,
-which were read; a published file was not at hand. There `x` runs from 0 to the domain's far end,
-so that `dx` is the length over the points and not the distance of the `x`, and the velocities, of
-a grid of faces, lie half a cell beside the scalar. Both are read as they are.
+which were read; a published file was not at hand. There `x` runs from 0 to the domain's far end and
+`dx` is its distance, the length over one less than the points, although the scalar is of the
+centres of as many cells, and the velocities, of their faces, lie half a cell beside it. Fields are
+read as they are; the domain is as long as `x` says. In periodic files, ours, the end is no point.
 """
 
 from __future__ import annotations
@@ -76,14 +77,15 @@ def read_pdearena_flows(path: str | Path) -> FieldSet:
         for key in keys[1:]:
             check_shape(path, key, field_array(path, file, key).shape, shape)
         check_count(path, keys[0], shape[0])
-        dt = _spacing(path, file, split, "dt", "t", shape[:2])
-        extent = [
-            _spacing(path, file, split, f"d{axis}", axis, (shape[0], size)) * size
-            for axis, size in zip("xy", shape[2:], strict=True)
-        ]
         parameters = _parameters(path, file, split, shape[0])
         told = plain_attributes(file[split])  # type: ignore[arg-type]
-    kind = "periodic" if told.get("boundaries") == "periodic" else "wall"
+        kind = "periodic" if told.get("boundaries") == "periodic" else "wall"
+        dt = _spacing(path, file, split, "dt", "t", shape[:2])
+        extent = [
+            _spacing(path, file, split, f"d{axis}", axis, (shape[0], size))
+            * (size if kind == "periodic" else size - 1)
+            for axis, size in zip("xy", shape[2:], strict=True)
+        ]
     known = str(told.get("equation", ""))
     whole = (*shape[:2], len(FIELDS), *shape[2:])
     fields = [Stored(key, (name,), (True, True)) for key, name in zip(keys, FIELDS, strict=True)]
@@ -119,8 +121,7 @@ def _spacing(
     check_shape(path, key, values.shape, shape)
     if places == "t":
         return frame_time(path, key, values)
-    between = axis_extent(path, key, values) / shape[1]
-    return between * (shape[1] - 1) / shape[1]  # both ends are among the points
+    return axis_extent(path, key, values) / shape[1]
 
 
 def _parameters(path: Path, file: h5py.File, split: str, count: int) -> dict[str, np.ndarray]:
@@ -177,8 +178,8 @@ def write_pdearena_flows(
             with jax.enable_x64(True):
                 unit = np.asarray(to_velocity(jnp.asarray(chunk.fields, jnp.float64), 1.0))
             velocity = unit * np.reshape(chunk.extent, (-1, 1, 1, 1, 1))
-            places = np.linspace(0.0, chunk.extent, space[0], axis=-1)
             spacing = chunk.extent / space[0]
+            places = spacing[:, None] * np.arange(space[0])
             columns = {
                 "u": chunk.fields[:, :, 0],
                 "vx": velocity[:, :, 0],

@@ -188,7 +188,10 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
 
 
 def _incompressible(path: Path, file: h5py.File) -> FieldSet:
-    """The file says neither the extent of its domain nor where its points are."""
+    """No array says the extent of its domain or where its points are.
+
+    The generator's settings, text in an attribute `config`, are not read.
+    """
     velocity = field_array(path, file, "velocity").shape
     count, frames, *space, components = velocity if len(velocity) > 3 else (0, 0, 0, 0)
     if not count or len(space) != components or components > 3:

@@ -1,6 +1,8 @@
-"""PDEgym's layout (Herde et al. 2024, Poseidon), as far as it has trajectories: NetCDF4, so HDF5.
+"""PDEgym's layout (Herde et al. 2024, Poseidon) of incompressible flows: NetCDF4, so HDF5.
 
-One array `velocity` (or `solution`) `[n, t, c, x, y]` of float32 and nothing beside it: the
+Those of its sets that have one array `velocity` (or `solution`) `[n, t, c, x, y]` of float32 and
+nothing beside it. The compressible sets, whose array is `data`, are not read, nor are the wave
+sets, which have a speed `c` beside `solution`. No file says it, so it is taken for granted: the
 domain is the unit square, periodic, and the frames are spread evenly over one unit of time.
 """
 

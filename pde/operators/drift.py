@@ -75,7 +75,8 @@ class DriftConfig:
         as_released: what the released code does: "rectangle" and "array_bands" (low set and bands
             by array position, which takes negative wavenumbers of axis 0 for high ones),
             "forward_norm" (the gate sees |X| over the number of tokens), "zero_padding",
-            "masked_windows", "normal_init" (all weights N(0, 0.02^2)), "lead_time" (norms are
+            "masked_windows", "normal_init" (see
+            `released_weights`), "lead_time" (norms are
             conditioned by one linear map of one condition), "idle" (holds the parameters that are
             never used).
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
@@ -307,7 +308,8 @@ def make_drift(
 
 
 def released_weights(key: jax.Array, params: PyTree) -> PyTree:
-    """Matrices and kernels N(0, 0.02^2), biases 0: the released code's."""
+    """Matrices and kernels N(0, 0.02^2), biases 0: the released code's, but for its transposed
+    convolution back to points, which keeps torch's own."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(params)
     drawn = []
     for at, (path, leaf) in enumerate(paths):

@@ -1,7 +1,7 @@
 """Fourier neural operator (Li et al. 2021) over any axes, conditioned on the index.
 
-A transform takes every axis for a circle; along one that is none the fields are continued by an
-eighth before the first layer, which is cut away after the last (as in the authors' code).
+A transform takes every axis for a circle; along one that is none the fields are continued before
+the first layer, which is cut away after the last, as in the authors' code, by an eighth.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class DriftMixer(nn.Module):
         band = band_numbers(grid, self.bands, "array_bands" in released)
         member = band[..., None] == np.arange(self.bands)
         share = member / np.maximum(member.sum((0, 1)), 1)
-        # |X_high| - |X_low| without its sign, as the paper has it: one of the two is zero.
+        # |X_high| - |X_low| without its sign, as the released code has it: one of the two is zero.
         feature = jnp.einsum("hwb,hwd->db", jnp.asarray(share, jnp.float32), jnp.abs(modes))
         said = nn.relu(Dense(self.hidden, name="gate_in")(feature))
         gains = nn.sigmoid(Dense(self.bands, name="gate_out")(said))

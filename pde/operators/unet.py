@@ -1,7 +1,8 @@
 """The "modern U-Net" of PDEArena (Gupta & Brandstetter 2022) over any axes; `Unetmod-1d-64` on one.
 
-PDEArena pads its convolutions around a circle and its up-sampling with zeros; here both go around,
-so that a shifted field gives a shifted answer. `zero_upsampling` does as PDEArena does.
+PDEArena pads its convolutions with zeros or, as its Kuramoto-Sivashinsky configuration says, around
+a circle, and its up-sampling with zeros in any case; here both go around on a periodic axis, so
+that a shifted field gives a shifted answer. `zero_upsampling` does as that configuration does.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class UnetConfig:
         multipliers: of the channels, level by level.
         blocks: residual blocks at each level.
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
-        zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with its
-            weights (`unet_from_pdearena`) the network then says what PDEArena's does.
+        zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with the
+            weights of its circular networks (`unet_from_pdearena`) it then says what those do.
     """
 
     hidden: int = 64

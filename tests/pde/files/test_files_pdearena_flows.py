@@ -38,7 +38,7 @@ def published(folder: Path, split: str = "valid") -> tuple[Path, np.ndarray]:
         group["dt"] = np.full(N, DT)
         for name, length, size in zip("xy", LENGTHS, (X, Y), strict=True):
             group[name] = np.tile(np.linspace(0.0, length, size), (N, 1))
-            group[f"d{name}"] = np.full(N, length / size)
+            group[f"d{name}"] = np.full(N, length / (size - 1))
         group["buo_y"] = np.linspace(0.2, 0.5, N)
     return path, values
 
@@ -114,6 +114,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.dt, whole.dt)
     np.testing.assert_allclose(found.extent, whole.extent[:, None].repeat(2, 1), rtol=1e-15)
     np.testing.assert_array_equal(found.parameters["viscosity"], whole.parameter)
+    with h5py.File(path, "r+") as file:
+        group = file["train"]
+        np.testing.assert_allclose(np.diff(group["x"][()]), group["dx"][()][:, None].repeat(7, 1))
+        del group["dx"], group["dy"]
+    np.testing.assert_allclose(read_fields(path).extent, found.extent, rtol=1e-14)
     fields = found.read(ALL, ALL)
     np.testing.assert_array_equal(fields[:, :, :1], whole.fields)
     flow = find_flow(found)
@@ -133,9 +138,10 @@ def test_its_arrays_are_the_generators(tmp_path: Path) -> None:
         for name in set(b["train"]) - {"viscosity"}:
             assert a["train"][name].dtype == b["train"][name].dtype == np.float64
             assert a["train"][name].ndim == b["train"][name].ndim
-        length, points = 2 * np.pi, 8
-        np.testing.assert_allclose(b["train/x"][0], np.linspace(0.0, length, points))
-        np.testing.assert_allclose(b["train/dy"][0], length / points)
+        for file in (a, b):  # in both the distance of the places; only ours is periodic
+            x, dx = file["train/x"][0], file["train/dx"][0]
+            np.testing.assert_allclose(x, dx * np.arange(8), rtol=1e-14)
+        np.testing.assert_allclose(b["train/dy"][0], 2 * np.pi / 8)
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
