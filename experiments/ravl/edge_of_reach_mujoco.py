@@ -23,15 +23,16 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.collect import random_policy
-from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments import make, true_model
 from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
+from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.outcome import Outcome
 from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.offline.synthetic.quality import novelty
-from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
@@ -41,6 +42,7 @@ from ..catalogue import LISTINGS
 from . import ravl_mujoco
 
 SOURCE = LISTINGS["edge_of_reach_mujoco"].source
+MODEL_VALUE = "value in the model"
 FAR = 0.01  # of the data's own rows are as far from the other episodes as what is called beyond
 
 
@@ -117,8 +119,9 @@ def run(config: Config, context: RunContext) -> Report:
         stage = f"{slug(dataset.name)}-{config.method}-{horizon}"
         at = in_lengths_of(study, horizon)
         outcome = ravl_mujoco.in_simulator(config.method, setting, at, context, stage)
-        rate = bootstrap_rate(study.agent)
-        return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+        rate, hides = bootstrap_rate(study.agent), setting.env.clipped_transition is not None
+        extra = {MODEL_VALUE: values_in_model(outcome, study)} if hides else None
+        return Cell.of(outcome.trained, extra, updates=outcome.updates, rate=rate)
 
     grid = run_grid({"horizon": config.horizons}, train, context, seeds=study.seeds)
     cells = {name_of(h): grid[h] for h in config.horizons}
@@ -138,12 +141,37 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
+def values_in_model(outcome: Outcome, study: StudyConfig, *, horizon: int = 600) -> np.ndarray:
+    """What policies are worth where they learned, `[seeds]`: discounted, from start states.
+
+    A simulator whose observations hide velocities is another one when it is a model. Critics that
+    promise this, and not what is true, know their model.
+    """
+    env, agent = outcome.env, outcome.agent
+    assert env is not None
+    reset_key, act_key, play_key = jax.random.split(jax.random.key(study.seed), 3)
+    starts = env.observe(env.reset(reset_key, study.episodes))
+    values = []
+    for seed in range(study.seeds):
+        actor = outcome.actor(seed)
+        actions, _ = agent.greedy(actor, act_key, starts, ())
+        earned = values_from(
+            true_model(env, clipped=True), None, agent.greedy, actor, starts, actions, play_key,
+            discount=study.agent.discount, horizon=horizon,
+        )  # fmt: skip
+        values.append(earned.mean())
+    return np.asarray(values)
+
+
 def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> list[dict]:
-    """Those of `ravl_mujoco` with how long imagined rollouts are before they terminate."""
+    """Those of `ravl_mujoco` with how long imagined rollouts are before they terminate, and what
+    policies are worth in the model where that hides velocities."""
     rows = ravl_mujoco.result_rows(setting, cells, discount)
     for row in rows:
-        if row["method"] in cells:
-            row["imagined steps"] = late(cells[row["method"]], "imagined_length")
+        cell = cells.get(row["method"])
+        if cell is not None:
+            row |= {MODEL_VALUE: cell[MODEL_VALUE]} if MODEL_VALUE in cell else {}
+            row["imagined steps"] = late(cell, "imagined_length")
     return rows
 
 
@@ -169,7 +197,7 @@ def lead_rows(
     starts_key, roll_key = jax.random.split(jax.random.key(seed))
     starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]
     rolled = rollout(
-        true_dynamics(env, clipped=True).model, None, jnp.asarray(starts), roll_key,
+        true_model(env, clipped=True), None, jnp.asarray(starts), roll_key,
         horizon=max(horizons), policy=random_policy(env.action_size),
         record=lambda step: (step.next_observations, step.terminations),
     )  # fmt: skip

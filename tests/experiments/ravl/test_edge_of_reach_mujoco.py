@@ -92,6 +92,24 @@ def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> N
     assert last == {"steps": 7, "ended": 1.0}
 
 
+def test_a_policy_is_worth_in_its_model_what_its_steps_there_earn() -> None:
+    """In a simulator that hides nothing that is its true value, from the same start states."""
+    dataset = load_dataset("pendulum-mixed")
+    setting = Setting(dataset, environment_of(dataset))
+    study = replace(SMOKE.study, epochs=1, episodes=3)
+    outcome = in_simulator("base", setting, study, None, "anywhere")
+    found = experiment.values_in_model(outcome, study, horizon=199)
+    starts = jax.random.split(jax.random.key(study.seed), 3)[0]
+    for seed in range(study.seeds):
+        state, total = PENDULUM.reset(starts, 3), np.zeros(3)
+        for step in range(200):
+            seen = PENDULUM.observe(state)
+            action, _ = outcome.agent.greedy(outcome.actor(seed), starts, seen, ())
+            state, out = PENDULUM.step(starts, state, action)
+            total += 0.99**step * np.asarray(out.reward)
+        np.testing.assert_allclose(found[seed], total.mean(), rtol=2e-3)
+
+
 def test_without_endings_a_fall_is_a_row_like_others(made_data: Path) -> None:
     dataset = load_dataset("hopper-random")
     source = Setting(dataset, environment_of(dataset))
