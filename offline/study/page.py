@@ -213,15 +213,15 @@ def draw_training(
         largest = 0.0
         for method, cell in cells.items():
             steps, earned = cell.curve("discounted_return")
-            middles = [np.median(v, 0) for v in (earned, cell.curve("estimated_value")[1])]
             lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
             shade = pictures.colour(method, colours)
-            right.plot(steps, middles[0], color=shade, linestyle=":", marker=lone)
-            largest = max(largest, np.abs(middles).max(initial=0.0))
+            right.plot(steps, np.median(earned, 0), color=shade, linestyle=":", marker=lone)
+            for values in (earned, cell.curve("estimated_value")[1]):
+                largest = max(largest, np.abs(values).max(initial=0.0))
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         level(right, behaviour(setting, discount).mean(), **_BEHAVIOUR)
         right.plot([], [], color="black", linestyle=":", label="true value of the same policy")
-        if largest > EXPLODED:  # one exploding critic would hide the rest
+        if largest > EXPLODED:  # one exploding seed would hide the rest
             right.set_yscale("symlog", linthresh=100)
         left.set_ylabel("return in the true environment")
         right.set_ylabel("discounted value from the start")

@@ -20,6 +20,7 @@ from jaxrl_rollouts.experiments.ravl.ravl_mujoco import in_simulator
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.record.history import History
@@ -161,6 +162,21 @@ def test_claims_are_of_the_shortest_and_the_longest(explodes: bool) -> None:
     rows = experiment.result_rows(setting, cells, 0.99)
     assert rows[1]["mean of the last looks"].tolist() == first["return"].tolist()
     assert "imagined steps" not in rows[0] and rows[3]["imagined steps"].tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(("promised", "scale"), [(1900.0, "linear"), (1e5, "symlog")])
+def test_one_seed_that_explodes_does_not_hide_the_others(promised: float, scale: str) -> None:
+    dataset = load_dataset("pendulum-mixed")
+    report = Report("edge_of_reach_mujoco", "smoke", {}, "jaxrl-rollouts run x", 2)
+    history = History()
+    for step in (1, 2):
+        rows = {"return": [1.0, 2.0, 3.0], "discounted_return": [0.1, 0.2, 0.3]}
+        rows["estimated_value"] = [5.0, 6.0, promised]
+        history.append(step, {name: np.asarray(row) for name, row in rows.items()})
+    setting = Setting(dataset, environment_of(dataset))
+    page.draw_training(report, setting, {"5 steps": Cell(history, seeds=3)}, 0.99)
+    figure = report.pictures["training-pendulum-mixed"].figure
+    assert figure.axes[1].get_yscale() == scale
 
 
 def test_a_report_from_one_command(tmp_path: Path) -> None:
