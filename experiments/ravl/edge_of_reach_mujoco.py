@@ -114,6 +114,7 @@ def run(config: Config, context: RunContext) -> Report:
     dataset = load_dataset(config.dataset, study.seed)
     source = Setting(dataset, environment_of(dataset))  # whose episodes are what the data earned
     setting = source if config.endings else endless(source)
+    lead = lead_rows(setting, config.horizons, study.seed)  # first: a dataset may not do for it
 
     def train(horizon: int, stage: str) -> Cell:
         stage = f"{slug(dataset.name)}-{config.method}-{horizon}"
@@ -126,7 +127,7 @@ def run(config: Config, context: RunContext) -> Report:
     grid = run_grid({"horizon": config.horizons}, train, context, seeds=study.seeds)
     cells = {name_of(h): grid[h] for h in config.horizons}
     report.table("results", result_rows(source, cells, study.agent.discount))
-    report.table("where uniform actions lead", lead_rows(setting, config.horizons, study.seed))
+    report.table("where uniform actions lead", lead)
     add_clock(report, clock_rows(cells))
     add_claims(report, source, config, cells)
     colours = dict(zip(cells, PALETTE, strict=False))
@@ -188,11 +189,16 @@ def lead_rows(
         horizons: steps after which is looked.
         seed: of starts and actions.
         count: rollouts.
+
+    Raises:
+        ConfigError: the data are one episode.
     """
     t, env = setting.dataset.transitions, setting.env
     observations = np.asarray(t.observations)
     ends = np.asarray(t.terminations) | np.asarray(t.truncations)
     episode = np.cumsum(ends) - ends
+    if episode[-1] == 0:
+        raise ConfigError("dataset", setting.dataset.name, "one of two episodes or more")
     own, others = (observations[episode % 2 == rest] for rest in (0, 1))
     starts_key, roll_key = jax.random.split(jax.random.key(seed))
     starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]

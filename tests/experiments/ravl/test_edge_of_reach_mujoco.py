@@ -91,6 +91,9 @@ def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> N
     all_end = PENDULUM._replace(transition=lambda s, a: (s, s[:, 0], s[:, 0] > -1))
     last = experiment.lead_rows(setting._replace(env=all_end), (2, 7), 0, count=40)[-1]
     assert last == {"steps": 7, "ended": 1.0}
+    one = replace(dataset, transitions=jax.tree.map(lambda x: x[:count], rows))
+    with pytest.raises(ConfigError, match="two episodes or more"):
+        experiment.lead_rows(Setting(one, env), (2, 7), 0)
 
 
 def test_a_policy_is_worth_in_its_model_what_its_steps_there_earn() -> None:
