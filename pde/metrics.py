@@ -96,8 +96,8 @@ def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> ja
 def relative_l1(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
     """`mean |p - t| / mean |t|` over space, mean over channels: `[*batch]`.
 
-    Poseidon and DRIFT-Net divide sums over the channels of a group, a velocity's together. Of
-    fields in their own units: it depends on where zero is.
+    Of fields in their own units: it depends on where zero is. Poseidon and DRIFT-Net divide sums
+    over the channels of a group, a velocity's together.
     """
     space = tuple(range(batch_dims + 1, truth.ndim))
     size = jnp.abs(truth).mean(space)

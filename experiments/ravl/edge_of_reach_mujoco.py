@@ -23,7 +23,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.collect import random_policy
-from jaxrl_rollouts.offline.environments import make, true_model
+from jaxrl_rollouts.offline.data import episodes
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
 from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.study import page
@@ -33,6 +34,7 @@ from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.offline.study.source import Setting, Source, behaviour, slug
 from jaxrl_rollouts.offline.synthetic.quality import novelty
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
@@ -152,12 +154,13 @@ def values_in_model(outcome: Outcome, study: StudyConfig, *, horizon: int = 600)
     assert env is not None
     reset_key, act_key, play_key = jax.random.split(jax.random.key(study.seed), 3)
     starts = env.observe(env.reset(reset_key, study.episodes))
+    model = true_dynamics(env, clipped=True).model  # one object for all: compiled once
     values = []
     for seed in range(study.seeds):
         actor = outcome.actor(seed)
         actions, _ = agent.greedy(actor, act_key, starts, ())
         earned = values_from(
-            true_model(env, clipped=True), None, agent.greedy, actor, starts, actions, play_key,
+            model, None, agent.greedy, actor, starts, actions, play_key,
             discount=study.agent.discount, horizon=horizon,
         )  # fmt: skip
         values.append(earned.mean())
@@ -193,17 +196,16 @@ def lead_rows(
     Raises:
         ConfigError: the data are one episode.
     """
-    t, env = setting.dataset.transitions, setting.env
-    observations = np.asarray(t.observations)
-    ends = np.asarray(t.terminations) | np.asarray(t.truncations)
-    episode = np.cumsum(ends) - ends
-    if episode[-1] == 0:
+    rows, env = setting.dataset.transitions, setting.env
+    observations, parts = np.asarray(rows.observations), episodes(rows)
+    if len(parts.starts) < 2:
         raise ConfigError("dataset", setting.dataset.name, "one of two episodes or more")
+    episode = np.repeat(np.arange(len(parts.starts)), parts.lengths)
     own, others = (observations[episode % 2 == rest] for rest in (0, 1))
     starts_key, roll_key = jax.random.split(jax.random.key(seed))
     starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]
     rolled = rollout(
-        true_model(env, clipped=True), None, jnp.asarray(starts), roll_key,
+        true_dynamics(env, clipped=True).model, None, jnp.asarray(starts), roll_key,
         horizon=max(horizons), policy=random_policy(env.action_size),
         record=lambda step: (step.next_observations, step.terminations),
     )  # fmt: skip
@@ -211,16 +213,15 @@ def lead_rows(
     nearest = novelty(others, starts)
     limit = np.quantile(nearest, 1.0 - FAR)
     away = float(np.median(nearest))
-    rows = [{"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR}]
+    lead: list[dict] = [{"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR}]
     for horizon in horizons:
         ended = (fell & valid)[:horizon].any(0)
-        row: dict = {"steps": horizon, "ended": float(ended.mean())}
+        lead.append({"steps": horizon, "ended": float(ended.mean())})
         if not ended.all():
             nearest = novelty(others, reached[horizon - 1, ~ended])
             away, beyond = float(np.median(nearest)), float((nearest > limit).mean())
-            row |= {"distance": away, "beyond": beyond}
-        rows.append(row)
-    return rows
+            lead[-1] |= {"distance": away, "beyond": beyond}
+    return lead
 
 
 def add_claims(report: Report, setting: Source, config: Config, cells: Mapping[str, Cell]) -> None:

@@ -36,7 +36,7 @@ class StudyConfig:
         rollouts: lengths and numbers of model rollouts, and updates between them.
         methods: settings of single methods.
         tuning: every dataset has the settings of `methods` and `rollouts` (`shared`), or those
-            that the papers' public codes chose for it, where they did (`published`).
+            that public codes chose for it, where they did (`published`).
         epochs: rounds of model rollouts followed by updates.
         evaluations: looks at the policy in the true environment, spread evenly over the training,
             at whole iterations; fewer where there are fewer of those.

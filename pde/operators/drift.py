@@ -75,8 +75,7 @@ class DriftConfig:
         as_released: what the released code does: "rectangle" and "array_bands" (low set and bands
             by array position, which takes negative wavenumbers of axis 0 for high ones),
             "forward_norm" (the gate sees |X| over the number of tokens), "zero_padding",
-            "masked_windows", "normal_init" (see
-            `released_weights`), "lead_time" (norms are
+            "masked_windows", "normal_init" (see `released_weights`), "lead_time" (norms are
             conditioned by one linear map of one condition), "idle" (holds the parameters that are
             never used).
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
