@@ -186,6 +186,8 @@ def lead_rows(
 
     They begin in states of every second episode, and distances are to the nearest state of the
     other ones, in deviations of the data; those of the starts, after 0 steps, are the measure.
+    How far out states lie is the root mean square of their observations' deviations from the
+    data's mean, about 1 for the data's own.
 
     Args:
         setting: data and simulator.
@@ -202,6 +204,12 @@ def lead_rows(
         raise ConfigError("dataset", setting.dataset.name, "one of two episodes or more")
     episode = np.repeat(np.arange(len(parts.starts)), parts.lengths)
     own, others = (observations[episode % 2 == rest] for rest in (0, 1))
+    mean, deviation = observations.mean(0), observations.std(0)
+    unit = np.where(deviation > 0, deviation, 1.0)
+
+    def out(states: np.ndarray) -> float:
+        return float(np.sqrt(np.square((states - mean) / unit).mean(-1)).mean())
+
     starts_key, roll_key = jax.random.split(jax.random.key(seed))
     starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]
     rolled = rollout(
@@ -213,14 +221,17 @@ def lead_rows(
     nearest = novelty(others, starts)
     limit = np.quantile(nearest, 1.0 - FAR)
     away = float(np.median(nearest))
-    lead: list[dict] = [{"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR}]
+    lead: list[dict] = [
+        {"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR, "far out": out(starts)}
+    ]
     for horizon in horizons:
         ended = (fell & valid)[:horizon].any(0)
         lead.append({"steps": horizon, "ended": float(ended.mean())})
         if not ended.all():
-            nearest = novelty(others, reached[horizon - 1, ~ended])
+            last = reached[horizon - 1, ~ended]
+            nearest = novelty(others, last)
             away, beyond = float(np.median(nearest)), float((nearest > limit).mean())
-            lead[-1] |= {"distance": away, "beyond": beyond}
+            lead[-1] |= {"distance": away, "beyond": beyond, "far out": out(last)}
     return lead
 
 

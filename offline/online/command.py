@@ -55,7 +55,7 @@ def make(
     if kind == "random":
         _tell(make_set(name, folder, rows=rows, seed=seed))
         return
-    place = folder / "training" / f"{family}-{recipe.steps}-seed{seed}"
+    place = _training_place(folder, data_folder(), f"{family}-{recipe.steps}-seed{seed}")
     with Run.open(place, progress=progress) as run:
         try:
             made = make_set(name, folder, rows=rows, seed=seed, recipe=recipe, context=run)
@@ -64,6 +64,12 @@ def make(
             raise Interrupted(f"{at}; go on with the same command") from None
         _tell(made)
         _report(made, run)
+
+
+def _training_place(folder: Path, shared: Path, name: str) -> Path:
+    """Where a training lies: beside its sets, or where an earlier one of the data folder does."""
+    here, there = (at / "training" / name for at in (folder, shared))
+    return there if there.is_dir() and not here.is_dir() else here
 
 
 def _tell(made: Made) -> None:

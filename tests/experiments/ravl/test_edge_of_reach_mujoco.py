@@ -88,6 +88,11 @@ def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> N
     np.testing.assert_allclose([row["distance"] for row in found], [3.0, 5.0, 10.0], rtol=1e-6)
     assert found[1]["beyond"] == found[2]["beyond"] == 1.0
     assert found[1]["ended"] == found[2]["ended"] == pytest.approx(49 / 200, abs=0.06)
+    along = (place - place.mean()) / place.std()
+    for row, there in zip(found, (along, along[place <= 150], along[place <= 150]), strict=True):
+        across = (1.5 + row["steps"]) / 1.5  # the lines' mean is halfway between them
+        size = np.sqrt((there**2 + across**2) / 3).mean()  # the third coordinate does not vary
+        assert row["far out"] == pytest.approx(size, rel=0.03)
     all_end = PENDULUM._replace(transition=lambda s, a: (s, s[:, 0], s[:, 0] > -1))
     last = experiment.lead_rows(setting._replace(env=all_end), (2, 7), 0, count=40)[-1]
     assert last == {"steps": 7, "ended": 1.0}

@@ -105,3 +105,21 @@ def test_the_command_makes_a_set_and_says_what_it_is(tmp_path: Path, capsys: Any
     with pytest.raises(SystemExit):
         cli.main(["data", "make", "pendulum-mixed", "--out", str(tmp_path)])
     assert "made on the spot" in capsys.readouterr().err
+
+
+def test_a_set_of_another_size_elsewhere_does_not_train_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The training of the data folder is taken, and what plays is the same policy."""
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path / "data"))
+    monkeypatch.setitem(RECIPES, "pendulum", TINY)
+    command = ["data", "make", "pendulum-expert", "--no-progress"]
+    scores = []
+    for rows, more in ((400, []), (200, ["--out", str(tmp_path / "small")])):
+        cli.main([*command, "--rows", str(rows), *more])
+        out = capsys.readouterr().out
+        assert f"{rows} transitions" in out
+        scores.append(out.partition("rows: policy")[2].splitlines()[0])
+    assert scores[0] == scores[1] and "260 steps" in scores[0]
+    assert (tmp_path / "small" / "pendulum-expert.hdf5").is_file()
+    assert not (tmp_path / "small" / "training").exists()
