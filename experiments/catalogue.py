@@ -95,7 +95,7 @@ _LISTED = (
     ),
     Listing(
         "edge_of_reach_mujoco",
-        "short and long rollouts of a perfect model: what explodes on Hopper is the edge of reach",
+        "short and long rollouts of a perfect model: what fails in short ones is the edge of reach",
         "Sims et al. 2024 (RAVL), arXiv 2402.12527, error-free dynamics",
         minutes={"smoke": None, "cpu": 65},
         needs={"cpu": ("hopper-mixed", MUJOCO)},

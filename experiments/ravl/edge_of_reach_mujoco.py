@@ -24,11 +24,12 @@ from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.data import episodes
-from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
 from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.model_based import check_settings
 from jaxrl_rollouts.offline.study.outcome import Outcome
 from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of
@@ -70,6 +71,7 @@ class Config:
     study: StudyConfig = field(default_factory=StudyConfig)
 
     def validate(self) -> None:
+        check_settings(self.method, self.study)
         rows = rows_of(self.study)
         if len(self.horizons) < 2 or list(self.horizons) != sorted(set(self.horizons)):
             raise ConfigError("horizons", self.horizons, "two or more, rising")
@@ -107,7 +109,7 @@ def endless(setting: Setting) -> Setting:
 
 def name_of(horizon: int) -> str:
     """What an arm is called."""
-    return f"{horizon} steps"
+    return f"{horizon} step{'s' * (horizon != 1)}"
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -182,18 +184,20 @@ def result_rows(setting: Source, cells: Mapping[str, Cell], discount: float) -> 
 def lead_rows(
     setting: Setting, horizons: tuple[int, ...], seed: int, *, count: int = 500
 ) -> list[dict]:
-    """How far from the data rollouts of uniform actions end: what an edge is before any critic.
+    """Where rollouts of uniform actions end: what an edge is before any critic has a say.
 
-    They begin in states of every second episode, and distances are to the nearest state of the
-    other ones, in deviations of the data; those of the starts, after 0 steps, are the measure.
-    How far out states lie is the root mean square of their observations' deviations from the
-    data's mean, about 1 for the data's own.
+    They begin in states of every second episode, and all lengths are in deviations of the data.
+    `distance` is that to the nearest state of the other episodes, the starts' after 0 steps being
+    the measure. `far out` is how far from the data's mean states lie, the root mean square of their
+    components, about 1 for the data's own. `edge` is the distance of last states to the nearest
+    that is acted from, of the other episodes or in earlier steps of rollouts from these, as many of
+    each, over that of the states one step before: 1 where the last are like those before them.
 
     Args:
         setting: data and simulator.
         horizons: steps after which is looked.
         seed: of starts and actions.
-        count: rollouts.
+        count: rollouts; three times as many begin in the other episodes, to compare with.
 
     Raises:
         ConfigError: the data are one episode.
@@ -204,35 +208,55 @@ def lead_rows(
         raise ConfigError("dataset", setting.dataset.name, "one of two episodes or more")
     episode = np.repeat(np.arange(len(parts.starts)), parts.lengths)
     own, others = (observations[episode % 2 == rest] for rest in (0, 1))
+    own_key, others_key = jax.random.split(jax.random.key(seed))
+    states, there = uniform_rollouts(env, own, count, max(horizons), own_key)
+    acted, there_too = uniform_rollouts(env, others, 3 * count, max(horizons), others_key)
     mean, deviation = observations.mean(0), observations.std(0)
     unit = np.where(deviation > 0, deviation, 1.0)
 
-    def out(states: np.ndarray) -> float:
-        return float(np.sqrt(np.square((states - mean) / unit).mean(-1)).mean())
+    def far_out(places: np.ndarray) -> float:
+        return float(np.sqrt(np.square((places - mean) / unit).mean(-1)).mean())
 
-    starts_key, roll_key = jax.random.split(jax.random.key(seed))
-    starts = own[np.asarray(jax.random.randint(starts_key, (count,), 0, len(own)))]
+    starts = states[0]
+    nearest = novelty(others, starts)
+    limit, away = np.quantile(nearest, 1.0 - FAR), float(np.median(nearest))
+    lead: list[dict] = [
+        {"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR, "far out": far_out(starts)}
+    ]
+    for horizon in horizons:
+        lead.append({"steps": horizon, "ended": float(1.0 - there[horizon].mean())})
+        if there[horizon].any():
+            last, before = (states[at, there[at]] for at in (horizon, horizon - 1))
+            nearest = novelty(others, last)
+            away, beyond = float(np.median(nearest)), float((nearest > limit).mean())
+            lead[-1] |= {"distance": away, "beyond": beyond, "far out": far_out(last)}
+            pool = alike(acted[:horizon][there_too[:horizon]], others, seed)
+            one, other = (np.median(novelty(pool, places)) for places in (last, before))
+            lead[-1] |= {"edge": float(one / other)} if other > 0 else {}
+    return lead
+
+
+def uniform_rollouts(
+    env: Environment, places: np.ndarray, count: int, horizon: int, key: jax.Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """States of rollouts of uniform actions from some of the places, the starts first,
+    `[horizon + 1, count, S]`, and which of them are not past an end, `[horizon + 1, count]`."""
+    starts_key, roll_key = jax.random.split(key)
+    starts = places[np.asarray(jax.random.randint(starts_key, (count,), 0, len(places)))]
     rolled = rollout(
         true_dynamics(env, clipped=True).model, None, jnp.asarray(starts), roll_key,
-        horizon=max(horizons), policy=random_policy(env.action_size),
+        horizon=horizon, policy=random_policy(env.action_size),
         record=lambda step: (step.next_observations, step.terminations),
     )  # fmt: skip
     (reached, fell), valid = jax.tree.map(np.asarray, rolled.steps), np.asarray(rolled.valid)
-    nearest = novelty(others, starts)
-    limit = np.quantile(nearest, 1.0 - FAR)
-    away = float(np.median(nearest))
-    lead: list[dict] = [
-        {"steps": 0, "ended": 0.0, "distance": away, "beyond": FAR, "far out": out(starts)}
-    ]
-    for horizon in horizons:
-        ended = (fell & valid)[:horizon].any(0)
-        lead.append({"steps": horizon, "ended": float(ended.mean())})
-        if not ended.all():
-            last = reached[horizon - 1, ~ended]
-            nearest = novelty(others, last)
-            away, beyond = float(np.median(nearest)), float((nearest > limit).mean())
-            lead[-1] |= {"distance": away, "beyond": beyond, "far out": out(last)}
-    return lead
+    states = np.concatenate([starts[None], reached])
+    return states, np.concatenate([np.ones((1, count), bool), valid & ~fell])
+
+
+def alike(one: np.ndarray, other: np.ndarray, seed: int, most: int = 20_000) -> np.ndarray:
+    """As many rows of each, drawn without replacement from the larger one."""
+    rng, size = np.random.default_rng(seed), min(len(one), len(other), most)
+    return np.concatenate([rng.permutation(rows)[:size] for rows in (one, other)])
 
 
 def add_claims(report: Report, setting: Source, config: Config, cells: Mapping[str, Cell]) -> None:

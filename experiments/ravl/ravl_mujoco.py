@@ -78,7 +78,7 @@ class Config:
         if self.model == "simulator" and "mopo" in self.methods:
             raise ConfigError("methods", "mopo", "none that penalises the simulator's error: base")
         for name in set(self.methods) & set(NAMES):
-            model_based.check_uncertainty(name, self.study)
+            model_based.check_settings(name, self.study)
 
     def sweep(self, method: str) -> tuple[float, ...]:
         """The penalties of a method that are tried."""

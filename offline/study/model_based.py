@@ -18,6 +18,7 @@ from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree
 
+from ..agents.sac import SacConfig
 from ..data import (
     Dataset,
     to_device,
@@ -124,11 +125,22 @@ def fit_dataset(
     return result
 
 
-def check_uncertainty(name: str, config: StudyConfig) -> None:
-    """Raises `ConfigError` for a penalty on what the configured world models do not predict."""
-    if config.ensemble.variance == "row":
-        return
-    if make_method(name, config.agent, config.methods).disagreement is max_aleatoric:
+def check_settings(name: str, config: StudyConfig) -> None:
+    """Hold a method to what it heeds of the settings and needs of the world models.
+
+    Raises:
+        ConfigError: the agent's number of critics or their diversity, which the method sets itself,
+            or a penalty on what the configured world models do not predict.
+    """
+    method = make_method(name, config.agent, config.methods)
+    for setting in ("critics", "diversity"):
+        asked, has = getattr(config.agent, setting), getattr(method.agent, setting)
+        if asked not in (has, getattr(SacConfig(), setting)):
+            own = hasattr(getattr(config.methods, name, None), setting)
+            where = f"; it is study.methods.{name}.{setting}" if own else ""
+            expected = f"nothing here: {name} has {has} by itself{where}"
+            raise ConfigError(f"study.agent.{setting}", asked, expected)
+    if config.ensemble.variance != "row" and method.disagreement is max_aleatoric:
         raise ConfigError(
             "study.ensemble.variance",
             config.ensemble.variance,
@@ -156,7 +168,7 @@ def train_model_based(
     Raises:
         ConfigError: the method penalises what the world models do not predict.
     """
-    check_uncertainty(name, config)
+    check_settings(name, config)
     config = tuned(name, world.dataset.name, config)
     method = make_method(name, config.agent, config.methods)
     dynamics = learned_dynamics(

@@ -33,7 +33,7 @@ from ..worlds.dynamics import Dynamics
 from . import neubay
 from .config import StudyConfig
 from .longer import longer
-from .model_based import check_uncertainty, fit_dataset, train_in, train_model_based
+from .model_based import check_settings, fit_dataset, train_in, train_model_based
 from .model_free import DATA, MODEL_FREE, Data, ModelFreeStudyConfig, cadence, train_model_free
 from .neubay import NeubayStudyConfig, fit_posterior, small_neubay, train_neubay
 from .outcome import Outcome
@@ -86,7 +86,7 @@ class Budget:
             free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
             raise ConfigError("data", data, f"real for {method}, which has a world model", free)
         if method in MODEL_BASED:
-            check_uncertainty(method, self.study)
+            check_settings(method, self.study)
         if self.steps is not None and self.steps < 1:
             raise ConfigError("steps", self.steps, "at least 1")
 

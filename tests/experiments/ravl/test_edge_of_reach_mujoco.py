@@ -101,6 +101,31 @@ def test_how_far_uniform_actions_lead_is_measured_from_the_other_episodes() -> N
         experiment.lead_rows(Setting(one, env), (2, 7), 0)
 
 
+@pytest.mark.parametrize("drift", [0.0, 1.0])
+def test_an_edge_is_where_last_states_are_unlike_those_that_are_acted_from(drift: float) -> None:
+    """A step leads to a line far from the data, wherever it began, and along it by a drift.
+
+    So the end of the first is unlike anything acted from; that of the fifth is like the fourth's,
+    but where it drifts it lies beyond all of them.
+    """
+    dataset = load_dataset("pendulum-mixed")
+    rows = jax.tree.map(lambda x: x[:2000], dataset.transitions)
+    ends = np.arange(2000) % 100 == 99
+    states = np.random.default_rng(0).uniform(-1, 1, (2000, 3)).astype(np.float32)
+    rows = rows._replace(observations=states, terminations=0 * ends > 0, truncations=ends)
+
+    def away(state: jax.Array, action: jax.Array) -> tuple:
+        along = drift * (state[:, 2] + 4 * (state[:, 2] > 1.5))
+        place = jnp.stack([0.2 * action[:, 0], 5 + 0 * along, 2 + along], 1)
+        return place, state[:, 0], state[:, 0] > 9
+
+    env = PENDULUM._replace(transition=away)
+    setting = Setting(replace(dataset, transitions=rows), env)
+    start, first, fifth = experiment.lead_rows(setting, (1, 5), 0)
+    assert "edge" not in start and first["edge"] > 10
+    assert fifth["edge"] > 10 if drift else fifth["edge"] == pytest.approx(1.0, abs=0.15)
+
+
 def test_a_policy_is_worth_in_its_model_what_its_steps_there_earn() -> None:
     """In a simulator that hides nothing that is its true value, from the same start states."""
     dataset = load_dataset("pendulum-mixed")

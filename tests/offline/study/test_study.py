@@ -17,6 +17,7 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.registry import quick_agents
+from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
@@ -183,6 +184,16 @@ def test_a_penalty_on_deviations_needs_them_for_every_row() -> None:
         train("no such dataset", "mopo", budget)
     for method in ("base", "mobile", "ravl", "iql"):
         budget.check_method(method)
+
+
+def test_critics_that_a_method_sets_itself_are_not_asked_for_in_vain() -> None:
+    """They would be overruled, and nobody would know."""
+    budget = replace(BUDGET, study=replace(BUDGET.study, agent=SacConfig(critics=5)))
+    with pytest.raises(ConfigError, match=r"agent.critics: found 5, expected .* base has 2"):
+        budget.check_method("base")
+    with pytest.raises(ConfigError, match=r"ravl has 10.*; it is study.methods.ravl.critics"):
+        train("no such dataset", "ravl", budget)
+    budget.check_method("iql")
 
 
 @pytest.mark.parametrize("method", METHODS)
