@@ -37,6 +37,7 @@ _NAMES = {
     "train": ".study:train",
     "Budget": ".study:Budget",
     "small_budget": ".study:small_budget",
+    "long_budget": ".study:long_budget",
     "METHODS": ".study:METHODS",
     "Outcome": ".study:Outcome",
     "train_online": ".online.train:train_online",

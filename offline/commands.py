@@ -34,7 +34,7 @@ MAIN_JOB = Listing(
     "offline",
     "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
     "",
-    minutes={"smoke": 1, "cpu": 2, "paper": None},
+    minutes={"smoke": 1, "cpu": 2, "cpu-long": None, "paper": None},
     choices={"method": METHODS, "data": ("real", "synther", "pgd")},
     main=True,
     prepare="jaxrl_rollouts.offline.main_job:prepare",

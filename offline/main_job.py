@@ -28,9 +28,9 @@ from .data import Dataset
 from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
-from .study import Budget, neubay_page, page, small_budget, train
+from .study import Budget, long_budget, neubay_page, page, small_budget, train
 from .study.config import StudyConfig
-from .study.model_based import FittedDataset
+from .study.model_based import FittedDataset, check_settings
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from .study.neubay import NAMES as NEUBAY
 from .study.neubay import Posterior, ring_note, rings_of, small_neubay
@@ -136,6 +136,8 @@ def prepare(config: Config) -> list[str]:
         dataset = opened(config)
         env = environment_of(dataset, config.environment)
         check_rewards(dataset, config.method)
+        if config.method in MODEL_BASED and dataset.rows_file is None:
+            check_settings(config.method, config.study, dataset)
         facts = facts_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
         facts.insert(0, line_of(dataset, env))
     if config.method in NEUBAY:
@@ -170,7 +172,8 @@ def unread(config: Config) -> list[str]:
     return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
 
 
-_CPU, _PAPER = small_budget(), StudyConfig(seeds=5, epochs=3000, evaluations=60)
+_CPU, _LONG = small_budget(), long_budget()
+_PAPER = StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
 EXPERIMENT = MAIN_JOB.experiment(
     config_type=Config,
@@ -195,6 +198,7 @@ EXPERIMENT = MAIN_JOB.experiment(
             ),
         ),
         "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),
+        "cpu-long": Config(_LONG.study, _LONG.model_free, _LONG.neubay, _LONG.synthetic),
         "paper": Config(_PAPER),
     },
     run=run,

@@ -29,8 +29,8 @@ from jaxrl_rollouts.offline.methods.registry import NAMES, MethodConfig, Ravl, m
 from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, imagination, make_model_based
 from jaxrl_rollouts.offline.online.learner import OnlineConfig
 from jaxrl_rollouts.offline.online.train import Online, train_online
+from jaxrl_rollouts.offline.study import small_budget
 from jaxrl_rollouts.offline.study.config import StudyConfig
-from jaxrl_rollouts.offline.study.study import small_budget
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext

@@ -16,7 +16,9 @@ from ..methods.mobile import Mobile
 from ..methods.mopo import Mopo
 from ..methods.ravl import Ravl
 from ..neubay.config import NeubayConfig as Neubay
-from .study import METHODS, Budget, Outcome, small_budget, train
+from .budget import METHODS, Budget, long_budget, small_budget
+from .outcome import Outcome
+from .study import train
 
 __all__ = [
     "METHODS",
@@ -35,6 +37,7 @@ __all__ = [
     "Rebrac",
     "Sac",
     "Td3Bc",
+    "long_budget",
     "small_budget",
     "train",
 ]

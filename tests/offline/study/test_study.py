@@ -17,28 +17,15 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.registry import quick_agents
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.methods.mopo import mopo
 from jaxrl_rollouts.offline.policy import load_policy
-from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.study import (
     METHODS,
-    Base,
-    Bc,
     Budget,
-    Cql,
-    Edac,
-    Iql,
-    Mobile,
-    Mopo,
-    Neubay,
-    Ravl,
-    Rebrac,
-    Sac,
     Td3Bc,
     small_budget,
     train,
@@ -47,7 +34,6 @@ from jaxrl_rollouts.offline.study.model_based import (
     fit_dataset,
     mean_uncertainty,
     train_model_based,
-    tuned,
 )
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
 from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic
@@ -156,44 +142,6 @@ def test_settings_are_the_name_and_what_they_say() -> None:
         outcome = train(dataset(), settings, budget, steps=9)
         np.testing.assert_array_equal(outcome.returns, named.returns)
     assert (train(dataset(), Td3Bc(alpha=0.0), budget, steps=9).returns != named.returns).any()
-
-
-def test_what_settings_say_comes_on_top_of_a_budget() -> None:
-    method, budget = BUDGET.of(Cql(weight=10.0))
-    assert method == "cql" and budget.model_free.agents.cql == replace(AGENTS.cql, weight=10.0)
-    method, budget = BUDGET.of(Ravl(critics=5))
-    assert method == "ravl" and budget.study.methods.ravl == Ravl(5, 1.0)
-    method, budget = BUDGET.of(Neubay(level=0.9, agent=RecurrentSacConfig(critics=7)))
-    small = BUDGET.neubay.agent
-    assert method == "neubay"
-    assert budget.neubay.agent == replace(small, level=0.9, agent=replace(small.agent, critics=7))
-    kinds = (Base, Mopo, Mobile, Edac, Sac, Iql, Rebrac, Bc)
-    names = [BUDGET.of(kind)[0] for kind in kinds]
-    assert names == ["base", "mopo", "mobile", "edac", "sac", "iql", "rebrac", "bc"]
-    for wrong, setting in ((Ravl(critics=0), "critics"), (Cql(actions=0), "actions")):
-        with pytest.raises(ConfigError, match=f"{setting}: found 0"):
-            train("no such dataset", wrong)
-    with pytest.raises(ConfigError, match="method: found 'int'"):
-        train("no such dataset", 3)
-
-
-def test_a_penalty_on_deviations_needs_them_for_every_row() -> None:
-    ensemble = replace(BUDGET.study.ensemble, variance="output")
-    budget = replace(BUDGET, study=replace(BUDGET.study, ensemble=ensemble))
-    with pytest.raises(ConfigError, match="variance: found 'output', expected row: mopo"):
-        train("no such dataset", "mopo", budget)
-    for method in ("base", "mobile", "ravl", "iql"):
-        budget.check_method(method)
-
-
-def test_critics_that_a_method_sets_itself_are_not_asked_for_in_vain() -> None:
-    """They would be overruled, and nobody would know."""
-    budget = replace(BUDGET, study=replace(BUDGET.study, agent=SacConfig(critics=5)))
-    with pytest.raises(ConfigError, match=r"agent.critics: found 5, expected .* base has 2"):
-        budget.check_method("base")
-    with pytest.raises(ConfigError, match=r"ravl has 10.*; it is study.methods.ravl.critics"):
-        train("no such dataset", "ravl", budget)
-    budget.check_method("iql")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -388,10 +336,3 @@ def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:
         ).std
         want = np.linalg.norm(np.asarray(std), axis=-1).max(0).mean()
         np.testing.assert_allclose(found[seed], want, rtol=1e-3)
-
-
-def test_published_settings_are_those_of_the_dataset() -> None:
-    study = replace(BUDGET.study, tuning="published")
-    chosen = tuned("mobile", "walker2d-mixed", study)
-    assert (chosen.rollouts.horizon, chosen.methods.mobile.penalty) == (1, 0.5)
-    assert tuned("mobile", "walker2d-mixed", BUDGET.study) == BUDGET.study

@@ -1,0 +1,209 @@
+"""How large and how long: a budget for every method, and the two that serve on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import ConfigError
+
+from ..agents.given import onto
+from ..agents.registry import AGENTS, quick_agents
+from ..agents.sac import SacConfig
+from ..methods.registry import METHODS as model_based
+from ..methods.registry import NAMES as MODEL_BASED
+from ..methods.scheme import ModelBasedConfig
+from ..neubay.config import NeubayConfig
+from ..synthetic.synthesis import SyntheticConfig, small_synthetic
+from . import neubay
+from .config import CPU_MUJOCO, StudyConfig
+from .longer import longer
+from .model_based import check_settings
+from .model_free import DATA, MODEL_FREE, ModelFreeStudyConfig, cadence
+from .neubay import NeubayStudyConfig, small_neubay
+
+METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
+# Which method an object of settings is of.
+SETTINGS: Mapping[type, str] = {
+    **{kind: name for name, kind in model_based.items()},
+    **{spec.config: name for name, spec in AGENTS.items()},
+    NeubayConfig: "neubay",
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Sizes of networks and lengths of trainings of every method; a method reads its own part.
+
+    Attributes:
+        study: seeds and evaluation; world models and agent of base, MOPO, MOBILE and RAVL.
+        model_free: the agents that need no world model.
+        neubay: NEUBAY's world models and agent.
+        synthetic: diffusion models that make up rows for agents that need no world model.
+        steps: gradient steps of the agent, whatever the method, rounded to whole iterations; None
+            takes the method's own length (`study.epochs`, `model_free.updates`,
+            `neubay.agent.agent.steps`).
+    """
+
+    study: StudyConfig = field(default_factory=StudyConfig)
+    model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
+    neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    steps: int | None = None
+
+    def check_method(self, method: str, data: str = "real") -> None:
+        """Check what is chosen with a budget.
+
+        Raises:
+            ConfigError: an unknown method, rows it cannot learn from, world models that do not
+                predict what it penalises, or a number of steps below 1.
+        """
+        if method not in METHODS:
+            hint = did_you_mean(method, METHODS)
+            raise ConfigError("method", method, f"one of {', '.join(METHODS)}", hint)
+        if data not in DATA:
+            hint = did_you_mean(data, DATA)
+            raise ConfigError("data", data, f"one of {', '.join(DATA)}", hint)
+        if data != "real" and method not in MODEL_FREE:
+            free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
+            raise ConfigError("data", data, f"real for {method}, which has a world model", free)
+        if method in MODEL_BASED:
+            check_settings(method, self.study)
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError("steps", self.steps, "at least 1")
+
+    def of(self, settings: Any) -> tuple[str, Budget]:
+        """The method that settings are of, and this budget with everything they say.
+
+        What they leave out stays as it is here.
+
+        Raises:
+            ConfigError: settings of no method.
+        """
+        settings = settings() if isinstance(settings, type) else settings
+        name = SETTINGS.get(type(settings))
+        if name is None:
+            found = type(settings).__name__
+            raise ConfigError("method", found, f"a name or settings of {', '.join(METHODS)}")
+        if name in MODEL_FREE:
+            agents = _within(self.model_free.agents, name, settings)
+            return name, replace(self, model_free=replace(self.model_free, agents=agents))
+        if name in MODEL_BASED:
+            methods = _within(self.study.methods, name, settings)
+            return name, replace(self, study=replace(self.study, methods=methods))
+        return name, replace(self, neubay=_within(self.neubay, "agent", settings))
+
+    def spent(self, method: str) -> Budget:
+        """The same with `steps` as the length of the part that a method reads.
+
+        An epoch of imagination, or NEUBAY's collection, keeps its gradient steps as long as there
+        is one whole.
+        """
+        if self.steps is None:
+            return self
+        if method in MODEL_FREE:
+            return replace(self, model_free=replace(self.model_free, updates=self.steps))
+        if method in MODEL_BASED:
+            rollouts = self.study.rollouts
+            epochs, per = cadence(self.steps, rollouts.updates_per_epoch, 1)
+            rollouts = replace(rollouts, updates_per_epoch=per)
+            return replace(self, study=replace(self.study, epochs=epochs, rollouts=rollouts))
+        config = self.neubay.agent
+        iterations, per = cadence(self.steps, config.updates_per_iteration, 1)
+        agent = replace(config.agent, steps=iterations * per)
+        config = replace(config, agent=agent, updates_per_iteration=per)
+        return replace(self, neubay=replace(self.neubay, agent=config))
+
+    def longer(self, method: str, times: int) -> Budget:
+        """The same with a method's agents trained `times` as long, looked at as often.
+
+        In the run of the shorter training `train` goes on from where that ended, as if it had been
+        begun so long: bit for bit on CPU.
+
+        Raises:
+            ConfigError: NEUBAY, whose rates fall to zero over its steps.
+        """
+        if method in neubay.NAMES:
+            expected = f"none for {method}, whose rates fall to zero over its steps"
+            raise ConfigError("times", times, expected, "run it anew with more steps")
+        return longer(replace(self.spent(method), steps=None), times)
+
+
+def _within(configs: Any, name: str, settings: Any) -> Any:
+    return replace(configs, **{name: onto(getattr(configs, name), settings)})
+
+
+def small_budget(seeds: int = 2) -> Budget:
+    """Minutes on two cores: small networks that learn three to ten times as fast.
+
+    Args:
+        seeds: trained side by side.
+    """
+    rates: dict[str, Any] = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
+    return Budget(
+        study=StudyConfig(
+            seeds=seeds,
+            ensemble=EnsembleConfig(
+                hidden=(64, 64, 64), weight_decay=(2.5e-5,), batch_size=256, max_epochs=15
+            ),
+            # Targets ten times as fast as the papers': 3.75 time constants of the critics.
+            agent=SacConfig(hidden=(64, 64), polyak=0.05, **rates),
+            rollouts=ModelBasedConfig(
+                rollouts_per_epoch=2000, updates_per_epoch=500, real_share=0.25
+            ),
+            epochs=15,
+            evaluations=5,
+        ),
+        model_free=ModelFreeStudyConfig(
+            agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
+        ),
+        neubay=small_neubay(),
+        synthetic=small_synthetic(),
+    )
+
+
+def long_budget(seeds: int = 4) -> Budget:
+    """Hours on two cores: what earned most on MuJoCo's data in our reports, or close to it.
+
+    Forty time constants of the critics for what rolls a world model, with 95 % of a batch real and
+    models that are nearly as true as by least squares and know their deviations (`ravl_mujoco`);
+    penalties are the best of sweeps there. Agents without a model have the papers' networks,
+    EDAC's ten critics RAVL's. NEUBAY's critics learn the mean of targets, not their median, in
+    members that are fitted until they stop (`neubay_quantiles`, there without a memory).
+
+    Args:
+        seeds: trained side by side.
+    """
+    base = CPU_MUJOCO
+    study = replace(
+        base,
+        seeds=seeds,
+        ensemble=replace(base.ensemble, beta=0.5),
+        # What explodes would take the temperature with it (OfflineRL-Kit's bound).
+        agent=replace(base.agent, max_alpha=1.0),
+        rollouts=replace(base.rollouts, real_share=0.95),
+        methods=replace(
+            base.methods,
+            mopo=replace(base.methods.mopo, penalty=20.0),
+            mobile=replace(base.methods.mobile, penalty=5.0),
+        ),
+    )
+    agent = study.agent
+    agents = quick_agents((256, 256), rate=agent.critic_rate)
+    edac = replace(agents.edac, hidden=agent.hidden, polyak=agent.polyak, initial_alpha=0.1)
+    small = small_neubay(
+        members=12, hidden=(128,) * 4, epochs=90, steps=50_000, per_iteration=100, rollouts=50,
+        capacity=400_000, polyak=agent.polyak,
+    )  # fmt: skip
+    bayes = replace(small.agent, agent=replace(small.agent.agent, huber=None))
+    return Budget(
+        study=study,
+        model_free=ModelFreeStudyConfig(replace(agents, edac=edac), updates=200_000),
+        neubay=replace(
+            small, ensemble=replace(small.ensemble, variance="output", cosine=True), agent=bayes
+        ),
+        synthetic=small_synthetic(),
+    )
