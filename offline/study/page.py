@@ -98,6 +98,8 @@ def result_rows(
             shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
             promised = {column: cell[metric] for column, metric in shown.items()}
             rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **promised})
+        if any("estimated value" in row for row in rows):
+            rows[0]["true value"] = float(behaviour(setting, discount).mean())
         return rows
     for method, cell in cells.items():
         columns = {column: cell[metric] for column, metric in measured(cell).items()}
@@ -193,9 +195,13 @@ def draw_training(
     behaviour earns. `colours` are those of the arms, by the beginnings of their names."""
     name = setting.dataset.name
     if not is_simulator(setting.env):
-        caption = "What the critics promise from where the dataset's episodes start."
+        caption = (
+            "What the critics promise from where the dataset's episodes start. Dashed: what was "
+            "earned from there by the behaviour, discounted."
+        )
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
             curves(ax, cells, "estimated_value", colours=colours)
+            level(ax, behaviour(setting, discount).mean(), "behaviour", **_BEHAVIOUR)
             ax.set_ylabel("discounted value from the start")
         return
     caption = (

@@ -15,6 +15,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
+from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError  # noqa: E402
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
@@ -27,6 +28,7 @@ from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.neubay import fit_posterior  # noqa: E402
+from jaxrl_rollouts.offline.study.page import result_rows  # noqa: E402
 from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     check_fits,
     check_rewards,
@@ -211,6 +213,19 @@ def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
             train(other, method, budget, environment="none", context=context)
     with pytest.raises(DataError, match=said):
         fit_posterior(other, study, budget.neubay, context, env=env)
+
+
+def test_without_a_simulator_the_promise_is_held_against_what_the_rows_are_worth() -> None:
+    arrays = played()
+    dataset = from_arrays(**arrays, action_low=LOW, action_high=HIGH, name="robot")
+    outcome = train(dataset, "td3_bc", BUDGET, environment="none")
+    cells = {"td3_bc": Cell.of(outcome.trained)}
+    behaviour, ours = result_rows(outcome.source, cells, 0.9)
+    ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
+    whole = np.split(arrays["rewards"], ends)[:-1]  # what was cut short counts for nothing
+    worth = [(rewards * 0.9 ** np.arange(len(rewards))).sum() for rewards in whole]
+    assert behaviour["true value"] == pytest.approx(np.mean(worth), rel=1e-5)
+    assert ours["return"] == "not evaluated" and np.isfinite(ours["estimated value"]).all()
 
 
 def test_a_file_names_no_code_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
