@@ -53,7 +53,7 @@ def lengthen(
         return folder.changed(longer, remaking_command(experiment.name, given)), longer
 
 
-def advice(experiment: Experiment, report: Report, folder: RunFolder) -> str:
+def advice(experiment: Experiment, config: Any, report: Report, folder: RunFolder) -> str:
     """How to go on where values were read too early; empty where none was, or nothing can be done.
 
     A clock runs as the trainings do: `n tau (1 - gamma)` of `times n` steps is `times` as much.
@@ -64,4 +64,8 @@ def advice(experiment: Experiment, report: Report, folder: RunFolder) -> str:
     if least >= TIME_CONSTANTS or not experiment.longer:
         return ""
     times = math.ceil(TIME_CONSTANTS / least - 1e-9)
+    try:
+        experiment.lengthened(config, times)
+    except ConfigError as error:
+        return f"not converged: {times} times as long would be; {error.hint or error.expected}"
     return f"not converged: {folder.resume} --longer {times} trains on from here"

@@ -262,7 +262,7 @@ def execute(
         result.save(folder.path)
         write_pages(result, folder.path)
     _show(result, folder.path)
-    if line := advice(experiment, result, folder):
+    if line := advice(experiment, config, result, folder):
         print(line)
     if publish_to is not None:
         print(f"published: {publish(folder.path, publish_to)}")

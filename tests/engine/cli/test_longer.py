@@ -15,6 +15,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.longer import advice, lengthen
 from jaxrl_rollouts.configs import to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.offline.main_job import EXPERIMENT
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import MEASURED, RunFolder
@@ -105,5 +106,15 @@ def test_an_early_claim_says_how_to_go_on(
     path = folder.relative_to(plugin)
     line = f"not converged: jaxrl-rollouts resume {path} --longer {times} trains on from here"
     assert (last == line) == (times is not None)
-    experiment = replace(plugins.load_experiment("toy"), longer="")
-    assert advice(experiment, load_report(folder), RunFolder.open(folder)) == ""
+    experiment, opened = plugins.load_experiment("toy"), RunFolder.open(folder)
+    config, report = opened.config_as(experiment.config_type), load_report(folder)
+    assert advice(replace(experiment, longer=""), config, report, opened) == ""
+
+
+def test_what_cannot_go_on_is_not_advised_to(plugin: Path) -> None:
+    """NEUBAY's rates fall to zero over its steps: it is another training, not a longer one."""
+    folder = begun(plugin, "--loud", "--steps", "1")
+    config, report = EXPERIMENT.preset("cpu"), load_report(folder)
+    for method, line in (("ravl", " --longer 3 trains on"), ("neubay", "; run it anew with more")):
+        found = advice(EXPERIMENT, replace(config, method=method), report, RunFolder.open(folder))
+        assert found.startswith("not converged: ") and line in found
