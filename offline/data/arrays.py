@@ -182,7 +182,8 @@ def check_present(source: str | Path, arrays: Any) -> None:
     for key in REQUIRED:
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            raise DataError(source, key, found, f"an array {key}")
+            hint = f"every layout but NeoRL's has {', '.join(REQUIRED)} under these names"
+            raise DataError(source, key, found, f"an array {key}", hint)
 
 
 def check_kept(source: str | Path, count: int) -> None:

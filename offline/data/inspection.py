@@ -158,8 +158,10 @@ def extremes(rows: Transitions) -> list[Suspicion]:
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
-        parts = [np.nanmax(np.abs(flat[part]), axis=0, initial=0) for part in blocks(len(flat))]
-        for index in np.flatnonzero(np.nanmax(parts, axis=0, initial=0) > FAR):
+        most = np.zeros(flat.shape[1])
+        for part in blocks(len(flat)):
+            most = np.fmax.reduce(np.abs(flat[part]), axis=0, initial=0).clip(most)
+        for index in np.flatnonzero(most > FAR):
             column = flat[:, index].astype(np.float64)
             finite = column[np.isfinite(column)]
             low, middle, high = np.quantile(finite, (0.01, 0.5, 0.99)) if len(finite) else (0, 0, 0)

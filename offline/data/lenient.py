@@ -37,7 +37,8 @@ def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     except DataError:
         pass
     try:
-        return read_npz(path), {"format": "neorl"}
+        arrays = read_npz(path)
+        return arrays, {"format": "neorl" if "obs" in arrays else "arrays"}
     except DataError:
         return {}, {"format": "unreadable"}
 

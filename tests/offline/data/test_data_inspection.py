@@ -23,6 +23,7 @@ from jaxrl_rollouts.offline.data import (
     draw_inspection,
     inspect,
     inspect_file,
+    load,
     load_d4rl,
     print_inspection,
     write_d4rl,
@@ -178,6 +179,17 @@ def test_broken_npz(tmp_path):
     found = inspect_file(tmp_path / "a.npz")
     assert found.format == "neorl" and found.rows == 19
     assert kinds(found)["observations", "non-finite"].rows == (2,)
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_by_names_of_ones_own_are_told_which_ones_are_read(tmp_path):
+    np.savez(tmp_path / "own.npz", state=np.ones((3, 2)), command=np.ones((3, 1)))
+    found = inspect_file(tmp_path / "own.npz")
+    assert found.format == "arrays" and found.rows == 0
+    (problem,) = found.problems
+    assert "only command, state" in problem and "observations, actions, rewards, term" in problem
+    with pytest.raises(DataError, match="under these names"):
+        load(tmp_path / "own.npz")
 
 
 @pytest.mark.parametrize("contents", [b"", b"hello", b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"])
