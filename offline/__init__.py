@@ -39,6 +39,7 @@ _NAMES = {
     "small_budget": ".study:small_budget",
     "long_budget": ".study:long_budget",
     "METHODS": ".study:METHODS",
+    "imagined_value": ".study:imagined_value",
     "Outcome": ".study:Outcome",
     "train_online": ".online.train:train_online",
     "ActorConfig": ".agents.actors:ActorConfig",

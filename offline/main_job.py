@@ -28,7 +28,7 @@ from .data import Dataset
 from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
-from .study import Budget, long_budget, neubay_page, page, small_budget, train
+from .study import Budget, imagined_value, long_budget, neubay_page, page, small_budget, train
 from .study.config import StudyConfig
 from .study.model_based import FittedDataset, check_settings
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
@@ -106,7 +106,13 @@ def run(config: Config, context: RunContext) -> Report:
     if isinstance(source, FittedDataset):
         report.table("world model", [page.world_row(source)])
         page.draw_world(report, {source.dataset.name: source})
-    report.table("result", page.result_rows(source, cells, discount))
+    rows = page.result_rows(source, cells, discount)
+    if isinstance(source, FittedDataset):
+        imagined = imagined_value(outcome, seed=config.study.seed)
+        rows[1] |= {"imagined value": imagined.value, "spread of members": imagined.spread}
+        report.number("imagined value", imagined.value)
+        report.note(page.IMAGINED)
+    report.table("result", rows)
     add_clock(report, clock_rows(cells))
     page.add_main_job(report, source, cells[config.method])
     asked = f", {config.steps:,} asked for" if config.steps not in (None, outcome.steps) else ""

@@ -9,8 +9,9 @@ same favour to all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from jaxrl_rollouts.offline.methods.registry import NAMES
 from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.imagined import imagined_value
 from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.outcome import Outcome
@@ -41,6 +43,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
 
 from ..catalogue import LISTINGS, RAVL_D4RL, RAVL_MADE
+from . import ravl_mujoco_judges as judges
 
 SOURCE = LISTINGS["ravl_mujoco"].source
 
@@ -58,6 +61,8 @@ class Config:
             base.
         mopo: penalties of MOPO that are swept.
         mobile: penalties of MOBILE that are swept.
+        imagined: also play the last policies of all methods in the world models, as one would who
+            has no simulator, and compare what they are worth there with what is true.
         study: world models, agent and evaluation, shared by all.
         free: agents that need no world model.
     """
@@ -67,6 +72,7 @@ class Config:
     model: Literal["learned", "simulator"] = "learned"
     mopo: tuple[float, ...] = number((), least=0)
     mobile: tuple[float, ...] = number((), least=0)
+    imagined: bool = False
     study: StudyConfig = field(default_factory=StudyConfig)
     free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
 
@@ -75,6 +81,8 @@ class Config:
         if not self.datasets or not self.methods:
             raise ConfigError("datasets, methods", (self.datasets, self.methods), "at least one")
 
+        if self.model == "simulator" and self.imagined:
+            raise ConfigError("imagined", True, "False: the simulator is no learned model")
         if self.model == "simulator" and "mopo" in self.methods:
             raise ConfigError("methods", "mopo", "none that penalises the simulator's error: base")
         for name in set(self.methods) & set(NAMES):
@@ -128,7 +136,8 @@ def train_methods(
             sweep = config.sweep(method)
             outcome = model_based.train_model_based(method, world(name), study, context, sweep)
             rate = bootstrap_rate(study.agent)
-        return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+        measure = partial(imagined_values, outcome, world, name) if config.imagined else None
+        return Cell.of(outcome.trained, measure=measure, updates=outcome.updates, rate=rate)
 
     axes = {"dataset": list(datasets), "method": config.methods}
     trained = run_grid(axes, train, context, seeds=study.seeds)
@@ -138,6 +147,14 @@ def train_methods(
         cell = replace(cell, seeds=len(arms) * study.seeds)
         cells |= {(name, a): part for a, part in zip(arms, cell.parts(len(arms)), strict=True)}
     return Grid(("dataset", "arm"), cells), worlds
+
+
+def imagined_values(
+    outcome: Outcome, world: Callable[[str], FittedDataset], name: str
+) -> dict[str, np.ndarray]:
+    """What the last policies are worth in a dataset's world models, which are fitted if need be."""
+    found = imagined_value(outcome, world(name))
+    return {"imagined_value": found.value, "imagined_spread": found.spread}
 
 
 def in_simulator(
@@ -187,6 +204,8 @@ def run(config: Config, context: RunContext) -> Report:
     add_clock(report, [row for rows in clocks for row in rows])
     pages.draw_comparison(report, settings, results)
     add_claims(report, settings, results, study.agent.discount)
+    if config.imagined:
+        judges.add(report, results)
     pages.note_made(report, datasets.values())
     if config.model == "simulator":
         report.note("The simulator is rolled in the place of a world model.")

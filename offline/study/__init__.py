@@ -17,6 +17,7 @@ from ..methods.mopo import Mopo
 from ..methods.ravl import Ravl
 from ..neubay.config import NeubayConfig as Neubay
 from .budget import METHODS, Budget, long_budget, small_budget
+from .imagined import ImaginedValue, imagined_value
 from .outcome import Outcome
 from .study import train
 
@@ -27,6 +28,7 @@ __all__ = [
     "Budget",
     "Cql",
     "Edac",
+    "ImaginedValue",
     "Iql",
     "Mobile",
     "Mopo",
@@ -37,6 +39,7 @@ __all__ = [
     "Rebrac",
     "Sac",
     "Td3Bc",
+    "imagined_value",
     "long_budget",
     "small_budget",
     "train",

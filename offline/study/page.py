@@ -37,6 +37,11 @@ NOT_EVALUATED = "not evaluated"
 LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
 GAP = "critics' value minus the true discounted return, mean of the last looks"
 
+IMAGINED = (
+    "Imagined value: the last policies, played for hundreds of steps in the world models from "
+    "where the dataset's episodes start. Where members are far apart they do not know."
+)
+
 
 def measured(cell: Cell) -> Mapping[str, str]:
     """`COLUMNS` without the promise of an agent that makes none (behaviour cloning)."""

@@ -13,6 +13,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl import ravl_mujoco
+from jaxrl_rollouts.experiments.ravl import ravl_mujoco_judges as judges
 from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.online.sets import make_set
@@ -23,6 +24,7 @@ from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import Report, load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress", "--methods", "base", "mopo", "ravl", "bc"]
+SMOKE += ["--imagined"]
 
 
 @pytest.mark.slow
@@ -49,6 +51,12 @@ def test_ravl_mujoco_compares_methods_on_data_that_anyone_can_make(
     assert rows[2]["estimated value"].values != rows[3]["estimated value"].values
     assert {"comparison", "world_model"} <= set(report.pictures)
     assert any("data make" in note and "hopper-random" in note for note in report.notes)
+    # Every policy is judged in the models, also that of cloning, which has none of its own.
+    judged = report.tables["worth of policies"]
+    assert [row["arm"] for row in judged] == arms[1:]
+    assert all(len(row["by models"].values) == 2 for row in judged) and "by critics" in judged[0]
+    assert [row["policies"] for row in report.tables["judges"]] == [8, 8]  # without cloning
+    assert "judges-hopper-random" in report.pictures
     by_name = {claim.name: claim for claim in report.claims}
     beats = by_name["RAVL beats base on hopper-random"]
     difference = np.subtract(rows[4]["return"].values, rows[1]["return"].values)
@@ -62,6 +70,29 @@ def cell(returns: list[list[float]], **settings: object) -> Cell:
     for number, values in enumerate(returns):
         history.append(number + 1, {"return": np.array(values)})
     return Cell(history, **settings)  # type: ignore[arg-type]
+
+
+def test_judges_are_held_against_the_simulator() -> None:
+    """Critics are right but for a constant; the models have two policies the wrong way around."""
+    true = np.array([10.0, 20.0, 30.0, 40.0])
+
+    def of(part: slice, **more: object) -> Cell:
+        history = History()
+        critics = {"discounted_return": true[part], "estimated_value": true[part] - 50}
+        history.append(1, critics)
+        models = np.array([11.0, 19.0, 42.0, 38.0])[part]
+        return Cell(history, extra={"imagined_value": models}, **more)  # type: ignore[arg-type]
+
+    cloned = History()
+    cloned.append(1, {"discounted_return": np.array([99.0, 99.0])})
+    cells = {"a": of(slice(0, 2)), "b": of(slice(2, 4)), "bc": Cell(cloned)}
+    critics, models = (judges.score(cells, judges.JUDGES[name]) for name in ("critics", "models"))
+    assert critics["policies"] == models["policies"] == 4  # cloning has no critics to compare with
+    assert critics["rank correlation"] == pytest.approx(1)
+    assert models["rank correlation"] == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert (critics["mean absolute error"], models["mean absolute error"]) == (50, 4)
+    assert (critics["its favourite is worth"], models["its favourite is worth"]) == (40, 30)
+    assert critics["the best"] == 40 and critics["the mean"] == 25
 
 
 def test_a_sweep_that_was_trained_side_by_side_is_cells_of_its_own() -> None:

@@ -1,0 +1,105 @@
+"""What a policy is worth where nobody can try it: played for hundreds of steps in world models.
+
+Its own critics are no judge of it: careful ones promise less than is true, and the more so the
+longer they train, others are wrong where no row corrects them. A rollout has no critics: rewards
+are summed until what is left counts for a hundredth. It is right as far as the models are; that
+their members disagree about a policy says that they do not know.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+
+from ..data import episodes
+from ..evaluation import values_from
+from ..worlds.dynamics import learned_dynamics
+from .config import StudyConfig
+from .model_based import FittedDataset
+from .outcome import Outcome
+from .setting import termination_of
+
+STARTS = 256  # rows that are rolled at least, of every seed
+REST = 0.01  # of a reward in the first step, that one in the last still counts
+
+
+class ImaginedValue(NamedTuple):
+    """Discounted values of the policies of all seeds, from where the dataset's episodes start.
+
+    Attributes:
+        value: `[seeds]`, the middle of the elites', of which one may run away.
+        by_member: `[seeds, E]`, in each elite: how far these are apart says how far to trust it.
+    """
+
+    value: np.ndarray
+    by_member: np.ndarray
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Deviation over the elites, `[seeds]`."""
+        return self.by_member.std(1)
+
+
+def imagined_value(
+    outcome: Outcome, world: FittedDataset | None = None, *, seed: int = 0
+) -> ImaginedValue:
+    """Play what was trained in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
+
+    Model-based evaluation of a policy without a simulator; every row stays in one elite, steps are
+    drawn, and episodes end by the known rule or the learned one. `ravl_mujoco` has what it was
+    right about.
+
+    Args:
+        outcome: of a method without a memory.
+        world: the models, of another outcome's `source` say; None takes the outcome's own. The
+            policy of seed `k` is played in number `k % worlds`.
+        seed: of what is drawn.
+
+    Raises:
+        ConfigError: a method with a memory, or no world models.
+    """
+    world = outcome.source if world is None else world
+    if not isinstance(world, FittedDataset):
+        name = outcome.about["method"]
+        raise ConfigError(
+            "world", type(world).__name__, f"world models: {name} has none of its own"
+        )
+    if jax.tree.leaves(outcome.agent.memory(1)):
+        raise ConfigError("outcome", outcome.about["method"], "a method without a memory")
+    elites, discount = world.ensemble.elites, outcome.config.discount
+    rule = world.ending or termination_of(world.dataset, world.env, StudyConfig())
+    model = learned_dynamics(world.fitted.model.fitter, elites, termination=rule).model
+    rows = world.dataset.transitions
+    first = np.asarray(rows.observations)[episodes(rows).starts][:STARTS]
+    each = max(STARTS // elites, -(-len(first) // elites))
+    starts = jnp.asarray(np.resize(first, (each * elites, first.shape[1])))
+    horizon = math.ceil(math.log(REST) / math.log(discount)) if discount else 1
+    horizon = min(horizon, world.env.max_episode_steps)
+    count = jax.tree.leaves(world.fitted.worlds)[0].shape[0]
+    found = []
+    for number in range(jax.tree.leaves(outcome.actors)[0].shape[0]):
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        act_key, play_key = jax.random.split(key)
+        actor = outcome.actor(number)
+        memory = outcome.agent.memory(len(starts))
+        values = values_from(
+            model,
+            jax.tree.map(lambda x, k=number: x[k % count], world.fitted.worlds),
+            outcome.agent.greedy,
+            actor,
+            starts,
+            outcome.agent.greedy(actor, act_key, starts, memory)[0],
+            play_key,
+            members=jnp.arange(elites),
+            discount=discount,
+            horizon=horizon - 1 or 1,
+        )
+        found.append(np.asarray(values).reshape(each, elites).mean(0))
+    by_member = np.stack(found).astype(np.float64)  # bad models run away; their squares must not
+    return ImaginedValue(np.median(by_member, 1), by_member)

@@ -1,0 +1,96 @@
+"""A policy's worth in world models: which rows are played where, for how long, and who cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.registry import quick_agents
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.study import Bc, Outcome, imagined_value, small_budget, train
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+
+SMALL = small_budget()
+BUDGET = replace(
+    SMALL,
+    study=replace(
+        SMALL.study,
+        epochs=1,
+        evaluations=1,
+        episodes=2,
+        ensemble=replace(SMALL.study.ensemble, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=2),
+        agent=replace(SMALL.study.agent, hidden=(8,)),
+        rollouts=replace(SMALL.study.rollouts, rollouts_per_epoch=50, updates_per_epoch=5),
+    ),
+    model_free=ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, updates=4, per_iteration=2),
+)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    rows = pendulum_mixed(jax.random.key(0), 600)
+    return Dataset("pendulum-mixed", rows, "pendulum", Path("(made)"), "")
+
+
+@pytest.fixture(scope="module")
+def outcome(dataset: Dataset) -> Outcome:
+    return train(dataset, "base", BUDGET)
+
+
+def with_bonus(outcome: Outcome, member: int, bonus: float) -> Any:
+    """The models of an outcome, one elite of which pays more for every step, in all seeds."""
+    fitted = outcome.source.fitted
+    elites = jax.tree.map(lambda x: x, fitted.worlds.elites)
+    head = elites["MLP_0"]["Dense_1"]  # of the means, the reward last
+    scaled = bonus / fitted.worlds.targets.std[:, -1]
+    head["bias"] = head["bias"].at[:, member, -1].add(scaled)
+    worlds = fitted.worlds._replace(elites=elites)
+    return outcome.source._replace(fitted=fitted._replace(worlds=worlds))
+
+
+@pytest.mark.parametrize(("discount", "steps"), [(0.99, 200), (0.9, 44), (0.0, 1)])
+def test_a_member_that_pays_more_is_worth_that_for_all_steps(
+    outcome: Outcome, discount: float, steps: int
+) -> None:
+    """Two hundred steps are a whole episode of the pendulum; `0.9^44` is a hundredth."""
+    played = outcome._replace(config=replace(outcome.config, discount=discount))
+    plain = imagined_value(played)
+    paid = imagined_value(played, with_bonus(outcome, 2, 0.5))
+    assert plain.by_member.shape == (2, 5) and plain.value.shape == plain.spread.shape == (2,)
+    gained = paid.by_member - plain.by_member
+    # A horizon of one step takes a second one, which counts for nothing.
+    want = 0.5 * (discount ** np.arange(max(steps, 1))).sum()
+    np.testing.assert_allclose(gained[:, 2], want, rtol=1e-3)
+    np.testing.assert_array_equal(np.delete(gained, 2, 1), 0)
+    np.testing.assert_array_equal(plain.value, np.median(plain.by_member, 1))
+
+
+def test_it_is_that_of_the_policy_and_the_world_of_the_seed(
+    dataset: Dataset, outcome: Outcome
+) -> None:
+    first = imagined_value(outcome)
+    np.testing.assert_array_equal(imagined_value(outcome).by_member, first.by_member)
+    assert (imagined_value(outcome, seed=1).by_member != first.by_member).all()
+    same = jax.tree.map(lambda x: np.stack([x[0], x[0]]), outcome.source.fitted.worlds)
+    one = outcome.source._replace(fitted=outcome.source.fitted._replace(worlds=same))
+    found = imagined_value(outcome, one).by_member
+    np.testing.assert_allclose(found[0], first.by_member[0], rtol=1e-4)
+    assert (found[1] != first.by_member[1]).all()
+    cloned = train(dataset, Bc(), BUDGET)
+    assert np.isfinite(imagined_value(cloned, outcome.source).value).all()
+
+
+def test_what_cannot_be_played_there_is_named(dataset: Dataset, outcome: Outcome) -> None:
+    cloned = train(dataset, "bc", BUDGET)
+    with pytest.raises(ConfigError, match="world: found 'Setting', expected world models: bc has"):
+        imagined_value(cloned)
+    memory = outcome.agent._replace(memory=lambda batch: np.zeros((batch, 1)))
+    with pytest.raises(ConfigError, match="outcome: found 'base', expected a method without a mem"):
+        imagined_value(outcome._replace(agent=memory))
