@@ -134,7 +134,7 @@ class TrainedEmulator:
         Args:
             initial: one field `[C, *N]` or many `[B, C, *N]`; `[H, C, *N]` or `[B, H, C, *N]`,
                 oldest frame first, for an emulator that sees a history. Of all channels, those
-                that are constant included.
+                that are constant included; where there is one, several fields may be `[B, *N]`.
             steps: how many.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
@@ -192,6 +192,8 @@ class TrainedEmulator:
         values = np.asarray(initial, np.float32)
         shape = (self.width, *self.grid)
         shape = shape if self.history == 1 else (self.history, *shape)
+        if self.width == self.history == 1 and values.ndim == len(shape) and len(values) > 1:
+            values = values[:, None]  # `[B, *N]`, as they lie in an array of one channel
         single = values.ndim == len(shape)
         many = values[None] if single else values
         if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):

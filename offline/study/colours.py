@@ -14,6 +14,7 @@ AGENTS: Mapping[str, str] = {
     "ravl": "#0072B2",
     "neubay": "#56B4E9",
     "behaviour": "#777777",
+    "bc": "#222222",
 }
 ARMS: Mapping[str, str] = {  # ablations of an agent, beside the agents
     "markov": "#882255",

@@ -61,6 +61,8 @@ def test_a_loaded_emulator_rolls_as_the_saved_one(told: TrainedEmulator, folder:
     np.testing.assert_array_equal(rolled, told.roll(start(3), **options))
     other = loaded.roll(start(3), **{**options, "seed": 0})
     assert rolled.shape == (2, 3, 1, N) and (rolled != other).any()
+    # As they lie in an array of one channel, `[B, N]`, which what `fit` returns takes as well.
+    np.testing.assert_array_equal(loaded.roll(start(3)[:, 0], **options), rolled)
 
 
 def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> None:

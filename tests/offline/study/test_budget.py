@@ -92,8 +92,7 @@ def test_nothing_is_trained_towards_a_floor_above_all_that_can_be_earned() -> No
     says = r"study.methods.mobile.least_target: found 0.0, expected less than -.*pendulum-mixed"
     with pytest.raises(ConfigError, match=says):
         train(costs, "mobile", replace(BUDGET, study=study))
-    with pytest.raises(ConfigError, match="least_target"):
-        train(costs, "mobile", long_budget())
+    check_settings("mobile", long_budget().study, costs)
     check_settings("mobile", study, paid)
     check_settings("ravl", study, costs)
     check_settings("mobile", BUDGET.study, costs)
@@ -122,6 +121,7 @@ def test_the_long_budget_is_what_reports_were_made_with(name: str) -> None:
     study = json.loads(json.dumps(asdict(long_budget().study)))
     for config in (made, study):
         config["methods"]["mopo"].pop("penalty"), config["methods"]["mobile"].pop("penalty")
+        config["methods"]["mobile"].pop("least_target")  # 0 there, where returns are positive
     if name.startswith("halfcheetah"):
         assert study["agent"].pop("max_alpha") == 1 and made["agent"].pop("max_alpha") is None
     assert study == made

@@ -19,6 +19,7 @@ from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError  # noqa: E402
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
+from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
@@ -213,6 +214,22 @@ def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
             train(other, method, budget, environment="none", context=context)
     with pytest.raises(DataError, match=said):
         fit_posterior(other, study, budget.neubay, context, env=env)
+
+
+def test_endings_that_are_lost_are_told() -> None:
+    arrays = played()
+    ended = arrays["terminals"].sum()
+    given: dict[str, Any] = {"action_low": LOW, "action_high": HIGH, "name": "robot"}
+    whole = from_arrays(**arrays, **given)
+    arrays.pop("next_observations")
+    lost = from_arrays(**arrays, **given)
+    assert ended > 0 and not lost.transitions.terminations.any()
+    env = environment_of(lost, "none")
+    says = f"robot: all {ended} rows in which an episode really ended were dropped"
+    assert facts_of(lost, env, BUDGET.study, imagines=False)[0].startswith(says)
+    assert says not in " ".join(facts_of(whole, env, BUDGET.study, imagines=False))
+    kinds = {one.kind for one in inspect(lost).suspicions}
+    assert any(kind.startswith("real endings dropped") for kind in kinds)
 
 
 def test_without_a_simulator_the_promise_is_held_against_what_the_rows_are_worth() -> None:
