@@ -152,6 +152,12 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
         ConfigError: the settings of its agent are not this library's.
     """
     name = BEST if best else LAST
+    kept = {found.parent.name for found in Path(path).rglob(FILE)}
+    if best and LAST in kept and BEST not in kept and not (Path(path) / FILE).is_file():
+        raise CheckpointError(
+            f"{path}: found no policy of a best evaluation, expected one; without a simulator none "
+            "is chosen: best=False takes the last policy"
+        )
     folder = find_folder(path, FILE, "policy", lambda found: best == (found.name == BEST))
     file = folder / FILE
     facts = read_facts(file, f"a {name} folder", FORMAT, _SIZES)

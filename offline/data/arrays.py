@@ -239,7 +239,11 @@ def truncations_of(
         return np.zeros_like(terminations)
     # Shifting across an unmarked time limit would invent transitions, so terminals do not suffice.
     expected = "episode ends that can be told"
-    raise DataError(source, "timeouts", "no such key", expected, "give max_episode_steps")
+    hint = (
+        "give max_episode_steps (in Python, or as an attribute of an HDF5 file), an array "
+        "timeouts, or next_observations"
+    )
+    raise DataError(source, "timeouts", "no such key", expected, hint)
 
 
 def _check_moving(source: str | Path, rows: Transitions) -> None:

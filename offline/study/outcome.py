@@ -63,6 +63,13 @@ class Outcome(NamedTuple):
     best: Best | None
     updates: int = 1
 
+    def __repr__(self) -> str:
+        """What it says of itself in a notebook: no parameters."""
+        method, dataset = self.about.get("method"), self.about.get("dataset")
+        values = {name: getattr(self, name) for name in self._fields[:3]}
+        shown = ", ".join(f"{k}={v}" for k, v in values.items() if v is not None)
+        return f"Outcome({method} on {dataset}: {shown})"
+
     @property
     def steps(self) -> int:
         """Gradient steps that every seed took."""

@@ -279,10 +279,12 @@ def check_shapes(
 
 
 def check_powers(grid: tuple[int, ...], levels: int) -> None:
-    """Every axis must be halved `levels` times."""
+    """`ConfigError` unless every axis can be halved `levels` times."""
     for points in grid:
         if points % 2**levels:
-            raise ValueError(
-                f"points: found {points}, expected a multiple of {2**levels} (the net halves the "
-                f"grid {levels} times)"
+            raise ConfigError(
+                "points",
+                points,
+                f"a multiple of {2**levels}: the net halves the grid {levels} times",
+                "take fewer multipliers, or a network that does not: resnet, fno",
             )

@@ -16,7 +16,12 @@ gymnasium = pytest.importorskip("gymnasium")
 from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
 from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
-from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError  # noqa: E402
+from jaxrl_rollouts.errors import (  # noqa: E402
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DivergenceError,
+)
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
 from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
@@ -107,6 +112,9 @@ def test_without_a_simulator_the_method_trains_and_nothing_is_evaluated(tmp_path
     np.testing.assert_allclose(outcome.policy(1).action_high, [HIGH])
     with pytest.raises(ConfigError, match="best"):
         outcome.policy(1, best=True)
+    with pytest.raises(CheckpointError, match="no policy of a best evaluation.*best=False takes"):
+        read_policy(folder.path, best=True)
+    assert len(repr(outcome)) < 300 and "estimated_value=[" in repr(outcome)
 
 
 def test_what_dataset_and_environment_say_of_each_other() -> None:

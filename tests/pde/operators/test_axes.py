@@ -258,5 +258,5 @@ def test_grids_that_are_none(points: Any) -> None:
 def test_more_modes_than_an_axis_has() -> None:
     with pytest.raises(ConfigError, match="modes: found 7, expected at most 4 on 8 x 16 points"):
         make_fno(FnoConfig(modes=7), 1, (8, 16))
-    with pytest.raises(ValueError, match="found 6, expected a multiple of 4"):
+    with pytest.raises(ConfigError, match="found 6, expected a multiple of 4"):
         make_unet(UnetConfig(multipliers=(1, 1, 1)), 1, (8, 6))

@@ -212,5 +212,5 @@ def test_settings_are_checked(make: Any, named: str) -> None:
 
 
 def test_a_grid_that_cannot_be_halved() -> None:
-    with pytest.raises(ValueError, match="found 20, expected a multiple of 8"):
+    with pytest.raises(ConfigError, match="found 20, expected a multiple of 8"):
         make_unet(UnetConfig(), 1, 20)
