@@ -152,8 +152,8 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
         ConfigError: the settings of its agent are not this library's.
     """
     name = BEST if best else LAST
-    kept = {found.parent.name for found in Path(path).rglob(FILE)}
-    if best and LAST in kept and BEST not in kept and not (Path(path) / FILE).is_file():
+    inside = best and not (Path(path) / FILE).is_file()
+    if inside and {found.parent.name for found in Path(path).rglob(FILE)} == {LAST}:
         raise CheckpointError(
             f"{path}: found no policy of a best evaluation, expected one; without a simulator none "
             "is chosen: best=False takes the last policy"

@@ -17,13 +17,13 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 
-from ..data import episodes
 from ..evaluation import values_from
 from ..worlds.dynamics import learned_dynamics
 from .config import StudyConfig
 from .model_based import FittedDataset
 from .outcome import Outcome
 from .setting import termination_of
+from .source import starts_of
 
 STARTS = 256  # rows that are rolled at least, of every seed
 REST = 0.01  # of a reward in the first step, that one in the last still counts
@@ -75,8 +75,7 @@ def imagined_value(
     elites, discount = world.ensemble.elites, outcome.config.discount
     rule = world.ending or termination_of(world.dataset, world.env, StudyConfig())
     model = learned_dynamics(world.fitted.model.fitter, elites, termination=rule).model
-    rows = world.dataset.transitions
-    first = np.asarray(rows.observations)[episodes(rows).starts][:STARTS]
+    first = starts_of(world.dataset, STARTS)
     each = max(STARTS // elites, -(-len(first) // elites))
     starts = jnp.asarray(np.resize(first, (each * elites, first.shape[1])))
     horizon = math.ceil(math.log(REST) / math.log(discount)) if discount else 1

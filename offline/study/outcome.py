@@ -17,13 +17,13 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents.agent import Agent, Learner
 from ..agents.registry import AgentConfig
-from ..data import episodes as parts_of
 from ..environments import Environment
 from ..environments.absent import is_simulator
 from ..policy import Policy
 from ..recurrent.sac import RecurrentSacConfig
 from ..saved_policies import BEST, LAST, policy_of, save_policy
 from ..training import Best, KeepBest, evaluator, promises
+from .source import starts_of
 
 # Said in the best policy's file.
 SELECTION = (
@@ -147,8 +147,7 @@ def judge(
     if is_simulator(env):
         play = evaluator(learner, env, key, episodes, discount=discount)
     else:
-        rows = source.dataset.transitions
-        starts = rows.observations[parts_of(rows).starts][:256]
+        starts = starts_of(source.dataset)
         # A memory is shown no action and no reward before the first step.
         unseen = env.observation_size - starts.shape[1]
         play = promises(learner, np.pad(starts, ((0, 0), (0, unseen))))

@@ -53,6 +53,12 @@ def behaviour(world: Source, discount: float = 1.0) -> np.ndarray:
     return episode_returns(rows, discount)[whole if whole.any() else slice(None)]
 
 
+def starts_of(dataset: Dataset, most: int = 256) -> np.ndarray:
+    """What a dataset's first episodes begin with, `[B, S]`."""
+    rows = dataset.transitions
+    return np.asarray(rows.observations[parts_of(rows).starts][:most])
+
+
 def slug(name: str) -> str:
     """A dataset name as part of a folder or picture name."""
     return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
