@@ -112,5 +112,9 @@ def draw(report: Report, name: str, cells: Mapping[str, Cell]) -> None:
             true = [cell["discounted_return"] for cell in cells.values()]
             ends = np.nanmin(true), np.nanmax(true)
             ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
+            if np.nanmax(np.abs(ax.get_ylim())) > 100 * ends[1] > 0:  # an explosion hides all else
+                low, high = ax.dataLim.intervaly
+                ax.set_yscale("symlog", linthresh=ends[1])
+                ax.set_ylim(2 * min(low, -ends[1] / 8), 3 * high)
             ax.set_xlabel("true value")
         axes[0].set_ylabel("said")
