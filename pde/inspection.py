@@ -45,21 +45,28 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     print(f"field        {channels} channel(s) on {' x '.join(map(str, space))} points")
     ranges = {"frame time": found.dt, "extent": found.extent, **found.parameters}
     for name, numbers in ranges.items():
-        said = f"{np.min(numbers):.4g} to {np.max(numbers):.4g}"
+        said = " to ".join(dict.fromkeys(f"{x:.4g}" for x in (np.min(numbers), np.max(numbers))))
         print(f"{name:<12} {said if np.isfinite(numbers).all() else 'not in the file'}")
-    if any(found.boundaries):
-        print(f"boundaries   {', '.join(kind or 'not in the file' for kind in found.boundaries)}")
+    kinds = found.boundaries or ("",) * len(space)
+    print(f"boundaries   {', '.join(kind or 'not in the file' for kind in kinds)}")
     if channels > 1:
         for i, name in enumerate(found.channels):
             one = np.asarray(values[:, :, i], np.float64)
             step = np.diff(one, axis=1).std() if frames > 1 else 0.0
             print(f"{name:<12} spread {one.std():.4g}, change {step:.4g}")
     found, values = only_changing(found, values)
-    if frames > 1:
+    if frames == 1:
+        print("frames       1: an emulator learns the step from one to the next, so 2 are needed")
+    else:
         seen = quality(values)
         read = f"{len(values)} trajectories" + f", {looked} frames" * (looked < frames)
         print(f"spread       {seen.std:.4g} (of {read})")
         print(f"change       {np.median(seen.increment):.4g} from frame to frame (median)")
+        if np.median(seen.increment) > seen.std:
+            print(
+                "             frames hardly resemble each other: are the axes [trajectory, frame, "
+                "(channel,) space], and the frames in order?"
+            )
         print(f"nearly still {100 * seen.steady:.1f} % of the trajectories")
         print(f"tail         {seen.tail:.1e} of the highest amplitude at the last wavenumbers")
     if out is not None:

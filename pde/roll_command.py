@@ -15,7 +15,7 @@ def roll(
     run: tyro.conf.Positional[Path],
     file: tyro.conf.Positional[str],
     steps: int | None = None,
-    out: Path = Path("rolled.h5"),
+    out: Path | None = None,
     picture: Path | None = None,
     rows: int = 64,
     emulator: int = 0,
@@ -29,15 +29,16 @@ def roll(
         steps: how many; left out, 1000 on one axis of space, 200 in the plane, 50 on three.
         out: where to: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
             all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.
-        picture: also draw the first trajectory into this .png file; fields in the plane move in
-            a .gif, beside the file's frames as far as those go.
+            Left out, rolled.h5, or rolled.npz in a plane with walls.
+        picture: also draw the first trajectory into this .png file, on one axis beside the file's
+            frames and the error as far as those go; fields in the plane move in a .gif, likewise.
         rows: trajectories to roll, the first ones.
         emulator: which of the trained seeds.
         key: of the noise of a stochastic emulator.
     """
-    if out.suffix not in ENDINGS:
+    if out and out.suffix not in ENDINGS:
         raise ConfigError("--out", str(out), f"a file name that ends in {', '.join(ENDINGS)}")
-    if not out.parent.is_dir():
+    if out and not out.parent.is_dir():
         raise ConfigError("--out", str(out), f"an existing folder {out.parent}")
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")

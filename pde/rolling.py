@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.reports.pictures import save_gif
+from jaxrl_rollouts.reports.pictures import figure, save_gif, save_png
 
 from .constant import check_constant, take_channels
 from .fieldset import FieldSet, take_trajectories
@@ -19,7 +20,6 @@ from .inspection import draw
 from .metrics import correlation, correlation_horizons
 from .saved import TrainedEmulator, load_emulator
 from .study.pictures import moving_frames
-from .study.units import start_of
 
 STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 
@@ -28,7 +28,7 @@ def roll_file(
     run: Path,
     file: str,
     steps: int | None,
-    out: Path,
+    out: Path | None,
     picture: Path | None,
     rows: int,
     emulator: int,
@@ -37,9 +37,11 @@ def roll_file(
     """Write what comes, and say how long it follows the file; `roll` says what the arguments are.
 
     Raises:
-        DataError: fields of another size than the emulator was trained on.
+        DataError: fields of another size than the emulator was trained on; or frames between
+            which it never saw a step, where it sees a history of them.
     """
     own, found = load_emulator(run), take_trajectories(read_fields(file), slice(0, rows))
+    out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
     steps = STEPS[len(own.grid)] if steps is None else steps
     if picture is not None and picture.suffix == ".gif" and len(own.grid) == 1:
@@ -49,16 +51,18 @@ def roll_file(
         expected = f"{own.width} on {points} points, as the emulator was trained"
         sizes = " x ".join(map(str, found.shape[3:]))
         raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
-    every = int(own.facts.get("every", 1))
-    start, told = start_of(own, found, every)
+    every = frames_per_step(own, found)
+    check_domain(own, found)
+    start, told = own.start(found, every)
     rolled = own.roll(start, steps, key, conditions=told, seed=emulator)
     first = np.asarray(start, np.float32).reshape(len(start), -1, own.width, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
-    truth = found.read(slice(None), slice(own.history * every, None, every))
+    follows = slice(own.history * every, None, every) if every else slice(0)
+    truth = found.read(slice(None), follows)
     if own.constant:
         seen = np.concatenate([first, np.asarray(truth, np.float32)], 1)
         check_constant(found.path, seen, own.constant, own.names)
-    write(out, fields, found, own)
+    write(out, fields, found, own, every)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
     if own.constant:
         named = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
@@ -72,19 +76,72 @@ def roll_file(
         if picture.suffix == ".gif":
             animate(fields, truth, own, picture)
         else:
-            written = read_fields(out)._replace(channels=found.channels)
-            drawn = take_channels(written, own.changing)
-            draw(drawn, fields[:, :, list(own.changing)], picture)
+            if len(own.grid) == 1 and truth.shape[1]:
+                compare(fields, truth, own, picture)
+            else:
+                written = read_fields(out)._replace(channels=found.channels)
+                drawn = take_channels(written, own.changing)
+                draw(drawn, fields[:, :, list(own.changing)], picture)
         print(f"picture: {picture}")
+
+
+def walls(own: TrainedEmulator) -> bool:
+    """Whether an axis of the emulator's ends, as far as it was told."""
+    return bool({*own.boundaries} - {"", "periodic"})
+
+
+def frames_per_step(own: TrainedEmulator, found: FieldSet) -> int | None:
+    """Frames of a file in one step of the emulator; None where no whole number comes near.
+
+    Where neither or only one of them says how far frames are apart, or the emulator is told it, as
+    many as in the training data.
+
+    Raises:
+        DataError: None, and the emulator sees a history.
+    """
+    if own.dt is None or "dt" in own.conditions or not np.isfinite(found.dt).all():
+        return own.every
+    apart = float(found.dt.mean())
+    count = max(1, round(own.dt / apart))
+    near = abs(own.dt / apart / count - 1) < 0.05
+    if near and count == own.every:
+        return count
+    said = f"frames {apart:.4g} apart", f"{own.dt:.4g}, a step of the emulator"
+    if not near and own.history > 1:
+        raise DataError(found.path, "dt", *said, f"it sees {own.history} frames so far apart")
+    taken = f"one frame in {count} is taken" if near else "they are not compared with its rollouts"
+    warnings.warn(f"{found.path}: dt: found {said[0]}, expected {said[1]}: {taken}", stacklevel=2)
+    return count if near else None
+
+
+def check_domain(own: TrainedEmulator, found: FieldSet) -> None:
+    """A warning where the file says other boundaries or lengths than the emulator learned with."""
+    kinds = zip(found.boundaries, own.boundaries, strict=False)
+    if any(theirs and ours and theirs != ours for theirs, ours in kinds):
+        said = ", ".join(kind or "unknown" for kind in found.boundaries)
+        ours = ", ".join(kind or "unknown" for kind in own.boundaries)
+        warnings.warn(
+            f"{found.path}: boundaries: found {said}, expected {ours}: the emulator goes on as in "
+            "its training data",
+            stacklevel=2,
+        )
+    learned: Any = own.facts.get("extent")
+    known = learned is not None and "dx" not in own.conditions and np.isfinite(found.extent).all()
+    if known and not np.allclose(found.extent, learned, rtol=0.01):
+        said = found.extent[~np.isclose(found.extent, learned, rtol=0.01).all(1)][0].tolist()
+        warnings.warn(
+            f"{found.path}: extent: found {said}, expected {learned}: fields of another length "
+            "look different on as many points, and the emulator was told nothing of lengths",
+            stacklevel=2,
+        )
 
 
 def check_out(out: Path, own: TrainedEmulator) -> None:
     """`ConfigError` where no layout of this ending holds the emulator's fields."""
-    walls = {*own.boundaries} - {"", "periodic"}
     if len(own.grid) > 1 and out.suffix == ".npy":
         expected = "a name that ends in .hdf5 or .npz: .npy is for fields of one axis"
         raise ConfigError("--out", out.name, expected)
-    if len(own.grid) > 1 and walls and out.suffix != ".npz":
+    if len(own.grid) > 1 and walls(own) and out.suffix != ".npz":
         kinds = ", ".join(own.boundaries)
         expected = (
             f"a name that ends in .npz: files of The Well are written with circles, not {kinds}"
@@ -111,6 +168,33 @@ def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
     save_gif(moving_frames(panels, own.dt or 1.0, clock), out)
 
 
+def compare(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Path) -> None:
+    """The first rollout over one axis and time, and the file's frames and the error as far as the
+    file goes.
+
+    Args:
+        fields: rollouts `[N, steps + 1, C, X]`, the start first.
+        truth: what follows in the file, `[N, T, C, X]`.
+        own: the emulator.
+        out: a PNG file.
+    """
+    rolled, true = fields[0, 1:, own.changing[0]], truth[0, : fields.shape[1] - 1, own.changing[0]]
+    rows = {"truth": true, "rollout": rolled, "error": rolled[: len(true)] - true}
+    limit, dt = float(np.abs(true).max()), own.dt or 1.0
+    style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
+    style |= {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    made, axes = figure(3, 1, width=7.0, height=1.5, title=f"{out.stem}: the first trajectory")
+    for ax, (name, values) in zip(axes, rows.items(), strict=True):
+        image = ax.imshow(values.T, extent=(dt, dt * (len(values) + 1), 0.0, own.grid[0]), **style)
+        ax.set_xlim(dt, dt * (len(rolled) + 1))
+        ax.grid(visible=False)
+        ax.set_yticks([])
+        ax.set_ylabel(name)
+    axes[-1].set_xlabel("time" if own.dt else "frame")
+    made.colorbar(image, ax=axes, shrink=0.6)
+    save_png(made, out)
+
+
 def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> None:
     """Print how long rollouts `[N, steps + 1, C, *X]` follow the file, as far as that goes:
     `[N, T, C, *X]`."""
@@ -120,18 +204,23 @@ def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> N
         pair: Any = (np.swapaxes(x[:, :length, some], 0, 1) for x in (fields[:, 1:], truth))
         held = correlation_horizons(np.asarray(correlation(*pair)), own.dt or 1.0)
         unit = "" if own.dt else " steps"
+        end = length * (own.dt or 1.0)
+        throughout = int((held > (length - 0.5) * (own.dt or 1.0)).sum())
         print(
             f"correlation with the file's own frames stays above 0.8 for {held.mean():.4g}{unit} "
-            f"(mean over trajectories; the file goes on for {length * (own.dt or 1.0):.4g})"
+            f"(mean over trajectories; the comparison ends at {end:.4g}, to where {throughout} of "
+            f"{len(held)} hold)"
         )
 
 
-def write(out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator) -> None:
+def write(
+    out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int | None
+) -> None:
     """Write `[N, T, C, *X]`; where a spacing or a time is not known it is 1."""
     count, grid = len(fields), np.asarray(own.grid)
     dt = np.full(count, own.dt or 1.0)
-    if np.isfinite(found.dt).all():
-        dt = found.dt * int(own.facts.get("every", 1))
+    if every and np.isfinite(found.dt).all():
+        dt = found.dt * every
     extents = np.where(np.isfinite(found.extent), found.extent, grid)
     if out.suffix == ".npz":
         kinds = own.boundaries or ("periodic",) * len(grid)

@@ -36,7 +36,7 @@ from jaxrl_rollouts.trees import PyTree
 from .constant import check_constant, others, told_constant
 from .emulator import Emulator, FieldNetwork, Told
 from .evaluation import roll_emulator
-from .fieldset import CONDITIONS, Scaling, unit_columns
+from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, unit_columns
 from .objectives import OneStepConfig, make_one_step
 from .operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .operators.layers import Points, grid_of
@@ -120,9 +120,28 @@ class TrainedEmulator:
         make: Any = OBJECTIVES[_name(OBJECTIVES, self.objective)][1]
         return make(self.net, self.objective)
 
+    @property
+    def every(self) -> int:
+        """Frames of the data per step."""
+        return int(self.facts.get("every", 1))
+
+    def start(
+        self, found: FieldSet, every: int | None = None
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """First frames `[N, (H,) C, *X]` of trajectories, all channels, and what is told of them.
+
+        Args:
+            found: the trajectories.
+            every: frames of theirs per step; None for as many as in the training data.
+        """
+        every = every or self.every
+        frames = found.read(slice(None), slice(0, (self.history - 1) * every + 1, every))
+        told = {name: condition_values(found, name) for name in self.conditions}
+        return frames[:, 0] if self.history == 1 else frames, told
+
     def roll(
         self,
-        initial: ArrayLike,
+        initial: ArrayLike | FieldSet,
         steps: int,
         key: jax.Array | int = 0,
         *,
@@ -135,6 +154,7 @@ class TrainedEmulator:
             initial: one field `[C, *N]` or many `[B, C, *N]`; `[H, C, *N]` or `[B, H, C, *N]`,
                 oldest frame first, for an emulator that sees a history. Of all channels, those
                 that are constant included; where there is one, several fields may be `[B, *N]`.
+                Or trajectories, whose first frames and conditions are taken.
             steps: how many.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
@@ -154,6 +174,8 @@ class TrainedEmulator:
         if steps < 1:
             raise ConfigError("steps", steps, "at least 1")
         params = one_seed(self.params, seed)
+        if isinstance(initial, FieldSet):
+            initial, conditions = self.start(initial)
         fields, single = self._fields(initial)
         told: Any = self._told(conditions or {}, len(fields))
         held = fields[:, -1, list(self.constant)]

@@ -21,7 +21,7 @@ from .constant import changing, check_changing, check_constant
 from .emulator import persistence
 from .equations import equation
 from .fieldset import FieldSet, take_trajectories
-from .files import read_fields
+from .files import complete, read_fields
 from .objectives import OneStep, OneStepConfig
 from .operators import DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .refiner import RefinerConfig
@@ -60,11 +60,16 @@ class TrainConfig:
         steps: of the test rollouts; left out, as long as the test trajectories are.
         baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
             one-step emulator cut off where its error in training exceeds the field (beside the
-            refiner one is trained for it); solver, where the equation is known.
+            refiner one is trained for it, and stands there uncut, too, and where there are walls
+            alone); solver, where the equation is known.
         equation: of the file, where it does not say it: windows are then moved only along axes
             along which it is the same everywhere.
         shift_axes: axes, from 0, along which windows are moved instead: those along which the
-            equation is the same everywhere; of no effect along others than periodic ones.
+            equation is the same everywhere and whose ends are joined.
+        boundaries: periodic, wall or open, for all axes or one for each, where the file does not
+            say it, as plain arrays.
+        dt: time between frames, where the file does not say it.
+        dx: distance between points, for all axes or one for each, where the file does not say it.
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
@@ -90,6 +95,9 @@ class TrainConfig:
     baselines: tuple[Baseline, ...] = ("linear", "low_pass", "solver")
     equation: str = ""
     shift_axes: tuple[int, ...] | None = None
+    boundaries: tuple[Literal["periodic", "wall", "open"], ...] = ()
+    dt: float | None = number(None, above=0)
+    dx: tuple[float, ...] = number((), above=0)
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
@@ -132,17 +140,18 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     beside = Beside(own, train_set, test_set, study, data, config.every, context)
     arms = {config.objective: beside.judge(config.objective, own.emulator, fitted.params)}
     notes = []
-    if "low_pass" in config.baselines and beside.periodic:
+    if "low_pass" in config.baselines:
         one_step, name = own, config.objective
         if name == "refiner":
             one_step, name = fitted_to(config, "mse", train_set, context).emulator, "mse"
             arms[name] = beside.judge(name, one_step.emulator, one_step.params)
-        arms[f"{name}, low-pass"], cuts = low_pass(beside, name, one_step)
-        notes.append(cut_note(name, cuts, arms[name].late.shape[-1]))
+        if beside.periodic:
+            arms[f"{name}, low-pass"], cuts = low_pass(beside, name, one_step)
+            notes.append(cut_note(name, cuts, arms[name].late.shape[-1]))
     if "linear" in config.baselines and beside.periodic:
         arms["linear"] = linear(beside, config.stream)
     if {"linear", "low_pass"} & {*config.baselines} and not beside.periodic:
-        notes.append("Linear and low-pass baselines are left out: they need circles, not walls.")
+        notes.append("The linear map and the low-pass are left out: they need circles, not walls.")
     if "solver" in config.baselines and test_set.equation:
         arms["solver"] = solver(beside)
     arms["persistence"] = beside.judge("persistence", persistence(config.history), ())
@@ -231,7 +240,7 @@ def _check_solver(config: TrainConfig, found: FieldSet) -> None:
 
 def _read(config: TrainConfig, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    found = read_fields(file)
+    found = complete(read_fields(file), config.boundaries, config.dt, config.dx)
     return found._replace(equation=named or found.equation)
 
 

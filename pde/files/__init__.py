@@ -1,7 +1,7 @@
 """Files of trajectories in layouts other tools read and write."""
 
 from .apebench import read_apebench, write_apebench
-from .arrays import from_arrays, read_arrays
+from .arrays import complete, from_arrays, read_arrays
 from .pdearena import read_pdearena, write_pdearena
 from .pdearena_flows import read_pdearena_flows, write_pdearena_flows
 from .pdebench import read_pdebench
@@ -11,6 +11,7 @@ from .well import read_well
 from .well_writer import write_well
 
 __all__ = [
+    "complete",
     "from_arrays",
     "read_apebench",
     "read_arrays",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import clean
 from jaxrl_rollouts.numpy_files import read_npy, read_npz
 
@@ -21,6 +21,9 @@ MEMORY = Path("array")  # the "file" of arrays in memory, for messages
 KINDS = ("periodic", "wall", "open")
 MANY = 16  # channels; four axes with more might as well be two of space
 NAMES = "u, and perhaps dt, dx, boundaries, channels and parameters of the equation"
+# What others call these, and no equation calls a parameter.
+CALLED = {"t": "dt", "time": "dt", "times": "dt", "x": "dx", "boundary": "boundaries"}
+CALLED |= {"names": "channels", "channel_names": "channels"}
 
 
 def from_arrays(
@@ -83,6 +86,46 @@ def from_arrays(
     return FieldSet(path, "array", values.shape, read, times, extent, given, named, kinds)
 
 
+def complete(
+    found: FieldSet,
+    boundaries: Sequence[str] = (),
+    dt: float | None = None,
+    dx: Sequence[float] = (),
+) -> FieldSet:
+    """A set with what its file does not say.
+
+    Args:
+        found: the set.
+        boundaries, dx: for all axes or one for each; () where nothing is to be said.
+        dt: time between frames; None likewise.
+
+    Raises:
+        ConfigError: as many as there are neither axes nor one, or other than the file says.
+    """
+    axes, name = len(found.shape[3:]), found.path.name
+    for key, given in (("boundaries", boundaries), ("dx", dx)):
+        if len(given) not in (0, 1, axes):
+            raise ConfigError(key, list(given), f"one, or {axes}: one for each axis of {name}")
+    if boundaries:
+        kinds = tuple(boundaries) * (axes if len(boundaries) == 1 else 1)
+        known = found.boundaries or ("",) * axes
+        if any(own and own != kind for own, kind in zip(known, kinds, strict=True)):
+            raise ConfigError("boundaries", list(kinds), f"what {name} says: {', '.join(known)}")
+        found = found._replace(boundaries=kinds)
+    if dt is not None:
+        if not np.allclose(found.dt[np.isfinite(found.dt)], dt):
+            raise ConfigError("dt", dt, f"what {name} says: {np.nanmean(found.dt):.4g}")
+        found = found._replace(dt=np.full(found.dt.shape, float(dt)))
+    if len(dx):
+        extent = np.broadcast_to(np.multiply(dx, found.shape[3:]), found.extent.shape)
+        known = np.isfinite(found.extent)
+        if not np.allclose(found.extent[known], extent[known]):
+            said = (found.extent / found.shape[3:])[known.all(1)][0].tolist()
+            raise ConfigError("dx", list(dx), f"what {name} says: {said}")
+        found = found._replace(extent=extent.astype(np.float64))
+    return found
+
+
 def read_arrays(path: str | Path) -> FieldSet:
     """A plain `.npy` array, or an `.npz` archive with `u` and, if you like, the rest by name.
 
@@ -97,6 +140,9 @@ def read_arrays(path: str | Path) -> FieldSet:
         arrays = {"u": next(iter(arrays.values()))}
     if "u" not in arrays:
         raise DataError(path, "arrays", ", ".join(sorted(arrays)) or "nothing", NAMES)
+    for key, ours in CALLED.items():
+        if key in arrays:
+            raise DataError(path, "arrays", key, NAMES, f"is it {ours}? Leave out what is neither")
     own: dict[str, Any] = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
     kinds = arrays.pop("boundaries", np.asarray(""))
     boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()

@@ -45,7 +45,6 @@ from .units import (
     constant_units,
     scaled,
     standardised,
-    start_of,
     step_scale,
     told,
 )
@@ -104,11 +103,11 @@ class Fitted(NamedTuple):
             ConfigError: `steps` below 1, or conditions that are not the emulator's.
         """
         own = self.emulator
-        if isinstance(initial, FieldSet):
-            initial, conditions = start_of(own, initial, self.every)
-        start = np.asarray(initial)
-        if own.width == own.history == 1 and start.ndim == 1 + len(own.grid):
-            start = start[:, None]
+        start: Any = initial
+        if not isinstance(start, FieldSet):
+            start = np.asarray(start)
+            if own.width == own.history == 1 and start.ndim == 1 + len(own.grid):
+                start = start[:, None]
         return own.roll(start, steps, key, conditions=conditions, seed=seed)
 
     def save(self, folder: str | Path) -> Path:
@@ -156,7 +155,7 @@ def fit(
         key: consumed, or the number to make one of.
         training: batch, learning rate and so on. Windows are moved around the circle along axes
             that are known to be periodic, unless the equation is known to be forced there; its
-            `shift_axes` decide otherwise.
+            `shift_axes` decide otherwise, also for axes of which nothing is known.
         stage, context: as for `loop.train`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
             do not fit into memory; `always`; `never`.
@@ -178,6 +177,9 @@ def fit(
     hold_fields(found, u, stage, context)
     units = channel_units(moving, u)
     scalings, constant = condition_scalings(found, conditions), constant_units(found)
+    facts = {"every": every, "channel_names": list(found.channels), "data": found.path.name}
+    if len({*map(tuple, found.extent.tolist())}) == 1 and np.isfinite(found.extent).all():
+        facts["extent"] = found.extent[0].tolist()
     own = TrainedEmulator(
         net,
         replace(config, residual_scale=step_scale(moving, u, units, every)),
@@ -188,7 +190,7 @@ def fit(
         scalings,
         _mean_dt(found, every),
         units,
-        {"every": every, "channel_names": list(found.channels), "data": found.path.name},
+        facts,
         boundaries=found.boundaries,
         constant=constant,
     )
@@ -303,15 +305,27 @@ def _training(
         training = replace(training, updates=updates, warmup=warmup, per_iteration=per)
     elif updates is not None:
         raise ConfigError("updates", updates, "at least 1")
-    wanted = training.shift_axes
-    forced = EQUATIONS[found.equation].forced if found.equation else ()
-    circles = tuple(
-        axis
-        for axis, kind in enumerate(found.boundaries)
-        if kind == "periodic" and (axis not in forced if wanted is None else axis in wanted)
-    )
+    circles = training.shift_axes
+    if circles is None:
+        forced = EQUATIONS[found.equation].forced if found.equation else ()
+        kinds = enumerate(found.boundaries)
+        circles = tuple(axis for axis, kind in kinds if kind == "periodic" and axis not in forced)
+    _check_circles(circles, found)
     shift = training.shift and bool(circles)
     return replace(training, every=every, shift=shift, shift_axes=circles or None)
+
+
+def _check_circles(axes: tuple[int, ...], found: FieldSet) -> None:
+    """`ConfigError` where windows cannot be moved along one of the axes: a wall, or no axis."""
+    count = len(found.shape[3:])
+    for axis in axes:
+        if not 0 <= axis < count:
+            known = "0" if count == 1 else f"0 to {count - 1}"
+            raise ConfigError("shift_axes", list(axes), f"axes of space: {known}")
+        kind = found.boundaries[axis] if found.boundaries else ""
+        if kind not in ("", "periodic"):
+            expected = f"periodic axes; {found.path.name} says that axis {axis} is: {kind}"
+            raise ConfigError("shift_axes", list(axes), expected)
 
 
 def _mean_dt(found: FieldSet, every: int) -> float | None:

@@ -44,6 +44,7 @@ def make_report(
         arms: evaluations by name, the emulator's first.
     """
     own, dt = fitted.emulator, data.dt
+    end = study.steps * dt
     clock = "time" if own.dt else "frames"
     rows = []
     for name, arm in arms.items():
@@ -60,8 +61,8 @@ def make_report(
     report.table("on trajectories it has not seen", rows)
     report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
     late = true_spectrum(study, data)
-    report.table("by wavenumber", _spectra_rows(next(iter(arms.values())), late))
     name, arm = next(iter(arms.items()))
+    report.table("by wavenumber", _spectra_rows(name, arm, late))
     draw_rollouts(report, study, data, {name: arm.rollout}, clock=clock)
     _draw_correlation(report, study, data, arms, clock)
     spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
@@ -72,6 +73,14 @@ def make_report(
         f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} in {clock}. Errors are in "
         f"standard deviations of the training data. The emulator is told {told}."
     )
+    held = [
+        n for n, a in arms.items() if (high_correlation_times(a.correlation, dt)[0] >= end).any()
+    ]
+    if held:
+        report.note(
+            f"The test ends at {end:g} in {clock}: T(0.8) of {', '.join(held)} is at least that, "
+            "and how much more was not seen. Longer trajectories, or --test with such, would tell."
+        )
     if own.constant:
         names = ", ".join(train.channels[i] for i in own.constant)
         report.note(
@@ -80,8 +89,9 @@ def make_report(
         )
     if "" in (train.boundaries or ("",)):
         report.note(
-            "The file does not say what lies beyond the ends of every axis: windows were not moved "
-            "around those, but the network joins their ends; if they are walls, say so."
+            "The file does not say what lies beyond the ends of every axis: windows were moved "
+            "around those only if shift_axes asked for it, but the network joins their ends; if "
+            "they are walls, say so: --boundaries."
         )
     if {*train.boundaries} - {"", "periodic"}:
         kinds = ", ".join(kind or "unknown" for kind in train.boundaries)
@@ -114,15 +124,22 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
     return {"": name} | {column: summarize(values) for column, values in row.items()}
 
 
-def _spectra_rows(arm: Evaluation, late: np.ndarray) -> list[dict]:
-    """Some wavenumbers: the error of a step, and late amplitudes over the truth's."""
+ROUND_OFF = 1e-6  # of the largest amplitude: what is below it in float32 is nothing to divide by
+
+
+def _spectra_rows(name: str, arm: Evaluation, late: np.ndarray) -> list[dict]:
+    """Some wavenumbers: the error of a step, and late amplitudes over the truth's where it has
+    any."""
     top = len(late) - 1
     chosen = sorted({k for k in (1, 2, 4, 8, 16, 32, 64, 128, top) if k <= top})
     return [
         {
             "wavenumber": k,
+            "of": name,
             "error of a step, |rfft|": summarize(arm.first_error[:, -1, k]),
-            "late amplitude over the truth's": summarize(arm.late[:, k] / max(late[k], 1e-12)),
+            "late amplitude over the truth's": (
+                summarize(arm.late[:, k] / late[k]) if late[k] > ROUND_OFF * late.max() else None
+            ),
         }
         for k in chosen
     ]

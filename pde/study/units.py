@@ -14,7 +14,6 @@ from jaxrl_rollouts.errors import DataError
 from ..constant import constant_fields
 from ..emulator import Scale, Told
 from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, unit_columns
-from ..saved import TrainedEmulator
 from ..streaming import deviation, trajectories
 
 
@@ -124,12 +123,3 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
         span = float(np.ptp(values))
         scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
     return scalings
-
-
-def start_of(
-    own: TrainedEmulator, found: FieldSet, every: int
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """First frames `[N, (H,) C, *X]` of trajectories, all channels, and what is told of them."""
-    frames = found.read(slice(None), slice(0, (own.history - 1) * every + 1, every))
-    told = {name: condition_values(found, name) for name in own.conditions}
-    return frames[:, 0] if own.history == 1 else frames, told

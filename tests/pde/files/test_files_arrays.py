@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
-from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.files import complete, from_arrays, read_arrays, read_fields
 from jaxrl_rollouts.pde.streaming import all_fields
 
 RNG = np.random.default_rng(0)
@@ -111,3 +111,28 @@ def test_what_nobody_wrote_is_not_learned_from() -> None:
     for stream in ("never", "always"):
         with pytest.raises(DataError, match="trajectory 1"):
             all_fields(from_arrays(u, dt=0.1), stream)
+
+
+def test_what_a_file_does_not_say_can_be_said_and_not_denied(tmp_path: Path) -> None:
+    np.savez(tmp_path / "plane.npz", u=np.ones((2, 3, 1, 4, 8)))
+    plain = read_arrays(tmp_path / "plane.npz")
+    said = complete(plain, ("wall", "periodic"), 0.5, (0.25,))
+    assert said.boundaries == ("wall", "periodic") and said.dt.tolist() == [0.5, 0.5]
+    assert said.extent.tolist() == [[1.0, 2.0]] * 2
+    assert complete(plain, ("open",)).boundaries == ("open", "open")
+    assert complete(said, ("wall", "periodic"), 0.5, (0.25, 0.25)).extent.tolist() == [[1, 2]] * 2
+    with pytest.raises(ConfigError, match="boundaries.*expected what plane.npz says: wall, per"):
+        complete(said, ("open",))
+    with pytest.raises(ConfigError, match="dt: found 0.1, expected what plane.npz says: 0.5"):
+        complete(said, dt=0.1)
+    with pytest.raises(ConfigError, match=r"dx.*expected what plane.npz says: \[0.25, 0.25\]"):
+        complete(said, dx=(0.5, 0.25))
+    with pytest.raises(ConfigError, match="boundaries.*expected one, or 2: one for each axis"):
+        complete(plain, ("wall",) * 3)
+
+
+@pytest.mark.parametrize(("name", "ours"), [("t", "dt"), ("x", "dx"), ("boundary", "boundaries")])
+def test_a_name_of_others_is_no_parameter(tmp_path: Path, name: str, ours: str) -> None:
+    np.savez(tmp_path / "a.npz", u=np.ones((2, 3, 4)), **{name: np.zeros(2)})
+    with pytest.raises(DataError, match=f"arrays: found {name}, expected u.*is it {ours}"):
+        read_arrays(tmp_path / "a.npz")

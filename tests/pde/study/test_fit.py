@@ -14,7 +14,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.files import from_arrays, read_fields
 from jaxrl_rollouts.pde.operators import ResnetConfig, UnetConfig, make_resnet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.study.fit import Fitted, fit, hold_fields
+from jaxrl_rollouts.pde.study.fit import Fitted, _training, fit, hold_fields
 from jaxrl_rollouts.pde.training import TrainingConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -77,6 +77,26 @@ def test_what_cannot_be_trained_is_refused_by_name() -> None:
         fit("mse", u, network="uunet", updates=1)
     with pytest.raises(DataError, match="u: found nan in trajectory 1, frame 2, channel 0"):
         fit("mse", np.where(np.arange(6).reshape(2, 3, 1, 1) == 5, np.nan, u), updates=1)
+
+
+def test_windows_are_moved_along_axes_that_are_circles_or_said_to_be() -> None:
+    u, _ = waves(2, 6)
+
+    def taken(axes: tuple[int, ...] | None, boundaries: str) -> TrainingConfig:
+        return _training(
+            TrainingConfig(shift_axes=axes), 1, 1, from_arrays(u, None, None, None, boundaries)
+        )
+
+    assert taken(None, "periodic").shift_axes == (0,)
+    assert not taken(None, "").shift and not taken((), "periodic").shift
+    assert taken((0,), "").shift and taken((0,), "").shift_axes == (0,)  # the caller's word
+    for axes in ((1,), (-1,)):
+        with pytest.raises(ConfigError, match="shift_axes: .*expected .*axes of space: 0"):
+            taken(axes, "periodic")
+    with pytest.raises(
+        ConfigError, match="expected periodic axes; array says that axis 0 is: wall"
+    ):
+        taken((0,), "wall")
 
 
 def test_a_network_knows_its_grid() -> None:

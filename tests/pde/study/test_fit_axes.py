@@ -133,6 +133,7 @@ def test_from_a_file_to_a_report_and_a_rollout(
     report = load_report(folder)
     assert {row[""] for row in report.tables["on trajectories it has not seen"]} == {
         "refiner",
+        "mse",
         "persistence",
     }
     assert [row["wavenumber"] for row in report.tables["by wavenumber"]] == [1, 2, 4]

@@ -1,0 +1,97 @@
+"""`pde roll` from a file that is not as the emulator's own, and what is said of it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.operators import ResnetConfig
+from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
+from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator
+from jaxrl_rollouts.pde.study.fit import fit
+
+N = 16
+NET = ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8)
+
+
+def waves(frames: int, speed: float = 1.0) -> np.ndarray:
+    """`[6, frames, 1, N]` of waves that move `speed` points a frame."""
+    x = np.arange(N) - speed * np.arange(frames)[:, None]
+    phase = np.arange(6.0)[:, None, None]
+    return np.sin(2 * np.pi * x / N + phase)[:, :, None]
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedEmulator:
+    """Of steps of 0.5, every second frame of its file, on a circle of 1.6."""
+    fields = from_arrays(waves(12, 0.5), dt=0.25, dx=0.1)
+    return fit("mse", fields, network=NET, every=2, updates=300, seeds=1).emulator
+
+
+def test_as_many_frames_are_taken_as_make_a_step(trained: TrainedEmulator) -> None:
+    assert trained.every == 2 and trained.dt == 0.5
+    assert frames_per_step(trained, from_arrays(waves(6), dt=0.25)) == 2
+    assert frames_per_step(trained, from_arrays(waves(6))) == 2  # nobody knows better
+    with pytest.warns(UserWarning, match="frames 0.1 apart, expected 0.5.*one frame in 5 is taken"):
+        assert frames_per_step(trained, from_arrays(waves(6), dt=0.1)) == 5
+    with pytest.warns(UserWarning, match="not compared with its rollouts"):
+        assert frames_per_step(trained, from_arrays(waves(6), dt=0.33)) is None
+    two = fit("mse", waves(12), network=NET, history=2, updates=1).emulator
+    assert two.dt is None and frames_per_step(two, from_arrays(waves(6), dt=9.0)) == 1
+    known = from_arrays(waves(12), dt=0.5)
+    two = fit("mse", known, network=NET, history=2, updates=1).emulator
+    with pytest.raises(DataError, match="frames 0.33 apart, expected 0.5.*it sees 2 frames"):
+        frames_per_step(two, from_arrays(waves(6), dt=0.33))
+
+
+def test_other_ends_and_other_lengths_are_said(trained: TrainedEmulator) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_domain(trained, from_arrays(waves(6), dx=0.1))
+        check_domain(trained, from_arrays(waves(6), boundaries=""))
+    with pytest.warns(UserWarning, match="boundaries: found wall, expected periodic"):
+        check_domain(trained, from_arrays(waves(6), boundaries="wall"))
+    with pytest.warns(UserWarning, match=r"extent: found \[3.2\], expected \[1.6\]"):
+        check_domain(trained, from_arrays(waves(6), dx=0.2))
+
+
+def test_a_finer_file_is_compared_where_frames_meet(
+    trained: TrainedEmulator, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = str(trained.save("emulator"))
+    # A step of 0.5 moves a wave by one point; so do five of these frames.
+    np.savez("fine.npz", u=waves(21, 0.2), dt=0.1, dx=0.1, boundaries=np.asarray("periodic"))
+    np.savez("odd.npz", u=waves(21, 0.2), dt=0.33, dx=0.1, boundaries=np.asarray("periodic"))
+    with pytest.warns(UserWarning, match="one frame in 5 is taken"):
+        cli.dispatch(["pde", "roll", folder, "fine.npz", "--steps", "8", "--picture", "fine.png"])
+    told = capsys.readouterr().out
+    assert "above 0.8 for 2 (" in told and "ends at 2, to where 6 of 6 hold" in told
+    assert Path("fine.png").stat().st_size
+    np.testing.assert_allclose(read_fields("rolled.h5").dt, 0.5, rtol=1e-6)
+    with pytest.warns(UserWarning, match="not compared"):
+        cli.dispatch(["pde", "roll", folder, "odd.npz", "--steps", "3", "--out", "odd.npy"])
+    assert "above 0.8" not in capsys.readouterr().out
+    # The same from the library: trajectories are taken as they are.
+    own = load_emulator(folder)
+    found = from_arrays(waves(3, 0.5), dt=0.25)
+    np.testing.assert_array_equal(own.roll(found, 2), own.roll(waves(1)[:, 0], 2))
+
+
+def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    u = np.random.default_rng(0).normal(size=(3, 4, 1, 8, 8)).cumsum(1)
+    kinds = np.asarray(["periodic", "wall"])
+    np.savez("plane.npz", u=u, boundaries=kinds)
+    own = fit("mse", "plane.npz", network=NET, updates=1).emulator
+    cli.dispatch(["pde", "roll", str(own.save("emulator")), "plane.npz", "--steps", "2"])
+    assert read_fields("rolled.npz").boundaries == tuple(kinds)
