@@ -125,12 +125,12 @@ def check_domain(own: TrainedEmulator, found: FieldSet) -> None:
             "its training data",
             stacklevel=2,
         )
-    learned: Any = own.facts.get("extent")
-    known = learned is not None and "dx" not in own.conditions and np.isfinite(found.extent).all()
+    learned = np.asarray(own.facts.get("extent", ()), np.float64)
+    known = learned.size and "dx" not in own.conditions and np.isfinite(found.extent).all()
     if known and not np.allclose(found.extent, learned, rtol=0.01):
         said = found.extent[~np.isclose(found.extent, learned, rtol=0.01).all(1)][0].tolist()
         warnings.warn(
-            f"{found.path}: extent: found {said}, expected {learned}: fields of another length "
+            f"{found.path}: extent: found {said}, expected {learned.tolist()}: fields of another length "
             "look different on as many points, and the emulator was told nothing of lengths",
             stacklevel=2,
         )
