@@ -130,8 +130,8 @@ def check_domain(own: TrainedEmulator, found: FieldSet) -> None:
     if known and not np.allclose(found.extent, learned, rtol=0.01):
         said = found.extent[~np.isclose(found.extent, learned, rtol=0.01).all(1)][0].tolist()
         warnings.warn(
-            f"{found.path}: extent: found {said}, expected {learned.tolist()}: fields of another length "
-            "look different on as many points, and the emulator was told nothing of lengths",
+            f"{found.path}: extent: found {said}, expected {learned.tolist()}: fields of another "
+            "length look different on as many points, and the emulator was told nothing of lengths",
             stacklevel=2,
         )
 
