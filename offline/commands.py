@@ -56,6 +56,7 @@ def inspect(
     action_limit: float = 1.0,
     action_low: tuple[float, ...] = (),
     action_high: tuple[float, ...] = (),
+    max_episode_steps: int | None = None,
 ) -> None:
     """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
     endings, suspicious rows.
@@ -70,13 +71,15 @@ def inspect(
         action_low: lower bounds of the file's actions, one number or one for each entry; they are
             shown rescaled to [-1, 1]. Left out: what the file itself declares.
         action_high: upper bounds.
+        max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
     """
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
     check_picture(out)
-    bounds = {"action_low": action_low or None, "action_high": action_high or None}
-    inspection = inspect_file(file, action_limit=action_limit, **bounds)
+    said: dict[str, Any] = {"action_low": action_low or None, "action_high": action_high or None}
+    said["max_episode_steps"] = max_episode_steps
+    inspection = inspect_file(file, action_limit=action_limit, **said)
     print_inspection(inspection)
     if out is not None:
         draw_inspection(inspection, out)

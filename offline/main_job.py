@@ -10,10 +10,12 @@ jaxrl-rollouts run offline --method iql --data synther      # on rows out of a d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
@@ -30,11 +32,11 @@ from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
 from .study import Budget, imagined_value, long_budget, neubay_page, page, small_budget, train
 from .study.config import StudyConfig
-from .study.model_based import FittedDataset, check_settings
+from .study.model_based import FittedDataset
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from .study.neubay import NAMES as NEUBAY
 from .study.neubay import Posterior, ring_note, rings_of, small_neubay
-from .study.setting import check_rewards, environment_of, facts_of, line_of
+from .study.setting import environment_of, facts_of, line_of
 from .study.source import Setting
 from .synthetic.synthesis import small_synthetic
 
@@ -57,6 +59,7 @@ class Config(Budget):
         action_low: lower bounds of the actions in the file, one number or one for each entry; they
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.
+        max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
         stream: leave the rows on the disk and read them while training: `auto`, where they do not
             fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
             world model.
@@ -68,6 +71,7 @@ class Config(Budget):
     environment: str = ""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
+    max_episode_steps: int | None = positive(None)
     stream: Stream = "auto"
 
     def validate(self) -> None:
@@ -128,22 +132,21 @@ def run(config: Config, context: RunContext) -> Report:
 
 def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
-    given = {"action_low": config.action_low, "action_high": config.action_high}
-    bounds = {name: values for name, values in given.items() if values}
-    stream = {} if config.dataset in MADE else {"stream": config.stream}
-    return load_dataset(config.dataset, config.study.seed, **bounds, **stream)
+    said = ("action_low", "action_high", "max_episode_steps")
+    given: dict[str, Any] = {name: getattr(config, name) for name in said if getattr(config, name)}
+    stream: dict[str, Any] = {} if config.dataset in MADE else {"stream": config.stream}
+    return load_dataset(config.dataset, config.study.seed, **given, **stream)
 
 
 def prepare(config: Config) -> list[str]:
     """Read the dataset and make its environment; what they are, and what NEUBAY's rings take."""
-    if config.dataset in MADE and not (config.environment or config.action_low):
+    said = config.environment or config.action_low or config.max_episode_steps
+    if config.dataset in MADE and not said:
         env, facts = make(MADE[config.dataset][0]), []
     else:
         dataset = opened(config)
         env = environment_of(dataset, config.environment)
-        check_rewards(dataset, config.method)
-        if config.method in MODEL_BASED and dataset.rows_file is None:
-            check_settings(config.method, config.study, dataset)
+        config.check_dataset(config.method, dataset)
         facts = facts_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
         facts.insert(0, line_of(dataset, env))
     if config.method in NEUBAY:
@@ -178,7 +181,11 @@ def unread(config: Config) -> list[str]:
     return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
 
 
-_CPU, _LONG = small_budget(), long_budget()
+def with_sizes(budget: Budget) -> Config:
+    """The main job with the sizes and lengths of a budget."""
+    return Config(**{part.name: getattr(budget, part.name) for part in fields(Budget)})
+
+
 _PAPER = StudyConfig(seeds=5, epochs=3000, evaluations=60)
 
 EXPERIMENT = MAIN_JOB.experiment(
@@ -203,8 +210,8 @@ EXPERIMENT = MAIN_JOB.experiment(
                 refresh=20, length=4,
             ),
         ),
-        "cpu": Config(_CPU.study, _CPU.model_free, _CPU.neubay, _CPU.synthetic),
-        "cpu-long": Config(_LONG.study, _LONG.model_free, _LONG.neubay, _LONG.synthetic),
+        "cpu": with_sizes(small_budget()),
+        "cpu-long": with_sizes(long_budget()),
         "paper": Config(_PAPER),
     },
     run=run,

@@ -303,10 +303,16 @@ def inspect_file(
     """
     places = options.keys() & {"data_dir", "download"}
     path = resolve(name_or_path, **{key: options[key] for key in places})
-    try:
-        return inspect(load(name_or_path, action_limit=None, **options), action_limit=action_limit)
-    except ConfigError:
-        raise
-    except DataError as refusal:
-        result = inspect(read_lenient(path), action_limit=action_limit)
-        return replace(result, problems=(str(refusal),))
+    refusals = []
+    for limit in (action_limit, None):  # without one, what is beyond it is measured
+        try:
+            dataset = load(name_or_path, action_limit=limit, **options)
+        except ConfigError:
+            raise
+        except DataError as refusal:
+            refusals.append(str(refusal))
+        else:
+            break
+    else:
+        dataset = read_lenient(path)
+    return replace(inspect(dataset, action_limit=action_limit), problems=tuple(refusals[-1:]))

@@ -211,6 +211,10 @@ def load(
         kind = "npz"
     elif is_minari(data):
         kind = "minari"
+    elif not isinstance(data, str | os.PathLike):
+        expected = "a name, a path, a mapping of arrays under D4RL's names, or a MinariDataset"
+        hint = "arrays are taken by from_arrays(observations, actions, rewards, terminals)"
+        raise DataError(path, "data", type(data).__name__, expected, hint)
     else:
         path = resolve(data, data_dir, download=download)
         kind = sniff(path)

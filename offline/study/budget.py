@@ -13,6 +13,7 @@ from jaxrl_rollouts.errors import ConfigError
 from ..agents.given import onto
 from ..agents.registry import AGENTS, quick_agents
 from ..agents.sac import SacConfig
+from ..data import Dataset
 from ..methods.registry import METHODS as model_based
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
@@ -24,6 +25,7 @@ from .longer import longer
 from .model_based import check_settings
 from .model_free import DATA, MODEL_FREE, ModelFreeStudyConfig, cadence
 from .neubay import NeubayStudyConfig, small_neubay
+from .setting import check_rewards
 
 METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
 # Which method an object of settings is of.
@@ -74,6 +76,17 @@ class Budget:
             check_settings(method, self.study)
         if self.steps is not None and self.steps < 1:
             raise ConfigError("steps", self.steps, "at least 1")
+
+    def check_dataset(self, method: str, dataset: Dataset) -> None:
+        """Check what a method, of `check_method`, needs of the rows it is to learn from.
+
+        Raises:
+            DataError: rewards that the dataset does not have.
+            ConfigError: as `model_based.check_settings`.
+        """
+        check_rewards(dataset, method)
+        if method in MODEL_BASED and dataset.rows_file is None:
+            check_settings(method, self.study, dataset)
 
     def of(self, settings: Any) -> tuple[str, Budget]:
         """The method that settings are of, and this budget with everything they say.

@@ -31,7 +31,7 @@ from ..training import train_learner
 from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import FittedWorlds, Targets, fit_worlds
-from ..worlds.judge import calibration, open_loop, windows
+from ..worlds.judge import calibration, open_loop, unchanged, windows
 from ..worlds.saved import save_worlds
 from ..worlds.trust import uncertainties
 from .config import StudyConfig, keys_of
@@ -52,6 +52,7 @@ class FittedDataset(NamedTuple):
         errors: `[T, B]` open-loop error in dataset standard deviations, first world.
         inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
         ensemble, targets: what the world models are; `ending` a learned termination's settings.
+        unchanged: as `errors`, of a model that says that nothing ever changes.
     """
 
     dataset: Dataset
@@ -62,6 +63,7 @@ class FittedDataset(NamedTuple):
     ensemble: EnsembleConfig
     targets: Targets = "change"
     ending: TerminationConfig | None = None
+    unchanged: np.ndarray | None = None
 
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models for `load_worlds`."""
@@ -119,6 +121,7 @@ def fit_dataset(
         config.ensemble,
         config.targets,
         rule if isinstance(rule, TerminationConfig) else None,
+        unchanged(logged, first.inputs.std[: dataset.transitions.observations.shape[1]]),
     )
     if context:
         result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")

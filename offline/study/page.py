@@ -83,6 +83,10 @@ def world_row(world: FittedDataset) -> dict[str, Any]:
     for step in STEPS:
         if step <= len(world.errors):
             row[f"error at step {step}"] = float(np.median(world.errors[step - 1]))
+    if world.unchanged is not None:
+        last = max((step for step in STEPS if step <= len(world.errors)), default=1)
+        for step in dict.fromkeys((1, last)):
+            row[f"if nothing changed, at {step}"] = float(np.median(world.unchanged[step - 1]))
     return row | {"inside 90 % interval": float(world.inside[LEVELS.index(0.9)])}
 
 
@@ -170,8 +174,9 @@ def note_made(report: Report, datasets: Iterable[Dataset]) -> None:
 def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
-        "Left: error of the learned model along logged actions. Right: how often outcomes fall "
-        "inside the model's intervals; on the dotted line it is calibrated, below overconfident."
+        "Left: error of the learned model along logged actions, dashed that of one that says that "
+        "nothing changes. Right: how often outcomes fall inside the model's intervals; on the "
+        "dotted line it is calibrated, below overconfident."
     )
     titles = ("Open loop", "Calibration")
     with picture(report, "world_model", caption, titles=titles, title="World models") as (
@@ -183,6 +188,9 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
             low, middle, high = np.quantile(world.errors, [0.05, 0.5, 0.95], axis=1)
             left.plot(steps, middle, color=shade, label=slug(name))
             left.fill_between(steps, low, high, color=shade, alpha=0.12, linewidth=0)
+            if world.unchanged is not None:
+                still = np.median(world.unchanged, axis=1)
+                left.plot(steps, still, color=shade, linestyle="--", linewidth=0.8)
             right.plot(LEVELS, world.inside, "o-", color=shade, markersize=3)
         left.set(yscale="log", xlabel="step", ylabel="error in stds, median, 5-95 %")
         right.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")

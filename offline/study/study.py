@@ -23,11 +23,11 @@ from ..neubay.prepare import check_updates
 from ..worlds.dynamics import Dynamics
 from . import neubay
 from .budget import Budget, small_budget
-from .model_based import check_settings, fit_dataset, train_in, train_model_based
+from .model_based import fit_dataset, train_in, train_model_based
 from .model_free import MODEL_FREE, Data, train_model_free
 from .neubay import fit_posterior, train_neubay
 from .outcome import Outcome
-from .setting import check_rewards, environment_of, facts_of, naming_extremes
+from .setting import environment_of, facts_of, naming_extremes
 from .source import Setting
 
 
@@ -89,9 +89,7 @@ def train(
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, study.seed)
     env = environment_of(dataset, environment)
-    check_rewards(dataset, method)
-    if method in MODEL_BASED and dataset.rows_file is None:
-        check_settings(method, study, dataset)
+    budget.check_dataset(method, dataset)
     if dataset.rows_file is not None and (method not in MODEL_FREE or data != "real"):
         expected = f"rows in memory for {method} on {data} rows"
         hint = f"methods that read them while training: {', '.join(MODEL_FREE)}"

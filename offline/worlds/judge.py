@@ -74,6 +74,17 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
     return LoggedWindows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
 
 
+def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
+    """`OpenLoop.error` of a model that says that nothing ever changes, `[T, B]`.
+
+    Args:
+        logged: as for `open_loop`.
+        std: standard deviations of the observation's entries, `[S]`.
+    """
+    gap = (logged.observations[:1] - logged.observations[1:]) / jnp.asarray(std)
+    return np.asarray(jnp.sqrt(jnp.square(gap).mean(-1)))
+
+
 def replay(
     actions: jax.Array, key: jax.Array, observation: jax.Array, time: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

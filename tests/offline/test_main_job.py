@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline import main_job
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load, load_d4rl
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.saved_policies import read_policy
+from jaxrl_rollouts.offline.study import long_budget, small_budget
 from jaxrl_rollouts.offline.study.setting import environment_of
 from jaxrl_rollouts.reports.report import load_report
 
@@ -86,6 +91,33 @@ def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     behaviour, cloned = load_report(folder).tables["result"]
     assert cloned["method"] == "bc"
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
+
+
+def test_a_time_limit_that_a_file_does_not_mark_can_be_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """40 rows and no flag raised: one episode, or four of ten."""
+    path, rng = tmp_path / "mine.hdf5", np.random.default_rng(0)
+    with h5py.File(path, "w") as file:
+        states = rng.uniform(-1, 1, (41, 3)).astype(np.float32)
+        file["observations"], file["next_observations"] = states[:-1], states[1:]
+        for name, shape in {"actions": (40, 1), "rewards": (40,)}.items():
+            file[name] = rng.uniform(-1, 1, shape).astype(np.float32)
+        file["terminals"] = np.zeros(40, bool)
+    config = main_job.Config(dataset=str(path), max_episode_steps=10)
+    assert main_job.opened(config).transitions.truncations.sum() == 4
+    cli.dispatch(["data", "inspect", str(path), "--max-episode-steps", "10"])
+    assert "4" in capsys.readouterr().out.split("episodes", 1)[1].splitlines()[0]
+    with pytest.raises(ConfigError, match="max_episode_steps"):
+        check(replace(config, max_episode_steps=0))
+    with pytest.raises(ConfigError, match="none: it is made on the spot"):
+        main_job.prepare(main_job.Config(max_episode_steps=10))
+
+
+def test_a_preset_has_the_sizes_of_its_budget() -> None:
+    for name, budget in (("cpu", small_budget()), ("cpu-long", long_budget())):
+        preset = main_job.EXPERIMENT.presets[name]
+        assert all(getattr(preset, f.name) == getattr(budget, f.name) for f in fields(budget))
 
 
 @pytest.mark.slow

@@ -212,13 +212,19 @@ def test_what_inspection_still_refuses(tmp_path):
         inspect_file(path, max_episode_steps=-1)
 
 
-def test_actions_beyond_one_are_reported_not_refused(tmp_path):
+def test_actions_beyond_one_are_measured_and_a_problem(tmp_path):
+    """As training refuses them where no bounds are declared."""
     arrays = raw_arrays()
     arrays["actions"][4] = 2
-    found = inspect_file(write_raw(tmp_path / "a.hdf5", arrays))
-    assert kinds(found)["actions", "action out of bounds"].rows == (4,) and not found.problems
-    quiet = inspect_file(tmp_path / "a.hdf5", action_limit=2.0)
-    assert quiet.suspicions == ()
+    path = write_raw(tmp_path / "a.hdf5", arrays)
+    found = inspect_file(path)
+    assert kinds(found)["actions", "action out of bounds"].rows == (4,)
+    with pytest.raises(DataError) as refused:
+        load(path)
+    assert found.problems == (str(refused.value),) and found.rows == 19
+    quiet = inspect_file(path, action_limit=2.0)
+    assert quiet.suspicions == quiet.problems == ()
+    assert not inspect_file(path, action_low=-2.0, action_high=2.0).problems
 
 
 def test_names_are_not_read_as_markup(tmp_path):

@@ -320,3 +320,10 @@ def test_no_connection(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     with pytest.raises(DataError, match="expected a connection; fetch http://127.0.0.1:9/"):
         resolve("hopper-medium-v2")
+
+
+@pytest.mark.parametrize("given", [(np.zeros((3, 2)), np.zeros((3, 1))), 3, None])
+def test_what_is_no_dataset_is_refused_by_its_kind(given: object) -> None:
+    kind = type(given).__name__
+    with pytest.raises(DataError, match=f"data: found {kind}, expected a name, a path, a mapping"):
+        load(given)

@@ -17,6 +17,7 @@ from jaxrl_rollouts.offline.worlds.judge import (
     open_loop,
     rank_correlation,
     split_error,
+    unchanged,
     windows,
 )
 from jaxrl_rollouts.rollouts import Model, outcome
@@ -96,6 +97,19 @@ def test_a_known_drift() -> None:
     np.testing.assert_allclose(found.norm[:, right], size[:, right], rtol=1e-4)
     # The uncertainty is of the state before the step: at first the true one.
     np.testing.assert_allclose(found.uncertainty[0], truth[0, :, 0], rtol=1e-5)
+
+
+def test_one_that_says_that_nothing_changes_is_off_by_how_far_rows_have_come() -> None:
+    drawn = windows(logged([20, 30]), 6, 8)
+    come = np.asarray(drawn.actions)[..., 0].cumsum(0)  # in both entries alike
+    want = np.abs(come) * np.sqrt((1 / 2.0**2 + 1 / 0.5**2) / 2)
+    found = unchanged(drawn, SCALE.std[:S])
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+
+    def still(world: World, key: Any, s: Any, a: Any, member: Any) -> tuple:
+        return s, outcome(len(s), reward=3.0 * a[:, 0], uncertainty=s[:, 0])
+
+    np.testing.assert_allclose(run(still)[0].error, found, rtol=1e-5)
 
 
 def test_what_is_lost_stays_lost() -> None:
