@@ -18,7 +18,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
-from .successors import cut_by_length, is_frozen, mismatches, shift
+from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, file_sha256, take_rows
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
@@ -67,8 +67,9 @@ def from_arrays(
         rewards: `[N]`.
         terminals: `[N]`, 0 or 1: the episode is over after this row; no value follows.
         timeouts: `[N]`, 0 or 1: the episode was cut after this row (a time limit).
-        next_observations: `[N, S]`. Left out, the following row of the episode is taken, and the
-            last row of every episode is dropped.
+        next_observations: `[N, S]`. Left out, the following row of the episode is taken; a row
+            that was cut is dropped, and one that is an end is for values alone
+            (`Dataset.with_successors`).
         action_low, action_high: bounds of the actions, a number or one for each entry; actions are
             rescaled from there to [-1, 1], and the dataset keeps the bounds.
         environment: name of where they are from, as `make` knows it; None where there is none.
@@ -173,8 +174,14 @@ def assemble(
     rows = take_rows(rows, shifted.rows)._replace(
         next_observations=shifted.next_observations, truncations=shifted.truncations
     )
-    dropped = {f"dropped_{key}": n for key, n in shifted.dropped._asdict().items()}
-    return Assembled(rows, shifted.rows, low, high, {"successors": "shifted", **dropped})
+    facts = shifted_facts(terminations, shifted.dropped)
+    return Assembled(rows, shifted.rows, low, high, facts)
+
+
+def shifted_facts(terminations: np.ndarray, dropped: Dropped) -> dict[str, Any]:
+    """Facts on rows whose successors are the rows that follow."""
+    facts = {f"dropped_{key}": n for key, n in dropped._asdict().items()}
+    return {"successors": "shifted", "ends_alone": int(terminations.sum()), **facts}
 
 
 def check_present(source: str | Path, arrays: Any) -> None:

@@ -74,8 +74,8 @@ def load_d4rl(
         stream: leave the rows on the disk (`must_stream`).
 
     Returns:
-        A dataset whose `next_observations` are valid on every row. Without that key in the file
-        they are the following rows and every row at an ending is dropped (`successors`).
+        A dataset. Without `next_observations` in the file they are the following rows, rows that
+        were cut are dropped, and ends stand without one (`successors`).
 
     Warns:
         UserWarning: most stored successors differ from the row that follows; their number is

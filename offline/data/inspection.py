@@ -33,7 +33,7 @@ class Suspicion:
         kind: `non-finite`, `extreme`, `constant column`, `all zero`, `action out of bounds`,
             `at the bounds`, `every row ends an episode`, `same as the row before`, `not the row
             that follows`, `episode cut before the time limit`, `rows dropped`, `only one
-            row`, `real endings dropped` and why.
+            row`, `ends without a successor` and what that means.
         array: which array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
@@ -249,9 +249,9 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     suspicions += _suspicion(
         "episode cut before the time limit", "truncations", parts.starts[short]
     )
-    if lost := attributes.get("dropped_terminations"):
-        kind = "real endings dropped: without next_observations no row has an end"
-        suspicions.append(Suspicion(kind, "terminations", int(lost)))
+    if ends := attributes.get("ends_alone"):
+        kind = "ends without a successor: values learn them, models of what comes next do not"
+        suspicions.append(Suspicion(kind, "terminations", int(ends)))
     if attributes.get("dropped_rows"):
         suspicions.append(Suspicion("rows dropped", "rows", int(attributes["dropped_rows"])))
     columns = {"observations": rows.observations, "actions": rows.actions, "rewards": rows.rewards}

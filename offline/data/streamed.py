@@ -28,6 +28,7 @@ from .arrays import (
     Assembled,
     check_kept,
     check_present,
+    shifted_facts,
     stored_facts,
     truncations_of,
 )
@@ -94,7 +95,7 @@ def stream_d4rl(
     kept, cut, facts = np.arange(len(terminations)), truncations, {}
     if not stored:
         kept, cut, dropped = followed(terminations, truncations)
-        facts = {f"dropped_{key}": n for key, n in dropped._asdict().items()}
+        facts = shifted_facts(terminations, dropped)
         check_kept(path, len(kept))
     bounds = read_bounds(action_low, action_high, sizes[1])
     given = (action_low, action_high), action_limit, clip
@@ -107,9 +108,9 @@ def stream_d4rl(
             picked = [column[kept[first:end] - part.start] for column in rows[:5]]
             array[first:end] = _table(Transitions(*picked, truncations=cut[first:end]))
 
-    options = f"{limit} {bounds} {action_limit} {clip}"
+    options = f"{limit} {bounds} {action_limit} {clip}" + " with ends" * (not stored)
     rows, rows_file = _made(sha256, options, (len(kept), *sizes), fill)
-    facts = stored_facts(path, rows) if stored else {"successors": "shifted", **facts}
+    facts = stored_facts(path, rows) if stored else facts
     low, high = bounds or (None, None)
     return Assembled(rows, kept, low, high, facts), rows_file
 
@@ -208,6 +209,7 @@ def _read(window: _Window, part: slice) -> Transitions:
         seen = as_floats(path, "observations", file["observations"][part.start : part.stop + 1], 2)
         now = seen[: part.stop - part.start]
         after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
+        after = np.where(window.terminations[part][:, None], now, after)
         if stored:
             after = as_floats(path, "next_observations", file["next_observations"][part], 2)
         actions = as_floats(path, "actions", file["actions"][part], 2)

@@ -1,10 +1,10 @@
 """Rows without a stored successor: take the following row of the same episode, or drop the row.
 
 D4RL's own `qlearning_dataset` pairs a terminal row with the first observation of the *next*
-episode. Q-learning masks that entry, a dynamics model learns from it. Here a row whose successor
-is not in the file is dropped, terminal rows included: there is none to give them. What is lost is
-counted and told (`Dropped`), because without terminal rows a value function never sees an end;
-files with `next_observations` lose nothing.
+episode. Q-learning masks that entry, a dynamics model would learn from it. Here a terminal row
+keeps its own observation in that place: values learn the reward and the end, AntMaze's only ones,
+and `Dataset.with_successors` leaves these rows out for whatever learns what comes next. Rows that
+were cut are dropped and counted (`Dropped`). Files with `next_observations` lose nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from .transitions import Transitions
 
 
 class Dropped(NamedTuple):
-    """How many rows had no known successor."""
+    """How many rows had neither a known successor nor an end."""
 
     rows: int
-    terminations: int
     truncations: int
 
 
@@ -30,8 +29,8 @@ class Shifted(NamedTuple):
     """Result of `shift`; `M` rows are kept."""
 
     rows: np.ndarray  # [M] int64: which rows are kept
-    next_observations: np.ndarray  # [M, S]: the row that follows each of them
-    truncations: np.ndarray  # [M] bool: the kept row before a dropped ending is now the cut
+    next_observations: np.ndarray  # [M, S]: the row that follows each; at an end the row's own
+    truncations: np.ndarray  # [M] bool: the kept row before a dropped one is now the cut
     dropped: Dropped
 
 
@@ -46,32 +45,29 @@ def cut_by_length(terminations: np.ndarray, limit: int) -> np.ndarray:
 def shift(observations: np.ndarray, terminations: np.ndarray, truncations: np.ndarray) -> Shifted:
     """Successors by shifting inside episodes.
 
-    The row before a dropped ending is marked truncated, so that no sequence runs on into the next
-    episode; the last row of the file is dropped as well, and an unfinished last episode stays
-    unfinished.
+    The row before a dropped one is marked truncated, so that no sequence runs on into the next
+    episode; the last row of the file is dropped as well unless it is an end, and an unfinished last
+    episode stays unfinished.
 
     Args:
         observations: `[N, S]`, at least one row.
         terminations: `[N]` bool.
         truncations: `[N]` bool.
     """
-    rows, followed_by_ending, dropped = followed(terminations, truncations)
-    return Shifted(rows, observations[rows + 1], followed_by_ending, dropped)
+    rows, cut, dropped = followed(terminations, truncations)
+    return Shifted(rows, observations[rows + ~terminations[rows]], cut, dropped)
 
 
 def followed(
     terminations: np.ndarray, truncations: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Dropped]:
     """`rows`, `truncations` and `dropped` of `shift`, which observations do not matter to."""
-    ending = terminations | truncations
-    keep = ~ending
-    keep[-1] = False
+    keep = terminations | ~truncations
+    keep[-1] = terminations[-1]
+    lost = truncations & ~terminations
     rows = np.flatnonzero(keep)
-    lost = ~keep
-    dropped = Dropped(
-        int(lost.sum()), int(terminations.sum()), int((truncations & ~terminations).sum())
-    )
-    return rows, ending[rows + 1], dropped
+    cut = ~terminations[rows] & np.append(lost, False)[rows + 1]
+    return rows, cut, Dropped(int((~keep).sum()), int(lost.sum()))
 
 
 def is_frozen(rows: Transitions) -> bool:

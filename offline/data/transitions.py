@@ -21,7 +21,8 @@ Array = Any  # numpy on the host, jax on the device
 
 
 class Transitions(NamedTuple):
-    """One row per environment step; `next_observations` is the true successor on every row.
+    """One row per environment step; `next_observations` is the true successor on every row, but
+    for ends of which nobody knows it (`Dataset.with_successors`).
 
     A row may be terminated and truncated at once (a fall on the last allowed step); it then counts
     as terminated.
@@ -47,8 +48,9 @@ class Dataset:
             from memory.
         sha256: hex digest of that file's bytes, or of the arrays.
         attributes: what the file says of itself, plus what the loader did: `format`,
-            `successors` ("stored" or "shifted") and, where rows were dropped because no successor
-            is known, `dropped_rows`, `dropped_terminations` and `dropped_truncations`.
+            `successors` ("stored" or "shifted") and, where these are not known of all rows, how
+            many are ends, `ends_alone`, and how many were dropped: `dropped_rows`, of which
+            `dropped_truncations` were cut.
         infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
         action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
             which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
@@ -70,6 +72,22 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)
+
+    @property
+    def with_successors(self) -> Transitions:
+        """The rows of which it is known what followed, for whatever learns that: world models,
+        diffusion models. All, but for `ends_alone`."""
+        if not self.attributes.get("ends_alone"):
+            return self.transitions
+        return without_ends(self.transitions)
+
+
+def without_ends(rows: Transitions) -> Transitions:
+    """Without the rows at which episodes terminate; the rows before them are the cuts then."""
+    ends = np.asarray(rows.terminations, bool)
+    kept = np.flatnonzero(~ends)
+    cut = np.asarray(rows.truncations, bool)[kept] | np.append(ends, False)[kept + 1]
+    return Transitions(*(np.asarray(column)[kept] for column in rows))._replace(truncations=cut)
 
 
 class Episodes(NamedTuple):

@@ -84,12 +84,13 @@ def fit_dataset(
     fit_key, look_key = jax.random.split(jax.random.key(config.seed))
     seeds = 1 if config.shared_world else config.seeds
     try:  # before the training that it is to judge
-        logged = windows(dataset.transitions, config.error_horizon, 200)
+        rows = dataset.with_successors
+        logged = windows(rows, config.error_horizon, 200)
     except ConfigError as error:
         raise error.named("study.error_horizon") from None
     fitted = fit_worlds(
         config.ensemble,
-        dataset.transitions,
+        rows,
         fit_key,
         seeds=seeds,
         targets=config.targets,
@@ -99,7 +100,7 @@ def fit_dataset(
     if isinstance(rule, TerminationConfig):
         endings, _ = fit_endings(
             rule,
-            dataset.transitions,
+            rows,
             jax.random.fold_in(fit_key, 1),
             seeds=seeds,
             stage=f"{slug(dataset.name)}-termination",
@@ -110,8 +111,8 @@ def fit_dataset(
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
     errors = open_loop(dynamics, first, logged, look_key).error
-    rows = jax.tree.map(lambda x: x[:20_000:4], to_device(dataset.transitions))
-    inside = calibration(fitted.model.fitter, first, rows, LEVELS)
+    some = jax.tree.map(lambda x: x[:20_000:4], to_device(rows))
+    inside = calibration(fitted.model.fitter, first, some, LEVELS)
     result = FittedDataset(
         dataset,
         env,
@@ -121,7 +122,7 @@ def fit_dataset(
         config.ensemble,
         config.targets,
         rule if isinstance(rule, TerminationConfig) else None,
-        unchanged(logged, first.inputs.std[: dataset.transitions.observations.shape[1]]),
+        unchanged(logged, first.inputs.std[: rows.observations.shape[1]]),
     )
     if context:
         result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")

@@ -228,8 +228,9 @@ def on_pgd(
     iterations, per = cadence(config.updates, pgd.updates, agent.period)
     fit_key = jax.random.split(jax.random.key(study.seed))[0]
     stage = f"{slug(dataset.name)}-pgd"
+    known = dataset.with_successors
     fitted = fit_windows(
-        dataset.transitions, synthetic, fit_key, stage=stage, source=dataset.name, context=context
+        known, synthetic, fit_key, stage=stage, source=dataset.name, context=context
     )
     pgd = replace(pgd, updates=per, batch_size=config.batch_size)
     teller: Relabeller | None = None
@@ -237,7 +238,7 @@ def on_pgd(
     if relabelling.by != "sampled":
         run = {"stage": f"{stage}-relabel", "context": context, "termination": rule}
         tell_key = jax.random.fold_in(fit_key, 1)
-        teller = fit_relabeller(dataset.transitions, relabelling, tell_key, **run)
+        teller = fit_relabeller(known, relabelling, tell_key, **run)
     learner = make_pgd(pgd, chosen, fitted.denoiser, fitted.layout, teller)
     drawn = iterations * pgd.windows * (synthetic.length - 1)
     note = (

@@ -116,7 +116,8 @@ def fit_posterior(
     hold_data(dataset, context)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
-    rows = to_device(dataset.transitions)
+    known = dataset.with_successors
+    rows = to_device(known)
 
     def trust_of(model: WorldModel, worlds: World) -> Trust:
         poll(context, f"before measuring {name}-posterior")
@@ -131,7 +132,7 @@ def fit_posterior(
         key = jax.random.fold_in(jax.random.key(study.seed), 2)
         fitted = fit_worlds(
             config.ensemble,
-            dataset.transitions,
+            known,
             key,
             seeds=config.worlds,
             targets="observations",
@@ -144,7 +145,7 @@ def fit_posterior(
     if ending is not None:
         endings, _ = fit_endings(
             ending,
-            dataset.transitions,
+            known,
             jax.random.fold_in(jax.random.key(study.seed), 3),
             seeds=trust.mean.shape[0],
             stage=f"{name}-posterior-termination",

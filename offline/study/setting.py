@@ -170,11 +170,11 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
-    if lost := dataset.attributes.get("dropped_terminations"):
+    if ends := dataset.attributes.get("ends_alone"):
         facts.append(
-            f"{dataset.name}: all {int(lost)} rows in which an episode really ended were dropped, "
-            "for what followed them is not in the data: nothing here learns that episodes end. "
-            "Give next_observations."
+            f"{dataset.name}: what followed the {int(ends)} rows in which an episode ended is not "
+            "in the data: values learn these ends, models of what comes next do not see them, and "
+            "no rule of ends can be learned. Give next_observations."
         )
     if (file := dataset.rows_file) is not None:
         size = f"{file.stat().st_size / 1e9:,.3g} GB"

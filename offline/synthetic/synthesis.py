@@ -242,7 +242,7 @@ def synthesise(
             return take_rows(_flat(paths), np.flatnonzero(valid)[: config.rows])._asdict()
         fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
         run = {"stage": f"{stage}-relabel", "context": context, "termination": termination}
-        told = fit_relabeller(dataset.transitions, config.relabel, fit_key, **run)
+        told = fit_relabeller(dataset.with_successors, config.relabel, fit_key, **run)
         rows = relabelled(told, paths, valid, key)
         return take_rows(rows, np.arange(min(config.rows, len(rows.rewards))))._asdict()
 
@@ -254,7 +254,7 @@ def synthesise(
         name=f"{dataset.name}-{kind}" + ("" if by == "sampled" else f"-{by}"),
         transitions=made,
         environment=dataset.environment or dataset.name,
-        attributes={**dataset.attributes, **facts},
+        attributes={**dataset.attributes, **facts, "ends_alone": 0},
         infos={},
     )
 
@@ -273,7 +273,7 @@ def _synther(
 ) -> tuple[Transitions, np.ndarray]:
     """Paths `[rows, 1, ...]`, and that all of them count."""
     run = {"stage": stage, "context": context}
-    (made,) = upsample([dataset.transitions], config.synther, key, config.rows, **run)
+    (made,) = upsample([dataset.with_successors], config.synther, key, config.rows, **run)
     made = made._replace(truncations=~made.terminations)
     return jax.tree.map(lambda x: x[:, None], made), np.ones((config.rows, 1), bool)
 
@@ -289,7 +289,7 @@ def _windows(
     """Paths `[windows, L - 1, ...]`, and which of their steps count."""
     fit_key, draw_key = jax.random.split(key)
     fitted = fit_windows(
-        dataset.transitions, config, fit_key, stage=stage, source=dataset.name, context=context
+        dataset.with_successors, config, fit_key, stage=stage, source=dataset.name, context=context
     )
     guided: dict[str, Any] = {}
     if policy is not None:

@@ -199,7 +199,7 @@ def fit_worlds(
     Raises:
         ConfigError: too few rows, or groups that fit neither rows nor members.
     """
-    transitions = data.transitions if isinstance(data, Dataset) else data
+    transitions = data.with_successors if isinstance(data, Dataset) else data
     key = jax.random.key(key) if isinstance(key, int) else key
     model = make_world_model(config, transitions, targets=targets, groups=groups)
     return fit_model(model, config, key, seeds=seeds, stage=stage, context=context)

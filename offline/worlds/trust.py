@@ -115,7 +115,7 @@ def trust(worlds: FittedWorlds, data: Dataset, level: float = 1.0) -> jax.Array:
     Raises:
         ConfigError: a level outside [0, 1].
     """
-    rows = to_device(data.transitions)
+    rows = to_device(data.with_successors)
     return threshold(measure_trusts(worlds.model.fitter, worlds.worlds, rows, (level,)), level)
 
 

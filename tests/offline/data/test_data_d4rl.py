@@ -22,6 +22,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import (
     episode_returns,
     episodes,
+    from_arrays,
     load_d4rl,
     write_d4rl,
 )
@@ -74,18 +75,37 @@ def test_shifted_successors_never_cross_an_episode(tmp_path_factory, plan, tail)
     plan = [*plan, (tail, UNFINISHED)] if tail else plan
     rows = make(plan)
     path = without_successors(tmp_path_factory.mktemp("d4rl") / "file.hdf5", rows)
-    if all(length == 1 for length, _ in plan):
+    ended = [length for length, ending in plan if ending == TERMINATED]
+    if not ended and all(length == 1 for length, _ in plan):
         with pytest.raises(DataError, match="next_observations"):
             load_d4rl(path)
         return
     back = load_d4rl(path)
-    check_rows(back.transitions, plan)
-    # One row of each episode has no successor in the file, and nothing else is lost.
-    assert len(back) == sum(length - 1 for length, _ in plan)
-    assert back.attributes["dropped_rows"] == len(plan)
-    assert back.attributes["dropped_terminations"] == sum(e == TERMINATED for _, e in plan)
+    # One row of each episode has no successor in the file. Ends stay, for values, and nothing else
+    # is lost.
+    assert len(back) == sum(length - (ending != TERMINATED) for length, ending in plan)
+    assert back.attributes["dropped_rows"] == len(plan) - len(ended)
+    assert back.attributes["ends_alone"] == len(ended)
     assert back.attributes["dropped_truncations"] == sum(e == TRUNCATED for _, e in plan)
+    kept = [e for length, e in plan if length > 1 or e == TERMINATED]
     parts = episodes(back.transitions)
+    assert parts.terminated.tolist() == [ending == TERMINATED for ending in kept]
+    assert parts.truncated.tolist() == [ending == TRUNCATED for ending in kept]
+    ends = np.asarray(back.transitions.terminations)
+    label = np.array([100.0, 1.0])  # of a step of an episode
+    at = np.searchsorted(
+        rows.observations[:, :2] @ label, back.transitions.observations[:, :2] @ label
+    )
+    np.testing.assert_array_equal(back.transitions.rewards, rows.rewards[at])
+    np.testing.assert_array_equal(ends, rows.terminations[at])
+    np.testing.assert_array_equal(
+        back.transitions.next_observations[ends], back.transitions.observations[ends]
+    )
+    # What learns what comes next sees true successors only, within episodes that were all cut.
+    known = back.with_successors
+    check_rows(known, plan)
+    assert len(known.rewards) == sum(length - 1 for length, _ in plan)
+    parts = episodes(known)
     assert not parts.terminated.any()
     kept = [ending for length, ending in plan if length > 1]
     assert parts.truncated.tolist() == [ending != UNFINISHED for ending in kept]
@@ -96,10 +116,29 @@ def test_known_shift():
     terminations = np.array([0, 0, 1, 0, 0, 0], bool)
     truncations = np.array([0, 0, 0, 0, 1, 0], bool)
     shifted = shift(observations, terminations, truncations)
-    assert shifted.rows.tolist() == [0, 1, 3]
-    assert shifted.next_observations[:, 0].tolist() == [1, 2, 4]
-    assert shifted.truncations.tolist() == [False, True, True]
-    assert shifted.dropped == (3, 1, 1)
+    assert shifted.rows.tolist() == [0, 1, 2, 3]
+    assert shifted.next_observations[:, 0].tolist() == [1, 2, 2, 4]
+    assert shifted.truncations.tolist() == [False, False, False, True]
+    assert shifted.dropped == (2, 1)
+
+
+def test_rewards_at_ends_are_learned_without_successors() -> None:
+    """As AntMaze has them: nothing but the last row of an episode is worth anything."""
+    count, rng = 40, np.random.default_rng(0)
+    ends = np.arange(count) % 10 == 9
+    columns = {
+        "observations": rng.normal(size=(count, 2)),
+        "actions": rng.uniform(-1, 1, (count, 1)),
+        "rewards": ends.astype(np.float32),
+        "terminals": ends,
+        "timeouts": np.zeros(count, bool),
+    }
+    dataset = from_arrays(**columns)
+    assert dataset.transitions.rewards.sum() == 4 and len(dataset) == count
+    assert dataset.with_successors.rewards.sum() == 0
+    assert (episode_returns(dataset.transitions) == 1).all()
+    whole = from_arrays(**columns, next_observations=columns["observations"] + 1)
+    assert whole.with_successors is whole.transitions
 
 
 def test_cut_by_length_starts_anew_after_a_termination():

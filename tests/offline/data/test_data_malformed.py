@@ -63,6 +63,7 @@ def d4rl_cases() -> dict[str, tuple[dict, str, str]]:
     blind = {"timeouts": None, "next_observations": None}
     cases["shift over unmarked limits"] = (blind, "timeouts", "give max_episode_steps")
     single = {"next_observations": None, "timeouts": np.ones(19, bool)}
+    single["terminals"] = np.zeros(19, bool)
     cases["no successor anywhere"] = (single, "next_observations", "successor is known")
     return cases
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import jax
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
 from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
+from jaxrl_rollouts.ensemble_config import EnsembleConfig  # noqa: E402
 from jaxrl_rollouts.errors import (  # noqa: E402
     CheckpointError,
     ConfigError,
@@ -43,6 +45,7 @@ from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     hold_data,
     termination_of,
 )
+from jaxrl_rollouts.offline.worlds.fit import fit_worlds  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
 from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402
 
@@ -224,20 +227,27 @@ def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
         fit_posterior(other, study, budget.neubay, context, env=env)
 
 
-def test_endings_that_are_lost_are_told() -> None:
+def test_ends_without_a_successor_are_learned_as_values_and_told() -> None:
     arrays = played()
     ended = arrays["terminals"].sum()
     given: dict[str, Any] = {"action_low": LOW, "action_high": HIGH, "name": "robot"}
     whole = from_arrays(**arrays, **given)
     arrays.pop("next_observations")
-    lost = from_arrays(**arrays, **given)
-    assert ended > 0 and not lost.transitions.terminations.any()
-    env = environment_of(lost, "none")
-    says = f"robot: all {ended} rows in which an episode really ended were dropped"
-    assert facts_of(lost, env, BUDGET.study, imagines=False)[0].startswith(says)
+    alone = from_arrays(**arrays, **given)
+    assert alone.transitions.terminations.sum() == ended > 0
+    assert not alone.with_successors.terminations.any()
+    env = environment_of(alone, "none")
+    says = f"robot: what followed the {ended} rows in which an episode ended is not in the data"
+    assert facts_of(alone, env, BUDGET.study, imagines=False)[0].startswith(says)
     assert says not in " ".join(facts_of(whole, env, BUDGET.study, imagines=False))
-    kinds = {one.kind for one in inspect(lost).suspicions}
-    assert any(kind.startswith("real endings dropped") for kind in kinds)
+    kinds = {one.kind for one in inspect(alone).suspicions}
+    assert any(kind.startswith("ends without a successor") for kind in kinds)
+    config = EnsembleConfig(members=2, elites=2, hidden=(8,), weight_decay=(0.0,), max_epochs=1)
+    sets = alone, alone.with_successors, alone.transitions
+    fits = (jax.tree.leaves(fit_worlds(config, rows, seeds=1).worlds) for rows in sets)
+    seen, known, all_rows = (np.concatenate([np.ravel(x) for x in leaves]) for leaves in fits)
+    np.testing.assert_array_equal(seen, known)
+    assert not np.array_equal(known, all_rows)
 
 
 def test_without_a_simulator_the_promise_is_held_against_what_the_rows_are_worth() -> None:
