@@ -211,7 +211,7 @@ def load(
         kind = "npz"
     elif is_minari(data):
         kind = "minari"
-    elif not isinstance(data, str | os.PathLike):
+    elif not isinstance(data, str | Path):
         expected = "a name, a path, a mapping of arrays under D4RL's names, or a MinariDataset"
         hint = "arrays are taken by from_arrays(observations, actions, rewards, terminals)"
         raise DataError(path, "data", type(data).__name__, expected, hint)
