@@ -143,5 +143,5 @@ def _check_bounds(
     bad = np.flatnonzero(magnitude > limit + tolerance)
     if len(bad):
         found = f"magnitude {magnitude[bad[0]]:.6g} in row {bad[0]} ({len(bad)} such rows)"
-        hint = "declare the bounds (--action-low, --action-high), which rescales them; or clip them"
+        hint = "declare their bounds (action_low, --action-low), which rescales them; or clip them"
         raise DataError(source, key, found, f"actions in [-{limit:g}, {limit:g}]", hint)

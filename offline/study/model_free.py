@@ -163,7 +163,7 @@ def on_rows(
         return learner, to_device(rows), iterations
     if rows is not dataset.transitions or draw is not sample_batch:
         name, expected = agent_name(chosen), "rows in memory for this method"
-        hint = "leave them there (--stream never), or take another method"
+        hint = "read them (stream='never', --stream never), or take another method"
         raise ConfigError("stream", f"rows on disk for {name}", expected, hint)
     return learner, rows_feed(dataset, config.batch_size, per), iterations
 

@@ -114,7 +114,7 @@ def _check_bounds(dataset: Dataset, env: Environment, source: str) -> None:
         # Rows that no reader touched keep the contract of `Transitions`; a file might not.
         if env.action_low is not None and "format" in dataset.attributes:
             expected = f"action_low and action_high, since {env.name} has {shown}"
-            hint = "declare those (--action-low, --action-high), or -1 and 1 for rescaled actions"
+            hint = "declare those (action_low, --action-low), or -1 and 1 for rescaled actions"
             raise DataError(source, "actions", "no declared bounds", expected, hint)
     elif not is_unit(found_low, found_high):
         same = np.allclose([found_low, found_high], [low, high], rtol=1e-4)
@@ -188,7 +188,8 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
     if not is_simulator(env):
         facts.append(
-            "Not evaluated: trained without a simulator. --environment names one to play in."
+            "Not evaluated: trained without a simulator. environment= (--environment) names one to "
+            "play in."
         )
     return facts
 
