@@ -1,9 +1,11 @@
-"""PDEgym's layout (Herde et al. 2024, Poseidon) of incompressible flows: NetCDF4, so HDF5.
+"""PDEgym's layout (Herde et al. 2024, Poseidon): NetCDF4, so HDF5.
 
-Those of its sets that have one array `velocity` (or `solution`) `[n, t, c, x, y]` of float32 and
-nothing beside it. The compressible sets, whose array is `data`, are not read, nor are the wave
-sets, which have a speed `c` beside `solution`. No file says it, so it is taken for granted: the
-domain is the unit square, periodic, and the frames are spread evenly over one unit of time.
+Three kinds, told apart by what is in the file. Flows: one array `velocity`, `solution` or, of the
+compressible sets, `data`, `[n, t, c, x, y]`. Scalars: `solution` `[n, t, x, y]` (Allen-Cahn).
+Waves: the same, and beside it their speed `c` `[n, x, y]`, a constant channel. No file says more.
+For granted is taken of flows that the domain is the unit square, periodic, and that frames are
+spread evenly over one unit of time; of scalars that they are periodic; of waves that space is open,
+for they are absorbed. Lengths and times of these two are not known.
 """
 
 from __future__ import annotations
@@ -17,12 +19,23 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
-from .stored import Stored, check_count, field_array, hdf5_reader, listed
+from .stored import (
+    Stored,
+    check_count,
+    check_shape,
+    constant_channels,
+    field_array,
+    hdf5_reader,
+    listed,
+)
 
 LAYOUT = "PDEgym"
-KEYS = ("velocity", "solution")
+KEYS = ("velocity", "solution", "data")
+SPEED = "c"
 # What the channels of a velocity are; the third is a tracer that the flow carries.
 VELOCITY = ("velocity_x", "velocity_y", "tracer")
+# Of compressible flow; what may come after these has no name of its own.
+COMPRESSIBLE = ("density", "velocity_x", "velocity_y", "pressure")
 
 
 def pdegym_key(file: h5py.File) -> str | None:
@@ -45,22 +58,49 @@ def read_pdegym(path: str | Path) -> FieldSet:
             expected = f"one array out of {', '.join(KEYS)}, and nothing of PDEBench's"
             raise DataError(path, "layout", f"keys {listed(file)}", expected)
         shape = field_array(path, file, key).shape
-    if len(shape) != 5 or (key == "velocity" and not 2 <= shape[2] <= 3):
-        raise DataError(path, key, f"shape {shape}", "axes n, t, c, x, y; c 2 or 3 of a velocity")
-    count, frames, channels, *space = shape
-    check_count(path, key, count)
-    flow = key == "velocity" or (key == "solution" and channels == 2)
-    names = VELOCITY[:channels] if flow else tuple(f"u_{i}" for i in range(channels))
+        flow = len(shape) == 5
+        waves = SPEED in file and not flow
+        if waves:
+            speed = field_array(path, file, SPEED).shape
+            check_shape(path, SPEED, speed, (*shape[:1], *shape[2:]))
+    names = channel_names(path, key, shape)
     fields = [Stored(key, names, (True, True), before=True)]
-    dt = 1 / (frames - 1) if frames > 1 else np.nan
+    if waves:
+        fields.append(Stored(SPEED, ("speed",), (True, True), times=False))
+    count, frames, *_ = shape
+    check_count(path, key, count)
+    whole = (count, frames, sum(len(field.channels) for field in fields), *shape[-2:])
+    dt = 1 / (frames - 1) if flow and frames > 1 else np.nan
+    ends = "open" if waves else "periodic"
     return FieldSet(
         path,
         LAYOUT,
-        shape,
-        hdf5_reader(path, fields, shape),
+        whole,
+        hdf5_reader(path, fields, whole),
         np.full(count, dt),
-        np.ones((count, 2)),
+        np.full((count, 2), 1.0 if flow else np.nan),
         {},
-        names,
-        ("periodic", "periodic"),
+        tuple(name for field in fields for name in field.channels),
+        (ends, ends),
+        constant=constant_channels(fields),
     )
+
+
+def channel_names(path: Path, key: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the channels of an array `[n, t, c, x, y]`, or `[n, t, x, y]` of one.
+
+    Raises:
+        DataError: other axes, or channels that are not the set's.
+    """
+    if len(shape) == 4 and key == "solution":
+        return ("u",)
+    least = {"velocity": 2, "data": 4}.get(key, 1)
+    most = {"velocity": 3}.get(key, np.inf)
+    if len(shape) != 5 or not least <= shape[2] <= most:
+        channels = {"velocity": "c 2 or 3 of a velocity", "data": "c at least 4 of data"}
+        expected = f"axes n, t, c, x, y; {channels.get(key, 'or n, t, x, y')}"
+        raise DataError(path, key, f"shape {shape}", expected)
+    count = shape[2]
+    flow = key == "velocity" or (key == "solution" and count == 2)
+    known = VELOCITY if flow else COMPRESSIBLE if key == "data" else ()
+    return tuple(known[i] if i < len(known) else f"u_{i}" for i in range(count))

@@ -24,8 +24,8 @@ from .well import is_well, read_well
 KNOWN = (
     f"PDEArena (a group {', '.join(SPLITS)} with an array pde_..., or u, vx and vy), The Well "
     "(groups dimensions and t0_fields), PDEBench (tensor, density, velocity and t, or groups "
-    "0000, ...), PDEgym (one array velocity or solution) or APEBench (an .npy array and a .json "
-    "file beside it), or an .npy or .npz file of plain arrays"
+    "0000, ...), PDEgym (one array velocity, solution or data) or APEBench (an .npy array and a "
+    ".json file beside it), or an .npy or .npz file of plain arrays"
 )
 
 
