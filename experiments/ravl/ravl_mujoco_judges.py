@@ -20,6 +20,7 @@ from jaxrl_rollouts.reports.report import Report
 
 JUDGES = {"critics": "estimated_value", "models": "imagined_value"}
 SOURCE = "the project's goals"
+LEAST = 6  # policies: fewer have no order to speak of, and no claim is made
 
 
 def add(report: Report, results: Mapping[str, Grid]) -> None:
@@ -66,9 +67,12 @@ def score(cells: Mapping[str, Cell], metric: str) -> dict[str, Any]:
 def add_claims(
     report: Report, name: str, cells: Mapping[str, Cell], found: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """What long rollouts in the models are good for, and whether critics are better."""
+    """What long rollouts in the models are good for, and whether critics are better; nothing is
+    claimed of a few policies."""
     claim, short = claims(report, SOURCE), slug(name)
     critics, models = found["critics"], found["models"]
+    if models["policies"] < LEAST:
+        return
     trained = [cell for cell in cells.values() if "estimated_value" in cell]
     claim(
         f"rollouts in the models order the policies on {short}",

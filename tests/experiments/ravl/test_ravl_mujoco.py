@@ -93,6 +93,9 @@ def test_judges_are_held_against_the_simulator() -> None:
     assert (critics["mean absolute error"], models["mean absolute error"]) == (50, 4)
     assert (critics["its favourite is worth"], models["its favourite is worth"]) == (40, 30)
     assert critics["the best"] == 40 and critics["the mean"] == 25
+    report = Report("ravl_mujoco", "smoke", {}, "jaxrl-rollouts run ravl_mujoco", 2)
+    judges.add_claims(report, "a", cells, {"critics": critics, "models": models})
+    assert not report.claims  # four policies have no order to speak of
 
 
 def test_a_sweep_that_was_trained_side_by_side_is_cells_of_its_own() -> None:
