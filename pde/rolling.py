@@ -75,13 +75,12 @@ def roll_file(
     if picture is not None:
         if picture.suffix == ".gif":
             animate(fields, truth, own, picture)
+        elif len(own.grid) == 1 and truth.shape[1]:
+            compare(fields, truth, own, picture)
         else:
-            if len(own.grid) == 1 and truth.shape[1]:
-                compare(fields, truth, own, picture)
-            else:
-                written = read_fields(out)._replace(channels=found.channels)
-                drawn = take_channels(written, own.changing)
-                draw(drawn, fields[:, :, list(own.changing)], picture)
+            written = read_fields(out)._replace(channels=found.channels)
+            drawn = take_channels(written, own.changing)
+            draw(drawn, fields[:, :, list(own.changing)], picture)
         print(f"picture: {picture}")
 
 

@@ -41,19 +41,19 @@ def add(report: Report, results: Mapping[str, Grid]) -> None:
     report.table("judges", scores)
 
 
-def pairs(cells: Mapping[str, Cell], metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """What a judge says and what is true, of the last policies of all arms that promise."""
-    judged = [cell for cell in cells.values() if "estimated_value" in cell]
-    said = np.concatenate([cell[metric] for cell in judged])
-    return said, np.concatenate([cell["discounted_return"] for cell in judged])
+def promising(cells: Mapping[str, Cell]) -> list[Cell]:
+    """Those whose agents have critics, so that both judge the same."""
+    return [cell for cell in cells.values() if "estimated_value" in cell]
 
 
 def score(cells: Mapping[str, Cell], metric: str) -> dict[str, Any]:
     """How a judge orders policies (Spearman), how far off it is, and what its favourite is worth.
 
-    Policies of agents without critics are left out, so that both judge the same.
+    Policies of agents without critics are left out.
     """
-    said, true = pairs(cells, metric)
+    judged = promising(cells)
+    said = np.concatenate([cell[metric] for cell in judged])
+    true = np.concatenate([cell["discounted_return"] for cell in judged])
     return {
         "policies": len(true),
         "rank correlation": float(np.corrcoef(rankdata(said), rankdata(true))[0, 1]),
@@ -73,7 +73,7 @@ def add_claims(
     critics, models = found["critics"], found["models"]
     if models["policies"] < LEAST:
         return
-    trained = [cell for cell in cells.values() if "estimated_value" in cell]
+    trained = promising(cells)
     claim(
         f"rollouts in the models order the policies on {short}",
         models["rank correlation"],

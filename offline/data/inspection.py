@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.feeds import blocks
 
 from .checks import ACTION_TOLERANCE
@@ -303,16 +304,19 @@ def inspect_file(
     """
     places = options.keys() & {"data_dir", "download"}
     path = resolve(name_or_path, **{key: options[key] for key in places})
-    refusals = []
-    for limit in (action_limit, None):  # without one, what is beyond it is measured
-        try:
-            dataset = load(name_or_path, action_limit=limit, **options)
-        except ConfigError:
-            raise
-        except DataError as refusal:
-            refusals.append(str(refusal))
-        else:
-            break
-    else:
-        dataset = read_lenient(path)
-    return replace(inspect(dataset, action_limit=action_limit), problems=tuple(refusals[-1:]))
+    dataset, problems = _as_far_as_read(name_or_path, path, action_limit, options)
+    return replace(inspect(dataset, action_limit=action_limit), problems=problems)
+
+
+def _as_far_as_read(
+    name_or_path: str | Path, path: Path, limit: float | None, options: Mapping[str, Any]
+) -> tuple[Dataset, tuple[str, ...]]:
+    """A dataset, and why `load` refuses it: its rows all the same where only the limit is why, else
+    whatever can be read."""
+    try:
+        return load(name_or_path, action_limit=limit, **options), ()
+    except DataError as refusal:
+        if limit is None:
+            return read_lenient(path), (str(refusal),)
+        dataset, worse = _as_far_as_read(name_or_path, path, None, options)
+        return dataset, worse or (str(refusal),)

@@ -208,10 +208,11 @@ def _read(window: _Window, part: slice) -> Transitions:
     with _counted_from(path, part.start):
         seen = as_floats(path, "observations", file["observations"][part.start : part.stop + 1], 2)
         now = seen[: part.stop - part.start]
-        after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
-        after = np.where(window.terminations[part][:, None], now, after)
         if stored:
             after = as_floats(path, "next_observations", file["next_observations"][part], 2)
+        else:
+            after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
+            after = np.where(window.terminations[part][:, None], now, after)
         actions = as_floats(path, "actions", file["actions"][part], 2)
         limits = {"limit": window.action_limit, "clip": window.clip}
         actions = bounded(path, "actions", actions, *window.bounds, **limits)[0]

@@ -30,7 +30,12 @@ from .stored import (
 )
 
 LAYOUT = "PDEgym"
-KEYS = ("velocity", "solution", "data")
+# The arrays: their least and most channels, in words what else is expected.
+CHANNELS = {
+    "velocity": (2, 3, "c 2 or 3 of a velocity"),
+    "solution": (1, np.inf, "or n, t, x, y"),
+    "data": (4, np.inf, "c at least 4 of data"),
+}
 SPEED = "c"
 # What the channels of a velocity are; the third is a tracer that the flow carries.
 VELOCITY = ("velocity_x", "velocity_y", "tracer")
@@ -40,7 +45,7 @@ COMPRESSIBLE = ("density", "velocity_x", "velocity_y", "pressure")
 
 def pdegym_key(file: h5py.File) -> str | None:
     """The array of a file in this layout, sound or not; None for another layout."""
-    there = [key for key in KEYS if isinstance(file.get(key), h5py.Dataset)]
+    there = [key for key in CHANNELS if isinstance(file.get(key), h5py.Dataset)]
     others = {"particles", "force", "t"} & set(file)  # PDEBench's incompressible flow has them
     return there[0] if len(there) == 1 and not others else None
 
@@ -55,7 +60,7 @@ def read_pdegym(path: str | Path) -> FieldSet:
     with open_hdf5(path) as file:
         key = pdegym_key(file)
         if key is None:
-            expected = f"one array out of {', '.join(KEYS)}, and nothing of PDEBench's"
+            expected = f"one array out of {', '.join(CHANNELS)}, and nothing of PDEBench's"
             raise DataError(path, "layout", f"keys {listed(file)}", expected)
         shape = field_array(path, file, key).shape
         flow = len(shape) == 5
@@ -94,12 +99,9 @@ def channel_names(path: Path, key: str, shape: tuple[int, ...]) -> tuple[str, ..
     """
     if len(shape) == 4 and key == "solution":
         return ("u",)
-    least = {"velocity": 2, "data": 4}.get(key, 1)
-    most = {"velocity": 3}.get(key, np.inf)
+    least, most, said = CHANNELS[key]
     if len(shape) != 5 or not least <= shape[2] <= most:
-        channels = {"velocity": "c 2 or 3 of a velocity", "data": "c at least 4 of data"}
-        expected = f"axes n, t, c, x, y; {channels.get(key, 'or n, t, x, y')}"
-        raise DataError(path, key, f"shape {shape}", expected)
+        raise DataError(path, key, f"shape {shape}", f"axes n, t, c, x, y; {said}")
     count = shape[2]
     flow = key == "velocity" or (key == "solution" and count == 2)
     known = VELOCITY if flow else COMPRESSIBLE if key == "data" else ()

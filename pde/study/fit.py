@@ -59,12 +59,15 @@ class Fitted(NamedTuple):
     Attributes:
         emulator: what is saved, with the averaged weights `[seeds, ...]`.
         trained: what the loop returned.
-        every: frames of the data per step.
     """
 
     emulator: TrainedEmulator
     trained: Trained
-    every: int
+
+    @property
+    def every(self) -> int:
+        """Frames of the data per step."""
+        return self.emulator.every
 
     @property
     def history(self) -> History:
@@ -223,7 +226,7 @@ def fit(
         context=context,
         about={"objective": config, "network": net, "training": training, "history": history},
     )
-    return Fitted(replace(own, params=trained.state.average), trained, every)
+    return Fitted(replace(own, params=trained.state.average), trained)
 
 
 def parted(found: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:

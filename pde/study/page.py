@@ -46,7 +46,7 @@ def make_report(
     own, dt = fitted.emulator, data.dt
     end = study.steps * dt
     clock = "time" if own.dt else "frames"
-    rows = []
+    rows, held = [], []
     for name, arm in arms.items():
         curve, each = high_correlation_times(arm.correlation, dt)
         row = {
@@ -58,6 +58,8 @@ def make_report(
             "NRMSE at the end": arm.nrmse[:, -1].mean(-1),
         }
         rows.append({"": name} | {column: summarize(values) for column, values in row.items()})
+        if (curve >= end).any():
+            held.append(name)
     report.table("on trajectories it has not seen", rows)
     report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
     late = true_spectrum(study, data)
@@ -73,9 +75,6 @@ def make_report(
         f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} in {clock}. Errors are in "
         f"standard deviations of the training data. The emulator is told {told}."
     )
-    held = [
-        n for n, a in arms.items() if (high_correlation_times(a.correlation, dt)[0] >= end).any()
-    ]
     if held:
         report.note(
             f"The test ends at {end:g} in {clock}: T(0.8) of {', '.join(held)} is at least that, "
