@@ -168,7 +168,7 @@ class Rows(NamedTuple):
 
 def fit_rows(config: Config, setting: Setting, key: jax.Array, context: RunContext | None) -> Rows:
     """The teacher, its students, all ways to draw from them, and who tells what follows."""
-    data = setting.dataset.transitions
+    data = setting.dataset.with_successors
     layout = fit_layout(data)
     packed, keys = layout.pack(data), jax.random.split(key, config.seeds)
     sizes = config.network, layout.features
@@ -207,7 +207,7 @@ def fit_tellers(
     run: dict[str, Any] = {"termination": setting.env.termination, "context": context}
     return tuple(
         fit_relabeller(
-            setting.dataset.transitions, settings, own, stage=f"rows-teller-{seed}", **run
+            setting.dataset.with_successors, settings, own, stage=f"rows-teller-{seed}", **run
         )
         for seed, own in enumerate(keys)
     )

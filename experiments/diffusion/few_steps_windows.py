@@ -72,7 +72,7 @@ def measure_windows(
         from the expert's; `error`, of a step in the simulator, and its `median`; `distance` of
         windows from the data's.
     """
-    data = setting.dataset.transitions
+    data = setting.dataset.with_successors
     fit_key, draw_key, look_key = jax.random.split(key, 3)
     windows = cut_windows(data, settings.length, 4, source=setting.dataset.name)
     keys = jax.random.split(fit_key, seeds)

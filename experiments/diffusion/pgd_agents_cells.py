@@ -171,8 +171,8 @@ class Sources(NamedTuple):
 def make_sources(name: str, config: Config, context: RunContext | None) -> Sources:
     """Load a dataset, fit its denoisers and draw the fixed synthetic sets."""
     setting = setting_of(name, config.seed, context)
-    rows, model = setting.dataset.transitions, None
-    sets = {"real": to_device(rows)}
+    rows, model = setting.dataset.with_successors, None
+    sets = {"real": to_device(setting.dataset.transitions)}
     unet_key, pool_key, mlp_key, rows_key = jax.random.split(jax.random.key(config.seed), 4)
     count, steps = config.pool * (config.length - 1), config.length - 1
     parts = [parts_of(source) for source in config.sources]
@@ -222,7 +222,7 @@ def make_tellers(
         by = RelabelConfig("ensemble", networks=config.networks, noise=config.noise_told)
         key = jax.random.fold_in(jax.random.key(config.seed), 2)
         run = {"stage": f"{slug(name)}-teller", "context": context}
-        rows, rule = setting.dataset.transitions, env.termination
+        rows, rule = setting.dataset.with_successors, env.termination
         tellers["told"] = fit_relabeller(rows, by, key, termination=rule, **run)
     if "oracle" in asked:
         tellers["oracle"] = oracle(env)

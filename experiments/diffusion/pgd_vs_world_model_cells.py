@@ -191,7 +191,7 @@ def load_rows(
         return ACROBOT, MADE[config.data][1](key, config.rows)
     dataset = load(config.data)
     hold_data(dataset, context)
-    rows = dataset.transitions
+    rows = dataset.with_successors
     if 0 < config.rows < len(rows.rewards):
         rows = take_rows(rows, np.arange(config.rows))
         rows.truncations[-1] = not rows.terminations[-1]

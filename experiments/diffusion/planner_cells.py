@@ -111,7 +111,7 @@ def run_dataset(
 ) -> tuple[Setting, Cell, Grid]:
     """Train on one dataset; the planner's training, and a cell of every arm."""
     setting = setting_of(name, config.seed, context)
-    env, data = setting.env, setting.dataset.transitions
+    env, data = setting.env, setting.dataset.with_successors
     train_key, agent_key, play_key, look_key = jax.random.split(jax.random.key(config.seed), 4)
     sizes = {"batch_size": config.batch_size, "updates_per_iteration": config.per_iteration}
     learner = make_model_free(config.planner, env.observation_size, env.action_size, **sizes)
@@ -166,7 +166,7 @@ def measure(
         `return` `[seeds]`; `seconds` of all seeds' `plans`, the least of three; and, in the data's
         variances, squared errors in the simulator of a plan's `first` step and of `all`, `[seeds]`.
     """
-    env, data = setting.env, setting.dataset.transitions
+    env, data = setting.env, setting.dataset.with_successors
     play_key, row_key, draw_key, look_key = jax.random.split(key, 4)
     parts = planner_parts(config, env.observation_size, env.action_size)
     agent = make_planner(config, env.observation_size, env.action_size)

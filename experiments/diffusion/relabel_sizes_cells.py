@@ -159,7 +159,7 @@ def measure_sizes(
         the numbers of `quality_of`, `[seeds]`.
     """
     rows_key, draw_key, look_key = jax.random.split(key, 3)
-    rows = own_rows(setting.dataset.transitions, share, rows_key, config.study.seeds)
+    rows = own_rows(setting.dataset.with_successors, share, rows_key, config.study.seeds)
     part = Share(rows, share, setting.env, draw_key, percent_name(share))
     made = dict(made_rows(part, config, look_key, context))
 

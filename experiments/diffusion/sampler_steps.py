@@ -29,7 +29,7 @@ def run(config: Config, context: RunContext) -> Report:
     """Train, sample, judge, learn from the samples."""
     report = Report.of(context, config.seeds)
     setting, results = setting_of(config.dataset, config.seed, context), {}
-    nets = subjects(config, setting.dataset.transitions, setting.dataset.name)
+    nets = subjects(config, setting.dataset.with_successors, setting.dataset.name)
     keys = {"mlp": 0, "unet": 1, "unet-step": 1}  # the two U-Nets start from the same numbers
     for net, subject in nets.items():
         key = jax.random.fold_in(jax.random.key(config.seed), keys[net])

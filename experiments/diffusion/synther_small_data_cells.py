@@ -45,7 +45,7 @@ def measure_share(
         what was told anew `kept`, `[seeds]`.
     """
     rows_key, draw_key, look_key = jax.random.split(key, 3)
-    rows = own_rows(setting.dataset.transitions, share, rows_key, config.seeds)
+    rows = own_rows(setting.dataset.with_successors, share, rows_key, config.seeds)
     part = Share(rows, share, setting.env, draw_key, percent_name(share))
     made = make_rows(part, config, context)
     quality = measure_quality(rows, made.rows, setting.env, look_key, config)

@@ -88,7 +88,7 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     sets = [load_dataset(name, config.seed) for name in pair]
     for dataset in sets:
         hold_data(dataset, context)
-    fitted_to, along = (dataset.transitions for dataset in sets)
+    fitted_to, along = (dataset.with_successors for dataset in sets)
     key = jax.random.key(config.seed)
     if pair[1] == PENDULUM:
         along = pendulum_mixed(jax.random.fold_in(key, 1))
