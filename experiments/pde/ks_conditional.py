@@ -82,6 +82,10 @@ def run(config: ConditionalConfig, context: RunContext) -> Report:
         row |= {f"{name} T(0.8)": summarize(c["time_by_bin", :, at]) for name, c in cells.items()}
         rows.append(row)
     report.table("horizon by viscosity", rows)
+    mse, refiner = (cells[name]["one_step"] for name in METHODS)
+    errors = {"mse": mse[:, -1], "refiner, first call": refiner[:, 0], "refiner": refiner[:, -1]}
+    rows = [{"prediction": name, "one-step MSE": summarize(e)} for name, e in errors.items()]
+    report.table("error of a step", rows)
     claim = claims(report, SOURCE)
     means = "Pearson correlation of a trajectory's viscosity and horizon"
     for method, cell in cells.items():

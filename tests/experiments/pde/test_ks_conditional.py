@@ -37,6 +37,8 @@ def test_trajectories_of_all_viscosities_are_told_apart_and_counted(
         assert row["change"] > 0.01
     assert set(report.pictures) == {"horizon", "rollouts"}
     assert len(report.claims) == 3
+    told = {row["prediction"] for row in report.tables["error of a step"]}
+    assert told == {"mse", "refiner, first call", "refiner"}
 
 
 @pytest.mark.parametrize(
