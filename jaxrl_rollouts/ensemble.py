@@ -122,13 +122,19 @@ def least(values: jax.Array) -> jax.Array:
 
 
 def max_aleatoric(means: jax.Array, stds: jax.Array) -> jax.Array:
-    """Largest norm of a member's predicted standard deviation (MOPO, equation 8)."""
+    """Largest norm of a member's predicted standard deviation (MOPO, equation 8).
+
+    `[N, B, O]` means and stds to `[B]`.
+    """
     del means
     return jnp.linalg.norm(stds, axis=-1).max(0)
 
 
 def max_pairwise(means: jax.Array, stds: jax.Array) -> jax.Array:
-    """Largest distance between two members' means (MOReL, definition 1)."""
+    """Largest distance between two members' means (MOReL, definition 1).
+
+    `[N, B, O]` means and stds to `[B]`.
+    """
     del stds
     gaps = jnp.linalg.norm(means[:, None] - means[None], axis=-1)
     return gaps.max((0, 1))
@@ -145,7 +151,10 @@ def spread_of_means(means: jax.Array, stds: jax.Array) -> jax.Array:
 
 
 def total_spread(means: jax.Array, stds: jax.Array) -> jax.Array:
-    """Root mean over outputs of the mixture's variance: aleatoric plus epistemic."""
+    """Root mean over outputs of the mixture's variance: aleatoric plus epistemic.
+
+    `[N, B, O]` means and stds to `[B]`.
+    """
     return jnp.sqrt((jnp.square(stds).mean(0) + means.var(0)).mean(-1))
 
 

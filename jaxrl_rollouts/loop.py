@@ -25,8 +25,9 @@ from jax.sharding import Mesh
 
 from . import devices, memory, processes
 from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_fed
-from .errors import ConfigError, DivergenceError
+from .errors import ConfigError
 from .feeds import Feed, closing
+from .finite import checked_means
 from .record import checkpoint
 from .record.about import ABOUT, check_facts, facts_of, seed_facts
 from .record.context import RunContext, poll
@@ -62,7 +63,7 @@ class Trained(NamedTuple):
         history: every record, also those from before a resume.
         compile_seconds: spent compiling, sessions before a resume included.
         run_seconds: spent in compiled chunks, likewise.
-        wall_seconds: spent in all, evaluations and checkpoints included, likewise.
+        wall_seconds: spent in all, compilation, evaluations and checkpoints included, likewise.
     """
 
     state: PyTree
@@ -121,7 +122,8 @@ def train(
             Copies of the last seed fill the mesh where the number does not divide. Along
             `devices.MEMBER` the second axis of the state is spread, of those leaves that have
             one; along `devices.BATCH` the update says itself what is (`devices.split`).
-        alone: axis and size that a single seed is spread along over several processes.
+        alone: `(mesh axis, size)`: with several processes and one seed, spread that seed along
+            this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
             checkpoints, so that nobody takes what was trained with others for this.
 
@@ -138,6 +140,7 @@ def train(
         CheckpointError: the stage's folder holds a checkpoint of something else, or of a training
             with other settings or seeds.
     """
+    began = time.perf_counter()
     _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     feed = data if isinstance(data, Feed) else None
@@ -146,10 +149,11 @@ def train(
     facts |= seed_facts(keys)  # before they are consumed
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None
-    # Of parameters and a copy to follow them a program returns one buffer; chunks donate two.
+    # `init` may return one buffer for two equal leaves; chunks donate each leaf, so copy first.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
+    earlier = spent.wall
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
     if over is None and alone and processes.several():
@@ -165,8 +169,15 @@ def train(
         kept = over is None or (kept and not processes.several())
         return state if kept else devices.gather(state, seeds)
 
+    def to_do() -> int:
+        """Iterations of the next call: up to a multiple of `chunk`, whatever was done before."""
+        return min(chunk - iteration % chunk, iterations - iteration)
+
+    def so_far() -> _Spent:
+        return spent._replace(wall=earlier + time.perf_counter() - began)
+
     if context and iteration < iterations and not stopped:
-        length = min(chunk, iterations - iteration)
+        length = to_do()
         program = compiled(update, 1 if feed else length, Axes.of(True) if feed else axes)
         seen, copies = feed.look() if feed else data, 2 if evaluate or over else 1
         spent = spent.plus(compile=_tell_need(program, state, seen, stage, context, copies))
@@ -175,13 +186,12 @@ def train(
         while iteration < iterations and not stopped:
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
-            begin = time.perf_counter()
-            length = min(chunk, iterations - iteration)
+            length = to_do()
             if feed:
                 state, metrics, seconds = run_fed(update, length, state, feed)
             else:
                 state, metrics, seconds = compiled(update, length, axes).run(state, data)
-            means = _checked_means(stage, iteration, metrics, seeds, folder)
+            means = checked_means(stage, iteration, metrics, seeds, folder)
             iteration += length
             stopped = bool(finished and finished(means))
             last = stopped or iteration == iterations
@@ -189,15 +199,15 @@ def train(
             if evaluate and (last or due):
                 means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
             told.tell(iteration, means, length * units_per_iteration)
-            spent = spent.plus(**seconds, wall=time.perf_counter() - begin)
+            spent = spent.plus(**seconds)
             # Looked at once, so that who stops has saved.
             asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
             if folder and (last or asked or late):
-                bundle = _bundle(whole(), stopped, spent, keeper)
+                bundle = _bundle(whole(), stopped, so_far(), keeper)
                 texts = {HISTORY: told.history.text, ABOUT: json.dumps(facts, indent=1)}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
                 saved_at = time.monotonic()
-    return Trained(whole(), told.history, spent.compile, spent.run, spent.wall)
+    return Trained(whole(), told.history, *so_far())
 
 
 class _Told:
@@ -318,31 +328,3 @@ def _check_rows(data: PyTree, per_seed: PyTree, seeds: int) -> None:
     shapes = {leaf.shape for own, leaf in pairs if own and leaf.shape[:1] != (seeds,)}
     if shapes:
         raise ConfigError("data per seed", sorted(shapes), f"a leading axis of {seeds} seeds")
-
-
-def _checked_means(
-    stage: str, iteration: int, metrics: Mapping[str, np.ndarray], seeds: int, folder: Path | None
-) -> dict[str, np.ndarray]:
-    """Means over the chunk, `[seeds]`, of metrics that are all finite."""
-    metrics = {name: value[:, :seeds] for name, value in metrics.items()}
-    _check_finite(stage, iteration, metrics, folder)
-    return {name: value.mean(0) for name, value in metrics.items()}
-
-
-def _check_finite(stage: str, iteration: int, metrics: dict[str, np.ndarray], folder: Any) -> None:
-    """Raise for the earliest iteration at which any metric `[chunk, seeds]` is not finite."""
-    for name, value in metrics.items():
-        if value.ndim != 2:
-            raise ValueError(f"metric {name}: found shape {value.shape[2:]}, expected a scalar")
-    bad = {name: np.argwhere(~np.isfinite(value)) for name, value in metrics.items()}
-    firsts = [(*map(int, rows[0]), name) for name, rows in bad.items() if len(rows)]
-    if not firsts:
-        return
-    step, seed, name = min(firsts)
-    steps = checkpoint.steps(folder) if folder else []
-    kept = f"the last good checkpoint is {folder / str(steps[-1])}" if steps else "none was saved"
-    value = metrics[name][step, seed]
-    raise DivergenceError(
-        f"stage {stage}, iteration {iteration + step + 1}, seed {seed}: metric {name} is {value}, "
-        f"expected a finite number; {kept}"
-    )

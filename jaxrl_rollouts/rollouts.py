@@ -178,11 +178,12 @@ def rollout(
             truncated and meant to be bootstrapped from (NEUBAY).
         stop_at_termination: False rolls on through terminations (open-loop error studies).
         early_exit: check after every so many steps whether all rows have ended, and stop then.
-            Costs nothing in results; saves time when rows end long before the horizon.
+            Saves time when rows end long before the horizon.
         record: what to keep of each step, `lambda step: step.next_observations` for a field.
 
     Returns:
-        A `Trajectory`. Rows are frozen and recorded as zeros after their end.
+        A `Trajectory`. Rows are frozen after their end: `record` sees a step of zeros, and where
+        `early_exit` has stopped zeros stand for what it would have made of it.
 
     Raises:
         ValueError: `horizon` or `early_exit` below 1, or leaves of `start` that disagree on `B`.

@@ -42,18 +42,19 @@ class Moments(NamedTuple):
 
     def scaler(self, tiny: float = 1e-6) -> Scaler:
         """As `fit_scaler` makes it."""
-        std = jnp.sqrt(self.squares / self.count)
-        return Scaler(self.mean, jnp.where(std < tiny, 1.0, std))
+        return _scaler(self.mean, jnp.sqrt(self.squares / self.count), tiny)
 
 
 def fit_scaler(rows: jax.Array, *, tiny: float = 1e-6) -> Scaler:
-    """Scaler of `[n, F]` rows; a column that hardly varies (std < `tiny`) is left unscaled.
+    """Scaler of `[n, F]` rows; a column that hardly varies is left unscaled.
+
+    That is one whose deviation is below `tiny` or, as rounding grows with the numbers, below `tiny`
+    times its mean: a constant 101,325.7 has a deviation of 0.04 in float32.
 
     Many rows are summed in blocks: one float32 sum over millions loses digits.
     """
     if len(rows) <= BLOCK:
-        std = rows.std(0)
-        return Scaler(rows.mean(0), jnp.where(std < tiny, 1.0, std))
+        return _scaler(rows.mean(0), rows.std(0), tiny)
     whole = len(rows) // BLOCK
 
     def add(index: jax.Array, moments: Moments) -> Moments:
@@ -62,6 +63,10 @@ def fit_scaler(rows: jax.Array, *, tiny: float = 1e-6) -> Scaler:
     moments = jax.lax.fori_loop(0, whole, add, no_moments(rows.shape[1]))
     rest = rows[whole * BLOCK :]
     return (moments.plus(rest) if len(rest) else moments).scaler(tiny)
+
+
+def _scaler(mean: jax.Array, std: jax.Array, tiny: float) -> Scaler:
+    return Scaler(mean, jnp.where(std < tiny * jnp.maximum(1.0, jnp.abs(mean)), 1.0, std))
 
 
 def fit_scaler_by_blocks(rows: Any, *, tiny: float = 1e-6) -> Scaler:

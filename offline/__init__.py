@@ -27,6 +27,7 @@ _SETTINGS = [
     "Rebrac",
     "Planner",
 ]
+_DISAGREEMENTS = ["spread_of_means", "max_aleatoric", "max_pairwise", "total_spread"]
 _NAMES = {
     "load": ".behaviours.made:load_dataset",
     "from_arrays": ".data:from_arrays",
@@ -52,7 +53,7 @@ _NAMES = {
     "Policy": ".policy:Policy",
     "fit_worlds": ".worlds.fit:fit_worlds",
     "true_dynamics": ".worlds.blend:true_dynamics",
-    "spread_of_means": "jaxrl_rollouts.ensemble:spread_of_means",
+    **{name: f"jaxrl_rollouts.ensemble:{name}" for name in _DISAGREEMENTS},
     "trust": ".worlds.trust:trust",
     "random_policy": ".collect:random_policy",
 }

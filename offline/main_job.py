@@ -21,7 +21,7 @@ from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
-from .agents.critic_view import bootstrap_rate
+from .agents.critics import bootstrap_rate
 from .agents.registry import quick_agents
 from .agents.sac import SacConfig
 from .behaviours.made import MADE, PENDULUM, load_dataset

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxrl_rollouts.configs import from_json, to_json
+from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.record.saved import (
     find_folder,

@@ -15,7 +15,7 @@ from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.agent import Learner
-from .agents.critic_view import start_values
+from .agents.critics import start_values
 from .agents.model_free import make_model_free
 from .agents.registry import AgentConfig
 from .data import sample_batch
@@ -81,7 +81,6 @@ def evaluator(
     episodes: int,
     *,
     discount: float = 0.99,
-    extra: Callable[[PyTree], Mapping[str, jax.Array]] | None = None,
 ) -> Evaluate:
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
@@ -95,7 +94,6 @@ def evaluator(
         key: consumed; start states depend on it and on the iteration.
         episodes: per seed.
         discount: for `discounted_return`.
-        extra: more metrics of the seed-batched state.
     """
     agent = learner.agent
 
@@ -122,7 +120,6 @@ def evaluator(
         }
         if agent.q is not None:
             metrics["estimated_value"] = start_values(agent, state.agent, starts)
-        metrics |= extra(state) if extra else {}
         return {name: np.asarray(value) for name, value in metrics.items()}
 
     return evaluate
@@ -170,6 +167,7 @@ class KeepBest:
         assert self.kept is not None, "begin comes first"
         returns = np.asarray(metrics["return"], np.float32)
         better = (returns > self.kept.returns) | (self.kept.iterations == 0)
+        better |= np.isnan(self.kept.returns)  # nothing is above a nan: it would be kept for ever
         if better.any():
             at = np.full(len(returns), iteration, np.int32)
             now = Best(jax.device_get(state.agent.actor), returns, at)

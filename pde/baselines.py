@@ -17,7 +17,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Conditions, Emulator, Told, latest, persistence, pushed
 from .equations import Equation
-from .fieldset import Scaling, unit_columns
+from .fieldset import Scaling, from_units, to_units
 from .spectral import filtered
 
 RIDGE = 1e-10  # of the mean power of a wavenumber's inputs
@@ -131,13 +131,13 @@ def make_solver(
         units: of every channel.
         substeps: of the solver per step.
     """
-    shift, factor = unit_columns(units, equation.axes)
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:
         del params, key
         extent, dt, value = conditions
         solver: Any = equation.solver(points, extent, dt / substeps, value)
-        u = jax.lax.fori_loop(0, substeps, lambda _, u: solver(u), field / factor + shift)
-        return (u - shift) * factor
+        u = from_units(units, field, equation.axes)
+        u = jax.lax.fori_loop(0, substeps, lambda _, u: solver(u), u)
+        return to_units(units, u, equation.axes)
 
     return persistence()._replace(step=step)

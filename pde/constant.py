@@ -7,6 +7,7 @@ drawn are the former alone; a network is given the latter with its conditions, a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def check_constant(
             raise DataError(path, name, where, "the same in every frame: it is held constant")
 
 
+@functools.lru_cache(maxsize=32)
 def told_constant(net: FieldNetwork) -> FieldNetwork:
     """A network on `C + S` channels as one on `C`, told the `S` that are constant.
 

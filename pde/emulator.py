@@ -17,6 +17,8 @@ from jaxrl_rollouts.trees import PyTree
 
 Metrics = dict[str, jax.Array]
 Scale = float | tuple[float, ...]
+# Settings by name; a tuple, since makers are cached on what they are given.
+About = tuple[tuple[str, Any], ...]
 # What a network sees at a first prediction; index t of K refinements is t / K of it.
 FIRST_INDEX = 1000.0
 
@@ -47,11 +49,13 @@ class FieldNetwork(NamedTuple):
             none), `index` a scalar in [0, 1000] that says which refinement this is, and
             `conditions` are the equation's parameters, scaled to about [0, 10], or `Told`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
+        about: what it was made with, by name; goes into the emulator's.
     """
 
     init: Callable[[jax.Array], PyTree]
     apply: Callable[..., jax.Array]
     history: int = 1
+    about: About = ()
 
 
 class EmulatorStep(Protocol):
@@ -78,6 +82,8 @@ class Emulator(NamedTuple):
         history: `H`, frames in a field, oldest first.
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
+        about: what it and its network were made with, by name: a training's checkpoints say it, so
+            that nobody takes them for another emulator's (`loop.train`).
     """
 
     init: Callable[[jax.Array], PyTree]
@@ -87,6 +93,13 @@ class Emulator(NamedTuple):
     calls: int
     history: int = 1
     stages: EmulatorStep | None = None
+    about: About = ()
+
+
+def kind_and_settings(what: str, config: Any) -> About:
+    """Of a network or an objective, as `about` has them: settings alone do not say whose they are,
+    and different kinds have some of the same name."""
+    return (f"kind of {what}", type(config).__name__), (what, config)
 
 
 def latest(field: jax.Array, history: int) -> jax.Array:

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import did_you_mean
-from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.configs import unknown
+from jaxrl_rollouts.errors import MissingExtraError
 
 from .etdrk import etdrk4, wavenumbers
 from .starts import STARTS, Domain
@@ -161,7 +161,5 @@ def equation(name: str) -> Equation:
         ConfigError: there is none of that name.
     """
     if name not in EQUATIONS:
-        names = list(EQUATIONS)
-        expected = "one of " + ", ".join(names)
-        raise ConfigError("equation", name, expected, did_you_mean(name, names))
+        raise unknown("equation", name, EQUATIONS)
     return EQUATIONS[name]

@@ -103,6 +103,18 @@ def unit_columns(units: Sequence[Scaling], axes: int) -> np.ndarray:
     return np.array(units, np.float32).T.reshape(2, -1, *(1,) * axes)
 
 
+def to_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
+    """Fields `[..., C, *space]` as networks see them, `(u - shift) * factor`; space has `axes`."""
+    shift, factor = unit_columns(units, axes)
+    return (fields - shift) * factor
+
+
+def from_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
+    """Undo `to_units`."""
+    shift, factor = unit_columns(units, axes)
+    return fields / factor + shift
+
+
 # As PDE-Refiner has them; other parameters are told as they are.
 CONDITIONS: Mapping[str, Scaling] = {
     "dt": Scaling(0.15, 100.0),

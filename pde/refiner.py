@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import at_least_one, check
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
@@ -29,6 +29,7 @@ from .emulator import (
     Metrics,
     Scale,
     check_scale,
+    kind_and_settings,
     latest,
     opening,
     per_channel,
@@ -63,25 +64,24 @@ class RefinerConfig:
             `default` of GPUs and TPUs it would drown in rounding. CPUs have `highest` anyway.
     """
 
-    steps: int = 3
-    min_noise_variance: float = 2e-7
+    steps: int = positive(3)
+    min_noise_variance: float = number(2e-7, above=0, below=1)
     max_noise_variance: float | None = None
     residual_scale: Scale = 0.3
     form: Literal["v", "noise"] = "v"
     first: Literal["noise", "zeros"] = "noise"
-    first_share: float | None = None
-    first_weight: float = 1.0
+    first_share: float | None = number(
+        None, above=0, below=1, expected="in (0, 1); left out for equal shares"
+    )
+    first_weight: float = number(1.0, above=0)
     sampler: Literal["ancestral", "renoise"] = "ancestral"
-    samples: int = 1
-    applied: int | None = None
+    samples: int = positive(1)
+    applied: int | None = number(None, least=0)
     precision: Literal["highest", "high", "default"] = "highest"
 
     def validate(self) -> None:
-        at_least_one(self, "steps", "samples")
-        if self.applied is not None and not 0 <= self.applied <= self.steps:
+        if self.applied is not None and self.applied > self.steps:
             raise ConfigError("applied", self.applied, f"from 0 to steps ({self.steps})")
-        if not 0 < self.min_noise_variance < 1:
-            raise ConfigError("min_noise_variance", self.min_noise_variance, "in (0, 1)")
         highest = self.max_noise_variance
         if highest is not None and (self.steps < 2 or not self.min_noise_variance < highest < 1):
             expected = f"above min_noise_variance ({self.min_noise_variance:g}), below 1"
@@ -92,12 +92,6 @@ class RefinerConfig:
                 "leave it out with a single refinement: there is one noise only",
             )
         check_scale(self.residual_scale)
-        if self.first_share is not None and not 0 < self.first_share < 1:
-            raise ConfigError(
-                "first_share", self.first_share, "in (0, 1)", "leave it out for equal"
-            )
-        if self.first_weight <= 0:
-            raise ConfigError("first_weight", self.first_weight, "above 0")
         if self.form == "noise" and (self.first, self.sampler) != ("zeros", "renoise"):
             raise ConfigError(
                 "form",
@@ -110,7 +104,7 @@ class RefinerConfig:
 def make_refiner(
     net: FieldNetwork, config: RefinerConfig, *, after: Emulator | None = None
 ) -> Emulator:
-    """An emulator that predicts and refines.
+    """An emulator that predicts and refines. Equal arguments give the same functions.
 
     Args:
         net: the network.
@@ -122,14 +116,21 @@ def make_refiner(
     Raises:
         ConfigError: a setting is out of range, or settings contradict each other.
     """
-    refiner = _with_weights(net, config, after)
+    emulator = _refiner(net, config, after)
     if config.precision != "highest" and jax.default_backend() != "cpu":
         warnings.warn(
             f"refiner: matrix products of {config.precision} precision round fields more coarsely "
             "than the finest noise; expected precision 'highest'",
             stacklevel=2,
         )
+    return emulator
+
+
+@functools.lru_cache(maxsize=32)
+def _refiner(net: FieldNetwork, config: RefinerConfig, after: Emulator | None) -> Emulator:
+    refiner = _with_weights(net, config, after)
     calls = _applied(config) + (1 if after is None else after.calls)
+    before = () if after is None else after.about
     return Emulator(
         functools.partial(init, refiner),
         functools.partial(step, refiner),
@@ -138,6 +139,11 @@ def make_refiner(
         calls=config.samples * calls,
         history=net.history,
         stages=functools.partial(stages, refiner),
+        about=(
+            *net.about,
+            *kind_and_settings("objective", config),
+            *((f"after.{name}", value) for name, value in before),
+        ),
     )
 
 

@@ -18,7 +18,7 @@ def roll(
     out: Path | None = None,
     picture: Path | None = None,
     rows: int = 64,
-    emulator: int = 0,
+    training_seed: int = 0,
     key: int = 0,
 ) -> None:
     """Roll a trained emulator forward from the first frames of a file and write what comes.
@@ -33,7 +33,7 @@ def roll(
         picture: also draw the first trajectory into this .png file, on one axis beside the file's
             frames and the error as far as those go; fields in the plane move in a .gif, likewise.
         rows: trajectories to roll, the first ones.
-        emulator: which of the trained seeds.
+        training_seed: which seed of the run, from 0.
         key: of the noise of a stochastic emulator.
     """
     if out and out.suffix not in ENDINGS:
@@ -44,4 +44,4 @@ def roll(
         raise ConfigError("--rows", rows, "at least 1")
     from .rolling import roll_file  # loads jax, which help should not wait for
 
-    roll_file(run, file, steps, out, picture, rows, emulator, key)
+    roll_file(run, file, steps, out, picture, rows, training_seed, key)

@@ -31,7 +31,7 @@ def roll_file(
     out: Path | None,
     picture: Path | None,
     rows: int,
-    emulator: int,
+    training_seed: int,
     key: int,
 ) -> None:
     """Write what comes, and say how long it follows the file; `roll` says what the arguments are.
@@ -54,7 +54,7 @@ def roll_file(
     every = frames_per_step(own, found)
     check_domain(own, found)
     start, told = own.start(found, every)
-    rolled = own.roll(start, steps, key, conditions=told, seed=emulator)
+    rolled = own.roll(start, steps, key, conditions=told, seed=training_seed)
     first = np.asarray(start, np.float32).reshape(len(start), -1, own.width, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
     follows = slice(own.history * every, None, every) if every else slice(0)

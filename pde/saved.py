@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.configs import from_json, to_json
+from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import (
@@ -36,7 +36,7 @@ from jaxrl_rollouts.trees import PyTree
 from .constant import check_constant, others, told_constant
 from .emulator import Emulator, FieldNetwork, Told
 from .evaluation import roll_emulator
-from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, unit_columns
+from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, from_units, to_units
 from .objectives import OneStepConfig, make_one_step
 from .operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
 from .operators.layers import Points, grid_of
@@ -116,7 +116,7 @@ class TrainedEmulator:
 
     @functools.cached_property
     def emulator(self) -> Emulator:
-        """Its functions, in `units`. Made once, since `jit` compiles once per function object."""
+        """Its functions, in `units`."""
         make: Any = OBJECTIVES[_name(OBJECTIVES, self.objective)][1]
         return make(self.net, self.objective)
 
@@ -168,29 +168,33 @@ class TrainedEmulator:
         Raises:
             DataError: fields of another shape, or not finite; or a constant channel that changes
                 within a history.
-            ConfigError: `steps` below 1, or conditions that are not the emulator's.
+            ConfigError: `steps` below 1; conditions that are not the emulator's, or any beside
+                trajectories.
             CheckpointError: there is no such seed.
         """
         if steps < 1:
             raise ConfigError("steps", steps, "at least 1")
         params = one_seed(self.params, seed)
         if isinstance(initial, FieldSet):
+            if conditions is not None:
+                expected = "none beside trajectories, which have their own"
+                hint = "give their first frames instead: roll(emulator.start(fields)[0], ...)"
+                raise ConfigError("conditions", sorted(conditions), expected, hint)
             initial, conditions = self.start(initial)
         fields, single = self._fields(initial)
         told: Any = self._told(conditions or {}, len(fields))
         held = fields[:, -1, list(self.constant)]
         if self.constant:
             check_constant("initial", fields, self.constant, self.names)
-            shift, factor = unit_columns(tuple(self.constant.values()), len(self.grid))
-            told = Told(told, jnp.asarray((held - shift) * factor))
+            seen = to_units(tuple(self.constant.values()), held, len(self.grid))
+            told = Told(told, jnp.asarray(seen))
         moving = fields[:, :, list(self.changing)] if self.constant else fields
         start = jnp.asarray(moving.reshape(len(fields), -1, *self.grid))
         key = jax.random.key(key) if isinstance(key, int) else key
-        shift, factor = self._units()
-        start = (start - np.concatenate([shift] * self.history)) * np.concatenate(
-            [factor] * self.history
-        )
-        rolled = np.asarray(self._rolled(params, start, told, key, steps)) / factor + shift
+        units, axes = self.units or (Scaling(),) * self.channels, len(self.grid)
+        start = to_units(units * self.history, start, axes)
+        rolled = np.asarray(_roll(self.emulator)(params, start, told, key, steps))
+        rolled = from_units(units, rolled, axes)
         if self.constant:
             whole = np.empty((*rolled.shape[:2], self.width, *self.grid), rolled.dtype)
             whole[:, :, list(self.changing)], whole[:, :, list(self.constant)] = rolled, held
@@ -200,14 +204,6 @@ class TrainedEmulator:
     def save(self, folder: str | Path) -> Path:
         """See `save_emulator`."""
         return save_emulator(folder, self)
-
-    @functools.cached_property
-    def _rolled(self) -> Any:
-        roll = functools.partial(roll_emulator, self.emulator)
-        return jax.jit(roll, static_argnums=4)
-
-    def _units(self) -> np.ndarray:
-        return unit_columns(self.units or (Scaling(),) * self.channels, len(self.grid))
 
     def _fields(self, initial: ArrayLike) -> tuple[np.ndarray, bool]:
         """`[B, H, C, *N]` of all channels, and whether it was one field."""
@@ -245,6 +241,11 @@ class TrainedEmulator:
             single = values.reshape(-1, 1) if values.ndim < 2 else values
             columns.append(np.broadcast_to(scaling.tell(name, single), (rows, width)))
         return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
+
+
+@functools.lru_cache(maxsize=32)
+def _roll(emulator: Emulator) -> Any:
+    return jax.jit(functools.partial(roll_emulator, emulator), static_argnums=4)
 
 
 def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:

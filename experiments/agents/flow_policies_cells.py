@@ -14,7 +14,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.environments.base import (

@@ -35,7 +35,7 @@ from jaxrl_rollouts.diffusion import (
 )
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.acrobot import EXPERT, pump_policy
 from jaxrl_rollouts.offline.collect import random_policy

@@ -23,7 +23,7 @@ from jaxrl_rollouts.configs import fraction, number, positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, small_training
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig

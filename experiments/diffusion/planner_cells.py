@@ -21,16 +21,11 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion import JumpConfig, SamplerConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import BcConfig
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.planner import (
-    PlannerActor,
-    PlannerConfig,
-    actions_between,
-    make_planner,
-    planner_parts,
-    plans,
-)
+from jaxrl_rollouts.offline.agents.planner import PlannerConfig, make_planner
+from jaxrl_rollouts.offline.agents.planner_acting import actions_between, plans
+from jaxrl_rollouts.offline.agents.planner_parts import PlannerActor, planner_parts
 from jaxrl_rollouts.offline.agents.registry import rows_for
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM

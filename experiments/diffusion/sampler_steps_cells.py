@@ -21,7 +21,7 @@ from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, SamplerConfig, small_training
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, take_rows
 from jaxrl_rollouts.offline.study.source import Setting

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.data import Transitions, sample_batch
 from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.synther import MixedData, mixing

@@ -17,7 +17,7 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate, promised_and_earned
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate, promised_and_earned
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy
 from jaxrl_rollouts.offline.data import Transitions, to_device

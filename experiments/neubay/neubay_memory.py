@@ -28,7 +28,7 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.runner import runner_fleet, runner_varied
 from jaxrl_rollouts.offline.data import Transitions, episode_returns, to_device
 from jaxrl_rollouts.offline.environments import Environment

@@ -25,7 +25,7 @@ from jaxrl_rollouts.compare.draw import curves, level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import as_model

@@ -14,7 +14,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.study import neubay, neubay_page, page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde import metrics
@@ -76,7 +76,7 @@ class DriftNetConfig:
         repeats: how often updates are timed.
     """
 
-    seeds: int = 3
+    seeds: int = positive(3)
     seed: int = 0
     starts: tuple[str, ...] = ("shear_layer", "piecewise")
     train: GenerateConfig = field(default_factory=lambda: flow("", 64, 41, 0, 32))
@@ -91,11 +91,10 @@ class DriftNetConfig:
     fno: FnoConfig = FnoConfig(width=12, modes=7, embedding=16)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     within: float = 0.05
-    steps: int = 112
-    repeats: int = 3
+    steps: int = positive(112)
+    repeats: int = positive(3)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "steps", "repeats")
         if self.training.updates % ROUND:
             expected = f"a multiple of {ROUND}"
             raise ConfigError("training.updates", self.training.updates, expected)

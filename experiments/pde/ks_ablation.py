@@ -15,6 +15,7 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.refiner import RefinerConfig
 from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
@@ -66,8 +67,8 @@ class AblationConfig:
             if frames % value:
                 raise ConfigError("every", value, f"divisors of {frames} frames")
         for setting in settings(self):
-            replace(self.study, **setting.study).validate()
-            replace(self.refiner, **setting.refiner).validate()
+            check(replace(self.study, **setting.study))
+            check(replace(self.refiner, **setting.refiner))
 
 
 class Setting(NamedTuple):

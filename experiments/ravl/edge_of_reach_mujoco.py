@@ -20,7 +20,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.data import episodes
@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
 from jaxrl_rollouts.offline.evaluation import values_from
 from jaxrl_rollouts.offline.study import page
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
-from jaxrl_rollouts.offline.study.model_based import check_settings
+from jaxrl_rollouts.offline.study.method_settings import check_settings
 from jaxrl_rollouts.offline.study.outcome import Outcome
 from jaxrl_rollouts.offline.study.page import late, promised_to_earned
 from jaxrl_rollouts.offline.study.setting import environment_of

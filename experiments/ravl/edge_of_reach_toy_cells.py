@@ -11,7 +11,7 @@ import numpy as np
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_box
 from jaxrl_rollouts.offline.data import Transitions

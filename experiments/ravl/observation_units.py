@@ -23,7 +23,7 @@ from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.kit.draw import curves
 from jaxrl_rollouts.loop import evenly
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.methods.registry import make_method
 from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, imagination, make_model_based

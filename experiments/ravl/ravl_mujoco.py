@@ -21,7 +21,7 @@ from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
@@ -31,6 +31,7 @@ from jaxrl_rollouts.offline.study import model_based, model_free
 from jaxrl_rollouts.offline.study import page as pages
 from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
 from jaxrl_rollouts.offline.study.imagined import imagined_value
+from jaxrl_rollouts.offline.study.method_settings import check_settings
 from jaxrl_rollouts.offline.study.model_based import FittedDataset
 from jaxrl_rollouts.offline.study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from jaxrl_rollouts.offline.study.outcome import Outcome
@@ -86,7 +87,7 @@ class Config:
         if self.model == "simulator" and "mopo" in self.methods:
             raise ConfigError("methods", "mopo", "none that penalises the simulator's error: base")
         for name in set(self.methods) & set(NAMES):
-            model_based.check_settings(name, self.study)
+            check_settings(name, self.study)
 
     def sweep(self, method: str) -> tuple[float, ...]:
         """The penalties of a method that are tried."""

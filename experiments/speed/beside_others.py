@@ -24,7 +24,7 @@ from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.registry import AgentConfigs, make_agent
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import Environment

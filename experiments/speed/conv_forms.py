@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.compare.timing import in_turns
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, gelu, use_matmul
 from jaxrl_rollouts.record.context import RunContext
@@ -44,15 +44,14 @@ class FormSizes:
     """
 
     points: tuple[int, ...] = (32, 64)
-    channels: int = 32
-    width: int = 3
-    layers: int = 2
-    batch: int = 8
-    steps: int = 4
-    repeats: int = 3
+    channels: int = positive(32)
+    width: int = positive(3)
+    layers: int = positive(2)
+    batch: int = positive(8)
+    steps: int = positive(4)
+    repeats: int = positive(3)
 
     def validate(self) -> None:
-        at_least_one(self, "channels", "width", "layers", "batch", "steps", "repeats")
         if self.width % 2 == 0:
             raise ConfigError("width", self.width, "an odd number")
 
@@ -145,7 +144,7 @@ def time_forms(context: RunContext, sizes: FormSizes) -> list[dict[str, Any]]:
     Raises:
         ConfigError: a size below 1, or an even width.
     """
-    sizes.validate()
+    check(sizes)
     rows = []
     for points in sizes.points:
         params = make_layers(jax.random.key(0), sizes)

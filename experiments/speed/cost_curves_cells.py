@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.compare.costs import Cost, of_host, of_program, size_of
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.agent import Learner
@@ -73,25 +73,23 @@ class Config:
     horizon: tuple[int, ...] = (1, 3, 10, 30, 100, 300, 1000)
     points: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
     unet_points: tuple[int, ...] = (32, 256, 2048)
-    batch: int = 256
-    updates: int = 50
+    batch: int = positive(256)
+    updates: int = positive(50)
     hidden: tuple[int, ...] = (64, 64)
-    few_rows: int = 3000
+    few_rows: int = positive(3000)
     ensemble_hidden: tuple[int, ...] = (200, 200, 200, 200)
-    ensemble: int = 5
-    rolled: int = 200
-    steps: int = 5
-    fields: int = 8
-    emulator_updates: int = 2
-    emulator_steps: int = 5
+    ensemble: int = positive(5)
+    rolled: int = positive(200)
+    steps: int = positive(5)
+    fields: int = positive(8)
+    emulator_updates: int = positive(2)
+    emulator_steps: int = positive(5)
     resnet: ResnetConfig = ResnetConfig(width=32)
     unet: UnetConfig = UnetConfig(hidden=16, blocks=1)
     fno: FnoConfig = FnoConfig(width=32, modes=16)
-    repeats: int = 5
+    repeats: int = positive(5)
 
     def validate(self) -> None:
-        names = "batch updates few_rows ensemble rolled steps fields emulator_updates"
-        at_least_one(self, *names.split(), "emulator_steps", "repeats")
         for axis in (*AXES, *(["unet_points"] if self.unet_points else [])):
             sizes = getattr(self, axis)
             if len(sizes) < 2 or list(sizes) != sorted(set(sizes)) or sizes[0] < 1:

@@ -25,7 +25,7 @@ from jaxrl_rollouts.compare.peer import (
     time_beside,
 )
 from jaxrl_rollouts.compare.timing import Timing, in_turns, timed, trainer
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.diffusion.sampler import churn_factors
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Network, parameter_count
@@ -108,12 +108,11 @@ class Config:
 
     agents: AgentSpeed = field(default_factory=AgentSpeed)
     denoisers: DenoiserSpeed = field(default_factory=DenoiserSpeed)
-    repeats: int = 5
+    repeats: int = positive(5)
     torch_python: str = ""
     torch_compile: bool = True
 
     def validate(self) -> None:
-        at_least_one(self, "repeats")
         check_interpreter("torch_python", self.torch_python, "torch and d3rlpy")
         for name, part in (("agents", self.agents), ("denoisers", self.denoisers)):
             if not part.seeds or list(part.seeds) != sorted({1, *part.seeds}):

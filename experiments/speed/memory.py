@@ -17,7 +17,7 @@ from pathlib import Path
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.timing import start_report
-from jaxrl_rollouts.configs import at_least_one, layers
+from jaxrl_rollouts.configs import layers, positive
 from jaxrl_rollouts.errors import StorageError
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.loggers import Progress
@@ -44,17 +44,14 @@ class Config:
         member_hidden: layers of members.
     """
 
-    rows: int = 2_000_000
-    seeds: int = 64
-    members: int = 100
-    horizon: int = 1000
-    points: int = 256
-    steps: int = 500
+    rows: int = positive(2_000_000)
+    seeds: int = positive(64)
+    members: int = positive(100)
+    horizon: int = positive(1000)
+    points: int = positive(256)
+    steps: int = positive(500)
     hidden: tuple[int, ...] = layers((64, 64))
     member_hidden: tuple[int, ...] = layers((200, 200, 200, 200))
-
-    def validate(self) -> None:
-        at_least_one(self, "rows", "seeds", "members", "horizon", "points", "steps")
 
 
 NAMES = {

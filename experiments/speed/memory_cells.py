@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts import devices, memory
-from jaxrl_rollouts.configs import from_json
+from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import load

@@ -21,7 +21,7 @@ from jaxrl_rollouts.compare.peer import (
     time_beside,
 )
 from jaxrl_rollouts.compare.timing import Rates, Timing, in_turns, timed
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.agents.agent import Learner
@@ -68,22 +68,20 @@ class Config:
 
     members: tuple[int, ...] = (10, 20, 100)
     hidden: tuple[tuple[int, ...], ...] = ((64, 64), (200,) * 4, (200,) * 4)
-    rollouts: int = 100
-    limit: int = 200
-    row_by_row: int = 3
+    rollouts: int = positive(100)
+    limit: int = positive(200)
+    row_by_row: int = positive(3)
     sizes: tuple[int, ...] = (5, 20, 100)
-    width: int = 256
+    width: int = positive(256)
     layers: int = 2
-    critics: int = 10
+    critics: int = positive(10)
     tape: int = 2048
     episode: int = 255
-    updates: int = 5
-    repeats: int = 3
+    updates: int = positive(5)
+    repeats: int = positive(3)
     torch_python: str = ""
 
     def validate(self) -> None:
-        at_least_one(self, "rollouts", "limit", "row_by_row", "width", "critics")
-        at_least_one(self, "updates", "repeats")
         if len(self.members) != len(self.hidden) or not self.members or not self.sizes:
             found = (self.members, self.hidden)
             raise ConfigError("members, hidden", found, "equally many, and some")

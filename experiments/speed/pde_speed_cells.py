@@ -21,7 +21,7 @@ from jaxrl_rollouts.compare.peer import (
     shaken,
     time_beside,
 )
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldNetwork
@@ -86,15 +86,12 @@ class Work:
         steps: of a rollout.
     """
 
-    batch: int = 32
-    trajectories: int = 256
+    batch: int = positive(32)
+    trajectories: int = positive(256)
     frames: int = 36
-    updates: int = 50
-    fields: int = 256
-    steps: int = 25
-
-    def validate(self) -> None:
-        at_least_one(self, "batch", "trajectories", "updates", "fields", "steps")
+    updates: int = positive(50)
+    fields: int = positive(256)
+    steps: int = positive(25)
 
 
 @dataclass(frozen=True)
@@ -137,14 +134,14 @@ class Config:
     """
 
     widths: tuple[int, ...] = (32, 64)
-    blocks: int = 2
+    blocks: int = positive(2)
     dilation_factor: int = 3
-    points: int = 64
+    points: int = positive(64)
     line: Work = Work()
     networks: Networks = field(default_factory=Networks)
     plane: Work = Work(batch=8, trajectories=32, frames=16, updates=10, fields=16, steps=10)
     forms: FormSizes = FormSizes()
-    repeats: int = 5
+    repeats: int = positive(5)
     seeds: tuple[int, ...] = (1, 2, 4, 8)
     seeds_width: int = 32
     torch_python: str = ""
@@ -153,7 +150,6 @@ class Config:
     neuralop_python: str = ""
 
     def validate(self) -> None:
-        at_least_one(self, "blocks", "points", "repeats")
         for peer, needs in NEEDS.items():
             check_interpreter(f"{peer}_python", getattr(self, f"{peer}_python"), needs)
 

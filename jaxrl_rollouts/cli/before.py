@@ -17,7 +17,7 @@ from .shown import option
 
 CACHE = "JAXRL_ROLLOUTS_CACHE"
 CACHE_BYTES = 2e9  # what is kept of compiled programs
-# Seconds that `_chunk` takes on the two cores which minutes are known of.
+# Seconds that `_chunk` takes on the two-core machine on which the minutes were measured.
 REFERENCE_SECONDS = 0.00039
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from ..configs import check, read, settings, unknown
+from ..config_json import read
+from ..configs import check, settings, unknown
 from ..errors import ConfigError
 from ..plugins import Experiment, Listing
 from . import parsing

@@ -47,12 +47,6 @@ class ResidualMlpConfig:
     initial: Literal["lecun", "torch"] = "lecun"
     dtype: Literal["float32", "bfloat16"] = "float32"
 
-    def validate(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
-        if self.initial not in ("lecun", "torch"):
-            raise ConfigError("initial", self.initial, "lecun or torch")
-
 
 def fourier_features(c_noise: jax.Array, frequencies: jax.Array) -> jax.Array:
     """`[B]` noise to `[B, 1 + 2 K]`: itself, then sines and cosines of `2 pi w c`."""

@@ -22,12 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import draws
-from ..configs import check, number, unknown
+from ..configs import check, number
 from ..errors import ConfigError, DivergenceError
 from ..trees import PyTree
 from .edm import Denoise, EdmConfig, noise_levels
-
-METHODS = ("heun", "euler", "dpmpp_2m")
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,6 @@ class SamplerConfig:
     def validate(self) -> None:
         if self.steps < 2:
             raise ConfigError("steps", self.steps, "at least 2")
-        if self.method not in METHODS:
-            raise unknown("method", self.method, METHODS)
         if self.eta and self.method != "dpmpp_2m":
             raise ConfigError("eta", self.eta, f"0 for {self.method}", "its noise is churn")
         if self.churn < 0 or self.churn_noise <= 0 or self.churn_min > self.churn_max:

@@ -60,8 +60,6 @@ class DenoiserTrainingConfig:
         check_schedule(self)
         if self.rate <= 0 or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
-        if self.ramp not in ("updates", "steps"):
-            raise ConfigError("ramp", self.ramp, "updates or steps")
 
 
 def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:

@@ -51,12 +51,6 @@ class TemporalUnetConfig:
     def validate(self) -> None:
         if self.features % 8:
             raise ConfigError("features", self.features, "a multiple of 8, the groups")
-        if self.norm_over not in ("window", "step"):
-            raise ConfigError("norm_over", self.norm_over, "window or step")
-        if self.dtype not in DTYPES:
-            raise ConfigError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
-        if self.convolution not in ("auto", "native", "shift"):
-            raise ConfigError("convolution", self.convolution, "auto, native or shift")
 
 
 def shift_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:

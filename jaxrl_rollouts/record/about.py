@@ -57,7 +57,7 @@ def seed_facts(keys: PyTree) -> dict[str, str]:
 def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> None:
     """Compare what a training is asked to be with what is on record of it.
 
-    What only one of the two knows of is no difference: versions bring settings and drop them.
+    A setting that only one of the two records has is ignored: versions add and remove settings.
 
     Args:
         folder: of the training's checkpoints.

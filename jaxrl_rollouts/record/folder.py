@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..configs import from_json, to_json
+from ..config_json import from_json, to_json
 from ..errors import CheckpointError, DataError, StorageError
 from ..foreign import check_file, code_in
 from .files import drop_torn_line, plain, read_json, write_json_atomically

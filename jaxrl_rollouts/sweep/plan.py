@@ -21,7 +21,8 @@ from typing import Any
 from ..cli.options import PROG, RunOptions, check_options, parse_run
 from ..cli.parsing import value_of
 from ..cli.shown import option
-from ..configs import SEED, settings, to_json
+from ..config_json import to_json
+from ..configs import SEED, settings
 from ..errors import CheckpointError, ConfigError
 from ..foreign import code_in
 from ..plugins import Experiment

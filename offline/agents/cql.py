@@ -26,9 +26,10 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from . import sac
+from . import soft
+from .actors import ActorConfig
 from .agent import Agent, AgentSpec
-from .sac import SacNets, SoftConfig, temperature_step
+from .soft import SoftConfig, SoftNets, temperature_step
 from .tanh_gaussian import log_prob, sample_and_log_prob
 
 LIMIT = 0.999  # actions beyond it have no finite likelihood under the squashed policy
@@ -74,49 +75,42 @@ class CqlState(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agent:
-    """Bind the functions of this module and SAC's. Equal arguments give the same functions.
+    """Bind the functions of this module and `soft`. Equal arguments give the same functions.
 
     Raises:
         ConfigError: a setting is out of range.
     """
     check(config)
-    nets = sac.make_nets(config, observation_size, action_size)
-    functions: Any = (init, update, sac.policy, sac.greedy, sac.q)
+    nets = soft.make_nets(config, observation_size, action_size, ActorConfig())
+    functions: Any = (init, update, soft.policy, soft.greedy, soft.q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
-        sample=functools.partial(sac.sample, nets),
+        sample=functools.partial(soft.sample, nets),
     )
 
 
-def init(nets: SacNets, key: jax.Array, scaler: Scaler | None = None) -> CqlState:
+def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> CqlState:
     """SAC's fresh state and a multiplier of 1; CQL sees observations as they are."""
-    soft, zero = sac.init(nets, key, scaler), jnp.zeros(())
+    del scaler
+    zero = jnp.zeros(())
     return CqlState(
-        soft.actor,
-        soft.critic,
-        soft.target_critic,
-        soft.log_alpha,
-        zero,
-        soft.opt_actor,
-        soft.opt_critic,
-        soft.opt_alpha,
-        nets.learn_critic.init(zero),
-        jnp.int32(0),
+        **soft.fresh(nets, key),
+        log_multiplier=zero,
+        opt_multiplier=nets.learn_critic.init(zero),
+        steps=jnp.int32(0),
     )
 
 
-def bellman_target(nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions) -> jax.Array:
+def bellman_target(
+    nets: SoftNets, state: CqlState, key: jax.Array, batch: Transitions
+) -> jax.Array:
     """`r + gamma (1 - d) min_i Q'_i(s', a')`, `[B]`; less `alpha log pi(a' | s')` if so wanted."""
-    actions, density = sac.sample(nets, state.actor, key, batch.next_observations)
-    value = sac.q(nets, state.target_critic, batch.next_observations, actions).min(0)
-    if nets.config.backup_entropy:
-        value = value - sac.temperature(nets, state.log_alpha) * density
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)
+    value = soft.soft_value(nets, state, key, batch.next_observations)
+    return soft.soft_target(nets, batch, value)
 
 
 def candidates(
-    nets: SacNets, actor: PyTree, key: jax.Array, batch: Transitions
+    nets: SoftNets, actor: PyTree, key: jax.Array, batch: Transitions
 ) -> tuple[jax.Array, jax.Array]:
     """Actions `[3 K, B, A]` to push down and their log-densities `[3 K, B]`.
 
@@ -127,7 +121,7 @@ def candidates(
     actions = [draws.uniform(uniform_key, shape, low=-1.0, high=1.0)]
     densities = [jnp.full(shape[:2], -shape[-1] * math.log(2.0))]
     for here, seen in zip(keys, (batch.observations, batch.next_observations), strict=True):
-        mean, log_std = (jnp.broadcast_to(x, shape) for x in sac.heads(nets, actor, seen))
+        mean, log_std = (jnp.broadcast_to(x, shape) for x in soft.heads(nets, actor, seen))
         drawn, density = sample_and_log_prob(here, mean, log_std)
         actions.append(drawn)
         densities.append(density)
@@ -135,7 +129,7 @@ def candidates(
 
 
 def conservative_gap(
-    nets: SacNets, critic: PyTree, batch: Transitions, values: jax.Array, drawn: tuple
+    nets: SoftNets, critic: PyTree, batch: Transitions, values: jax.Array, drawn: tuple
 ) -> jax.Array:
     """`mean [log sum_k exp(Q_i(s, a_k) - log mu(a_k)) - Q_i(s, a)]` of every critic, `[N]`.
 
@@ -149,25 +143,27 @@ def conservative_gap(
         drawn: of `candidates`.
     """
     actions, densities = drawn
-    tried = jax.vmap(lambda a: sac.q(nets, critic, batch.observations, a))(actions)
+    tried = jax.vmap(lambda a: soft.q(nets, critic, batch.observations, a))(actions)
     highest = jax.nn.logsumexp(tried - densities[:, None], axis=0)
     return (highest - values).mean(1)
 
 
 def critic_loss(
     critic: PyTree,
-    nets: SacNets,
+    nets: SoftNets,
     batch: Transitions,
     target: jax.Array,
     drawn: tuple,
     multiplier: jax.Array,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-    """`sum_i mean (Q_i(s, a) - target)^2 + multiplier (weight gap_i - tau)`; equations 4 and 30.
+    """`sum_i mean (Q_i(s, a) - target)^2 + multiplier weight gap_i`; equations 4 and 30.
+
+    Equation 30's `- multiplier tau` is left out: it is constant in the critics.
 
     Returns:
         The loss, with the values `[N, B]`, the squared error of one critic and the gaps `[N]`.
     """
-    values = sac.q(nets, critic, batch.observations, batch.actions)
+    values = soft.q(nets, critic, batch.observations, batch.actions)
     fit = jnp.square(values - target).mean(1).sum()
     gap = conservative_gap(nets, critic, batch, values, drawn)
     loss = fit + (multiplier * nets.config.weight * gap).sum()
@@ -175,7 +171,7 @@ def critic_loss(
 
 
 def actor_loss(
-    actor: PyTree, nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions
+    actor: PyTree, nets: SoftNets, state: CqlState, key: jax.Array, batch: Transitions
 ) -> tuple[jax.Array, jax.Array]:
     """SAC's `mean (alpha log pi(a' | s) - min_i Q_i(s, a'))` with `a' ~ pi`.
 
@@ -184,14 +180,14 @@ def actor_loss(
     Returns:
         The loss, and the log-densities `[B]` of the drawn actions.
     """
-    actions, density = sac.sample(nets, actor, key, batch.observations)
-    value = least(sac.q(nets, state.critic, batch.observations, actions))
+    actions, density = soft.sample(nets, actor, key, batch.observations)
+    value = least(soft.q(nets, state.critic, batch.observations, actions))
     if nets.config.warm_start:
         inside = jnp.clip(batch.actions, -LIMIT, LIMIT)
-        imitation = log_prob(inside, *sac.heads(nets, actor, batch.observations))
+        imitation = log_prob(inside, *soft.heads(nets, actor, batch.observations))
         value = jnp.where(state.steps < nets.config.warm_start, imitation, value)
     log_alpha = state.log_alpha + temperature_step(nets, state, density)[0]
-    return (sac.temperature(nets, log_alpha) * density - value).mean(), density
+    return (soft.temperature(nets, log_alpha) * density - value).mean(), density
 
 
 def multiplier_loss(log_multiplier: jax.Array, excess: jax.Array) -> tuple[jax.Array, None]:
@@ -200,7 +196,7 @@ def multiplier_loss(log_multiplier: jax.Array, excess: jax.Array) -> tuple[jax.A
 
 
 def update(
-    nets: SacNets, state: CqlState, key: jax.Array, batch: Transitions
+    nets: SoftNets, state: CqlState, key: jax.Array, batch: Transitions
 ) -> tuple[CqlState, dict[str, jax.Array]]:
     """One gradient step of temperature and policy, then of critics and multiplier."""
     config = nets.config
@@ -231,7 +227,7 @@ def update(
         "target_mean": target.mean(),
         "conservative_gap": gap.mean(),
         "entropy": -density.mean(),
-        "alpha": sac.temperature(nets, moved.log_alpha),
+        "alpha": soft.temperature(nets, moved.log_alpha),
     }
     moved = moved._replace(
         critic=critic,

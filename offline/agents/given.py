@@ -1,7 +1,8 @@
 """Settings objects remember what was said in making them, so that the rest can be a budget's.
 
 `Cql(weight=10.0)` says one thing. Trained with a small budget it has that weight and the budget's
-small networks; trained with the paper's budget it has the paper's.
+small networks; trained with the paper's budget it has the paper's. `dataclasses.replace` names all
+fields, and so does the command line: what they make says all of it, and no budget changes it.
 """
 
 from __future__ import annotations

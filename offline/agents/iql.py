@@ -240,14 +240,14 @@ def critic_loss(
 
 
 def update(
-    nets: IqlNets, state: IqlState, key: jax.Array, batch: Any, *, actor: bool = True
+    nets: IqlNets, state: IqlState, key: jax.Array, batch: Any
 ) -> tuple[IqlState, dict[str, jax.Array]]:
     """One gradient step: the value, then actor and critics with the new value (the authors' order).
 
     CORL's actor and critics see the value from before the step, so that its losses differ by that.
-    Nothing is drawn, and every update moves the actor.
+    Nothing is drawn.
     """
-    del key, actor
+    del key
     config, scaler, actions = nets.config, state.actor.scaler, batch.actions
     now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
     lowest = nets.critics.apply_all(state.target_critic, now, actions)[..., 0].min(0)

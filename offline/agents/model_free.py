@@ -1,4 +1,7 @@
-"""Offline RL without a model: SAC-N and EDAC, TD3+BC, IQL or ReBRAC straight on the dataset."""
+"""Offline RL without a world model: an agent of `registry.AGENTS` straight on the dataset.
+
+That is BC, SAC-N, EDAC, CQL, TD3+BC, IQL, ReBRAC or the planner.
+"""
 
 from __future__ import annotations
 

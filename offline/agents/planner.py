@@ -14,147 +14,36 @@ What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_wish`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.diffusion import (
-    Denoiser,
-    Flow,
-    FlowConfig,
-    JumpConfig,
-    SamplerConfig,
-    TemporalUnetConfig,
-    draw_samples,
-    flow_of_denoiser,
-    make_denoiser,
-    make_flow,
-)
-from jaxrl_rollouts.diffusion.continued import Given, make_continued_unet
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, Network, from_linen
-from jaxrl_rollouts.rollouts import where_rows
+from jaxrl_rollouts.diffusion.continued import Given
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
-from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from .agent import Agent, AgentSpec
-from .given import Settings
 from .iql import expectile_loss
 from .plan_rows import PlanRows, plan_rows
-
-
-@dataclass(frozen=True)
-class PlannerConfig(Settings):
-    """Hyper-parameters.
-
-    Attributes:
-        history: last states that a plan goes on from, the present among them.
-        horizon: states ahead in a plan.
-        unet: the model of plans.
-        by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is
-            no student.
-        sampler: of the teacher.
-        student: what it learns; a consistency model of one segment jumps to the data.
-        jumps: of the student, one network call each.
-        expectile: of the returns that followed from a state; .5 asks for their mean.
-        guidance: 1 takes what the model says of that return; more goes further along the
-            difference it makes, at two network calls in one, which a student learns to do in one;
-            0 asks for nothing.
-        replan: steps that are taken of a plan before the next one is drawn.
-        drop: share of training rows that the model does not see the rank of.
-        hidden: widths of the inverse model and of the expectile's.
-        actor_rate: learning rate of all of them.
-        average: decay of the moving average of their weights, which act.
-        windows: rows made of the dataset at most.
-        discount: of the return that is ranked.
-    """
-
-    history: int = positive(1)
-    horizon: int = positive(15)
-    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
-    by: Literal["student", "teacher"] = "student"
-    sampler: SamplerConfig = field(default_factory=SamplerConfig)
-    student: FlowConfig = field(
-        default_factory=lambda: FlowConfig(loss="consistency", segments=1, steps=32)
-    )
-    jumps: JumpConfig = field(default_factory=lambda: JumpConfig(1))
-    expectile: float = number(0.9, above=0, below=1)
-    guidance: float = number(1.0, least=0)
-    replan: int = positive(1)
-    drop: float = fraction(0.1)
-    hidden: tuple[int, ...] = layers((256, 256))
-    actor_rate: float = step_size(3e-4)
-    average: float = number(0.995, least=0, below=1)
-    windows: int = positive(200_000)
-    discount: float = number(0.99, least=0, below=1)
-
-    def validate(self) -> None:
-        if self.by not in ("student", "teacher"):
-            raise ConfigError("by", self.by, "student or teacher")
-        if self.replan > self.horizon:
-            raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
-
-    @property
-    def length(self) -> int:
-        """States of a whole window."""
-        return self.history + self.horizon
-
-
-class PlannerNet(NamedTuple):
-    """Weights; the student's are `()` where there is none."""
-
-    plan: PyTree
-    student: PyTree
-    inverse: PyTree
-    wish: PyTree
-
-
-class PlannerActor(NamedTuple):
-    """What acts: averaged weights and statistics of `PlanRows.observations`."""
-
-    net: PlannerNet
-    scaler: Scaler
-
-
-class PlannerState(NamedTuple):
-    """Everything the agent learns."""
-
-    actor: PlannerActor
-    net: PlannerNet
-    moments: optax.OptState
-    updates: jax.Array
-
-
-class PlannerMemory(NamedTuple):
-    """Of episodes side by side: last states `[B, H, S]`, the plan `[B, replan, S]`, the step."""
-
-    history: jax.Array
-    plan: jax.Array
-    step: jax.Array
-
-
-class PlannerParts(NamedTuple):
-    """What the functions of this module are bound to."""
-
-    config: PlannerConfig
-    observation_size: int
-    denoiser: Denoiser  # learns
-    asked: Denoiser  # the same network with guidance, which is drawn from
-    student: Flow
-    inverse: Network
-    wish: Network
-    learn: optax.GradientTransformation
+from .planner_acting import act, memory
+from .planner_parts import (
+    PlannerActor,
+    PlannerConfig,
+    PlannerNet,
+    PlannerParts,
+    PlannerState,
+    cut,
+    inverse_action,
+    planner_parts,
+    wished,
+)
 
 
 @functools.lru_cache(maxsize=32)
 def make_planner(config: PlannerConfig, observation_size: int, action_size: int) -> Agent:
-    """Bind the functions of this module. Equal arguments give the same functions.
+    """Bind functions of this module and `planner_acting`. Equal arguments give the same ones.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -172,26 +61,6 @@ def make_planner(config: PlannerConfig, observation_size: int, action_size: int)
     )
 
 
-@functools.lru_cache(maxsize=32)
-def planner_parts(config: PlannerConfig, observation_size: int, action_size: int) -> PlannerParts:
-    """Networks of one configuration."""
-    check(config)
-    sizes = config.unet, config.length, config.history, observation_size
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    network = make_continued_unet(*sizes)
-    asked = make_denoiser(make_continued_unet(*sizes, config.guidance))
-    return PlannerParts(
-        config,
-        observation_size,
-        make_denoiser(network),
-        asked,
-        make_flow(network, config.student, flow_of_denoiser(asked)),
-        from_linen(MLP(config.hidden, (action_size,)), s, s),
-        from_linen(MLP(config.hidden, (1,)), s),
-        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_rate)),
-    )
-
-
 def init(parts: PlannerParts, key: jax.Array, scaler: Scaler | None = None) -> PlannerState:
     """A fresh state that sees windows through `scaler`."""
     plan_key, inverse_key, wish_key = jax.random.split(key, 3)
@@ -204,24 +73,6 @@ def init(parts: PlannerParts, key: jax.Array, scaler: Scaler | None = None) -> P
     return PlannerState(actor, net, parts.learn.init(net), jnp.int32(0))
 
 
-def cut(parts: PlannerParts, windows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Windows `[B, L S]` as what is given `[B, H, S]` and what is ahead."""
-    whole = windows.reshape(-1, parts.config.length, parts.observation_size)
-    return whole[:, : parts.config.history], whole[:, parts.config.history :]
-
-
-def inverse_action(
-    parts: PlannerParts, net: PyTree, present: jax.Array, change: jax.Array
-) -> jax.Array:
-    """What leads from a state to the next, `[B, A]`; both standardised, the second as a change."""
-    return jnp.tanh(parts.inverse.apply(net, present, change))
-
-
-def wished(parts: PlannerParts, net: PyTree, present: jax.Array) -> jax.Array:
-    """What is asked for in standardised states `[B, S]`: a rank `[B]` in (-1, 1)."""
-    return jnp.tanh(parts.wish.apply(net, present)[:, 0])
-
-
 def loss(
     net: PlannerNet,
     parts: PlannerParts,
@@ -232,7 +83,8 @@ def loss(
     """The four losses: the `Denoiser`'s and the `Flow`'s of what is ahead, `(inverse(s, s') - a)^2`
     and the expectile's of the rank.
 
-    The student's teacher is the average in `actor`, asked for what was, as it will be asked.
+    The student is taught by the averaged teacher, given the true rank, because acting will also
+    give it a rank.
     """
     config = parts.config
     drop_key, plan_key, student_key = jax.random.split(key, 3)
@@ -266,83 +118,6 @@ def update(
         PlannerState(actor._replace(net=average), net, moments, count),
         {"actor_loss": value, **metrics},
     )
-
-
-def plans(
-    parts: PlannerParts, actor: PlannerActor, key: jax.Array, history: jax.Array
-) -> jax.Array:
-    """Draw one plan after each history.
-
-    Args:
-        parts: of `planner_parts`.
-        actor: its parameters.
-        key: consumed.
-        history: `[B, H, S]`, states as observed, the present last.
-
-    Returns:
-        `[B, L, S]` whole windows in the same units; the first H rows are `history`.
-    """
-    config = parts.config
-    mean, std = (cut(parts, x[None]) for x in actor.scaler)
-    rows = (history - mean[0]) / std[0]
-    wish = wished(parts, actor.net.wish, rows[:, -1])
-    given, by = Given(rows, wish, jnp.ones_like(wish)), config.by == "student"
-    drawn = draw_samples(
-        parts.student if by else parts.asked,
-        (actor.net.student if by else actor.net.plan, given),
-        key,
-        (history.shape[0], config.horizon, parts.observation_size),
-        config=config.jumps if by else config.sampler,
-    )
-    ahead = history[:, -1:] + drawn * std[1] + mean[1]
-    return jnp.concatenate([history, ahead], 1)
-
-
-def actions_between(
-    parts: PlannerParts, actor: PlannerActor, present: jax.Array, following: jax.Array
-) -> jax.Array:
-    """What leads from states `[B, S]` to the next ones, `[B, A]` in (-1, 1)."""
-    mean, std = (cut(parts, x[None]) for x in actor.scaler)
-    now = (present - mean[0][:, -1]) / std[0][:, -1]
-    change = (following - present - mean[1][:, 0]) / std[1][:, 0]
-    return inverse_action(parts, actor.net.inverse, now, change)
-
-
-def memory(parts: PlannerParts, batch: int) -> PlannerMemory:
-    """Of episodes that begin: nothing seen, nothing planned."""
-    config, size = parts.config, parts.observation_size
-    history, plan = ((batch, n, size) for n in (config.history, config.replan))
-    return PlannerMemory(jnp.zeros(history), jnp.zeros(plan), jnp.zeros(batch, jnp.int32))
-
-
-def act(
-    parts: PlannerParts,
-    actor: PlannerActor,
-    key: jax.Array,
-    observation: jax.Array,
-    memory: PlannerMemory,
-) -> tuple[jax.Array, PlannerMemory]:
-    """What leads to the next state of the plan, which is drawn anew when it is its turn.
-
-    Before an episode began its first state is what was seen.
-    """
-    config, now = parts.config, observation[:, None]
-    later = jnp.concatenate([memory.history[:, 1:], now], 1)
-    seen = where_rows(memory.step == 0, jnp.broadcast_to(now, later.shape), later)
-    at = memory.step % config.replan
-
-    def drawn() -> jax.Array:
-        return plans(parts, actor, key, seen)[:, config.history :][:, : config.replan]
-
-    if config.replan == 1:
-        plan = drawn()
-    else:  # rows begin together as a rule; whoever is alone in its turn is drawn with all
-        plan = jax.lax.cond(
-            (at == 0).any(), lambda: where_rows(at == 0, drawn(), memory.plan), lambda: memory.plan
-        )
-    following = jnp.take_along_axis(plan, at[:, None, None], 1)[:, 0]
-    actions = actions_between(parts, actor, observation, following)
-    return actions, PlannerMemory(seen, plan, memory.step + 1)
 
 
 def rows_for(config: PlannerConfig, transitions: Transitions) -> PlanRows:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import announced
 
 from ..data import Transitions
@@ -46,15 +47,22 @@ else:
 
 
 def agent_name(config: AgentConfig) -> str:
-    """Which of `AGENTS` a configuration is of."""
-    return next(name for name, spec in AGENTS.items() if type(config) is spec.config)
+    """Which of `AGENTS` a configuration is of.
+
+    Raises:
+        ConfigError: settings of no agent.
+    """
+    for name, spec in AGENTS.items():
+        if type(config) is spec.config:
+            return name
+    raise ConfigError("agent", type(config).__name__, f"settings of {', '.join(AGENTS)}")
 
 
 def make_agent(config: AgentConfig, observation_size: int, action_size: int) -> Agent:
     """The agent of a configuration.
 
     Raises:
-        ConfigError: a setting is out of range.
+        ConfigError: settings of no agent, or one that is out of range.
     """
     return AGENTS[agent_name(config)].make(config, observation_size, action_size)
 

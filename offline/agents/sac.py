@@ -14,55 +14,32 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.configs import check, layers, number, positive, step_size
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.ensemble import Ensemble, ensemble, least
+from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from .actors import Actor, ActorConfig, gaussian_actor
+from .actors import ActorConfig
 from .agent import Agent, AgentSpec
-from .flow_actor import make_flow_actor
-from .given import Settings
+from .soft import (
+    SoftConfig,
+    SoftNets,
+    fresh,
+    greedy,
+    make_nets,
+    policy,
+    q,
+    sample,
+    soft_target,
+    soft_value,
+    temperature,
+    temperature_step,
+)
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
-
-
-@dataclass(frozen=True)
-class SoftConfig(Settings):
-    """Hyper-parameters of every agent with a soft value: SAC, EDAC and CQL.
-
-    Attributes:
-        critics: how many; their minimum is bootstrapped from.
-        hidden: widths of all networks.
-        discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
-        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
-        initial_alpha: the entropy's weight at the start; it is learned.
-        target_entropy: what the policy's entropy is driven to; None is minus the number of action
-            dimensions, of a flow that of its path at the noise `actor.log_std`.
-        max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
-            away with exploding values. None: no bound.
-        cosine_steps: gradient steps over which the actor's rate falls to 0 along a cosine
-            (MOBILE). None keeps the rate.
-        backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
-    """
-
-    critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((256, 256, 256))
-    discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
-    actor_rate: float = step_size(3e-4)
-    critic_rate: float = step_size(3e-4)
-    temperature_rate: float = step_size(3e-4)
-    initial_alpha: float = number(1.0, above=0)
-    target_entropy: float | None = None
-    max_alpha: float | None = number(None, above=0)
-    cosine_steps: int | None = positive(None)
-    backup_entropy: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,6 +47,8 @@ class SacConfig(SoftConfig):
     """SAC-N; by default plain SAC with two critics.
 
     Attributes:
+        target_entropy: what the policy's entropy is driven to. None: minus the number of action
+            dimensions; for a flow, the entropy of its whole path when its noise is `actor.log_std`.
         diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
         least_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
             returns are positive). None lets them be.
@@ -105,19 +84,6 @@ class SacState(NamedTuple):
     opt_alpha: optax.OptState
 
 
-class SacNets(NamedTuple):
-    """Networks and optimisers of one configuration."""
-
-    config: Any  # a SacConfig, or CQL's
-    target_entropy: float
-    actor: Actor
-    critic: Network
-    critics: Ensemble
-    learn_actor: optax.GradientTransformation
-    learn_critic: optax.GradientTransformation
-    learn_alpha: optax.GradientTransformation
-
-
 def diversity_loss(gradients: jax.Array) -> jax.Array:
     """EDAC's term: mean over rows of the sum over critic pairs of cos(grad_a Q_i, grad_a Q_j),
     over N - 1.
@@ -136,7 +102,7 @@ def diversity_loss(gradients: jax.Array) -> jax.Array:
 
 @functools.lru_cache(maxsize=32)
 def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agent:
-    """Bind the functions of this module. Equal arguments give the same functions.
+    """Bind the functions of this module and `soft`. Equal arguments give the same functions.
 
     `update` takes besides the batch `penalty` (`[B]` or 0), subtracted from the Bellman target, and
     `next_value`, see `bellman_target`.
@@ -145,7 +111,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
         ConfigError: a setting is out of range.
     """
     check(config)
-    nets = make_nets(config, observation_size, action_size)
+    nets = make_nets(config, observation_size, action_size, config.actor)
     functions: Any = (init, update, policy, greedy, q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
@@ -153,95 +119,14 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
     )
 
 
-def make_nets(config: SoftConfig, observation_size: int, action_size: int) -> SacNets:
-    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own."""
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
-    bias = jax.nn.initializers.constant(0.1)
-
-    def mlp(outputs: tuple[int, ...], bound: float) -> MLP:
-        head = uniform(bound)
-        return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
-
-    critic = from_linen(mlp((1,), 3e-3), s, a)
-    if isinstance(config, SacConfig) and config.actor.kind != "gaussian":
-        actor = make_flow_actor(config.actor, config.hidden, observation_size, action_size)
-    else:
-        network = from_linen(mlp((action_size, action_size), 1e-3), s)
-        actor = gaussian_actor(network, action_size)
-    wanted, rate = config.target_entropy, config.actor_rate
-    if config.cosine_steps is not None:
-        rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
-    return SacNets(
-        config,
-        actor.entropy if wanted is None else wanted,
-        actor,
-        critic,
-        ensemble(critic, config.critics),
-        optax.adam(rate),
-        optax.adam(config.critic_rate),
-        optax.adam(config.temperature_rate),
-    )
-
-
-def init(nets: SacNets, key: jax.Array, scaler: Scaler | None = None) -> SacState:
+def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> SacState:
     """A fresh state; SAC sees observations as they are."""
     del scaler
-    actor_key, critic_key = jax.random.split(key)
-    actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
-    log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
-    return SacState(
-        actor,
-        critic,
-        critic,
-        log_alpha,
-        nets.learn_actor.init(actor),
-        nets.learn_critic.init(critic),
-        nets.learn_alpha.init(log_alpha),
-    )
-
-
-def temperature(nets: SacNets, log_alpha: jax.Array) -> jax.Array:
-    """The entropy's weight, within its bound."""
-    alpha, most = jnp.exp(log_alpha), nets.config.max_alpha
-    return alpha if most is None else jnp.minimum(alpha, most)
-
-
-def heads(nets: SacNets, actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and log standard deviation before the tanh of a normal policy, `[B, A]` each."""
-    assert nets.actor.heads is not None, "a flow has none"
-    return nets.actor.heads(actor, observations)
-
-
-def sample(
-    nets: SacNets, actor: PyTree, key: jax.Array, observations: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Actions `[B, A]` of the policy and their log-densities `[B]` (of a flow: of the paths)."""
-    return nets.actor.sample(actor, key, observations)
-
-
-def q(nets: SacNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value, `[N, B]`."""
-    return nets.critics.apply_all(critic, observations, actions)[..., 0]
-
-
-def policy(
-    nets: SacNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
-) -> tuple[jax.Array, PyTree]:
-    """The stochastic policy."""
-    return sample(nets, actor, key, observation)[0], memory
-
-
-def greedy(
-    nets: SacNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
-) -> tuple[jax.Array, PyTree]:
-    """Tanh of the mean; of a flow where it takes the mean of its noise."""
-    del key
-    return nets.actor.greedy(actor, observation), memory
+    return SacState(**fresh(nets, key))
 
 
 def bellman_target(
-    nets: SacNets,
+    nets: SoftNets,
     state: SacState,
     key: jax.Array,
     batch: Transitions,
@@ -262,21 +147,16 @@ def bellman_target(
         next_value: `(next_observations [B, S], value [B]) -> [B]` replaces the soft value that is
             bootstrapped from; None trusts the critics.
     """
-    actions, log_prob = sample(nets, state.actor, key, batch.next_observations)
-    soft = q(nets, state.target_critic, batch.next_observations, actions).min(0)
-    if nets.config.backup_entropy:
-        soft = soft - temperature(nets, state.log_alpha) * log_prob
+    value = soft_value(nets, state, key, batch.next_observations)
     if next_value is not None:
-        soft = next_value(batch.next_observations, soft)
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    target = batch.rewards - penalty + nets.config.discount * alive * soft
-    if nets.config.least_target is not None:
-        target = jnp.maximum(target, nets.config.least_target)
-    return jax.lax.stop_gradient(target)
+        value = next_value(batch.next_observations, value)
+    target = soft_target(nets, batch._replace(rewards=batch.rewards - penalty), value)
+    least_target = nets.config.least_target
+    return target if least_target is None else jnp.maximum(target, least_target)
 
 
 def critic_loss(
-    critic: PyTree, nets: SacNets, batch: Transitions, target: jax.Array
+    critic: PyTree, nets: SoftNets, batch: Transitions, target: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """`sum_i mean (Q_i(s, a) - target)^2 + eta diversity`; EDAC, An et al. 2021, algorithm 1.
 
@@ -297,7 +177,7 @@ def critic_loss(
 
 
 def actor_loss(
-    actor: PyTree, nets: SacNets, state: SacState, key: jax.Array, batch: Transitions
+    actor: PyTree, nets: SoftNets, state: SacState, key: jax.Array, batch: Transitions
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
@@ -307,14 +187,8 @@ def actor_loss(
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
 
 
-def temperature_step(nets: SacNets, state: Any, log_prob: jax.Array) -> tuple:
-    """Of `log alpha` against `-mean (log pi + target entropy)`: its step, and new moments."""
-    gradient = -jax.lax.stop_gradient(log_prob + nets.target_entropy).mean()
-    return nets.learn_alpha.update(gradient, state.opt_alpha, state.log_alpha)
-
-
 def update(
-    nets: SacNets,
+    nets: SoftNets,
     state: SacState,
     key: jax.Array,
     batch: Transitions,

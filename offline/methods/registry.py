@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any
 
-from jaxrl_rollouts.configs import check, did_you_mean, within
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import check, unknown, within
 from jaxrl_rollouts.plugins import announced
 
 from ..agents.sac import SacConfig
@@ -82,8 +81,7 @@ def make_method(name: str, agent: SacConfig, config: Any = None) -> Method:
         ConfigError: an unknown name or a setting out of range.
     """
     if name not in METHODS:
-        choices = f"one of {', '.join(NAMES)}"
-        raise ConfigError("method", name, choices, did_you_mean(name, NAMES))
+        raise unknown("method", name, NAMES)
     method = getattr(config or MethodConfig(), name).method(agent)
     check(method.agent)
     return method

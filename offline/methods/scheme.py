@@ -85,7 +85,8 @@ class ModelBasedConfig:
         real_share: of a batch that comes from the dataset.
         member: draw the member that moves a row once per `trajectory` (NEUBAY), or
             anew at each `step` (MBPO).
-        adaptive: end a rollout where the model is lost, beyond `World.limit` (NEUBAY).
+        adaptive: end a rollout where the model is lost (NEUBAY): beyond `World.limit`, in a study
+            the largest disagreement on the dataset, the method's own or `spread_of_means`.
         early_exit: look every so many steps whether all rows have ended; worth it where most
             end long before the horizon.
     """

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import to_json, unknown
+from jaxrl_rollouts.config_json import to_json
+from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.files import write_json_atomically

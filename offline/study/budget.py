@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.configs import positive, unknown
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 
@@ -22,7 +22,7 @@ from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from . import neubay
 from .config import CPU_MUJOCO, StudyConfig
 from .longer import longer
-from .model_based import check_settings
+from .method_settings import check_settings
 from .model_free import DATA, MODEL_FREE, ModelFreeStudyConfig, cadence
 from .neubay import NeubayStudyConfig, small_neubay
 from .setting import check_rewards
@@ -54,7 +54,7 @@ class Budget:
     model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
     neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
-    steps: int | None = None
+    steps: int | None = positive(None)
 
     def check_method(self, method: str, data: str = "real") -> None:
         """Check what is chosen with a budget.
@@ -64,25 +64,21 @@ class Budget:
                 predict what it penalises, or a number of steps below 1.
         """
         if method not in METHODS:
-            hint = did_you_mean(method, METHODS)
-            raise ConfigError("method", method, f"one of {', '.join(METHODS)}", hint)
+            raise unknown("method", method, METHODS)
         if data not in DATA:
-            hint = did_you_mean(data, DATA)
-            raise ConfigError("data", data, f"one of {', '.join(DATA)}", hint)
+            raise unknown("data", data, DATA)
         if data != "real" and method not in MODEL_FREE:
             free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
             raise ConfigError("data", data, f"real for {method}, which has a world model", free)
         if method in MODEL_BASED:
             check_settings(method, self.study)
-        if self.steps is not None and self.steps < 1:
-            raise ConfigError("steps", self.steps, "at least 1")
 
     def check_dataset(self, method: str, dataset: Dataset) -> None:
         """Check what a method, of `check_method`, needs of the rows it is to learn from.
 
         Raises:
             DataError: rewards that the dataset does not have.
-            ConfigError: as `model_based.check_settings`.
+            ConfigError: as `check_settings`.
         """
         check_rewards(dataset, method)
         if method in MODEL_BASED and dataset.rows_file is None:
@@ -137,7 +133,8 @@ class Budget:
         begun so long: bit for bit on CPU.
 
         Raises:
-            ConfigError: NEUBAY, whose rates fall to zero over its steps.
+            ConfigError: NEUBAY, and an agent with `cosine_steps`, whose rates fall to zero over
+                their steps.
         """
         if method in neubay.NAMES:
             expected = f"none for {method}, whose rates fall to zero over its steps"

@@ -20,7 +20,7 @@ from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.rollouts import rollout
 
 from ..agents.agent import Agent, Learner
-from ..agents.critic_view import critic_view
+from ..agents.critics import critic_view
 from ..agents.sac import SacConfig, SacState
 from ..environments.base import true_model
 from ..environments.plane import MAX_EPISODE_STEPS, PLANE, ValueGrid, optimal_return

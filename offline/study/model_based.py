@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.ensemble import max_aleatoric
+from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.fit_data import part_rows
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.sac import SacConfig
-from ..data import (
-    Dataset,
-    to_device,
-)
+from ..data import Dataset, to_device
 from ..environments import Environment
-from ..methods.published import published
 from ..methods.registry import make_method
 from ..methods.scheme import OWN_WORLDS, Method, imagination, make_model_based
 from ..training import train_learner
@@ -35,11 +31,14 @@ from ..worlds.judge import calibration, open_loop, unchanged, windows
 from ..worlds.saved import save_worlds
 from ..worlds.trust import uncertainties
 from .config import StudyConfig, keys_of
+from .method_settings import check_settings, tuned
 from .outcome import Outcome, finish, judge
 from .setting import environment_of, hold_data, termination_of
 from .source import Source, slug
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+# Streams that no split reaches: `split(key, n)[i]` is `fold_in(key, i)`.
+LOOK, ENDING = 2**31, 2**31 + 1
 
 
 class FittedDataset(NamedTuple):
@@ -50,7 +49,8 @@ class FittedDataset(NamedTuple):
         env: the true environment.
         fitted: world models; one per seed, or one for all.
         errors: `[T, B]` open-loop error in dataset standard deviations, first world.
-        inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`.
+        inside: `[levels]` share of outcomes inside the central intervals of `LEVELS`, of rows that
+            were held out.
         ensemble, targets: what the world models are; `ending` a learned termination's settings.
         unchanged: as `errors`, of a model that says that nothing ever changes.
     """
@@ -81,7 +81,8 @@ def fit_dataset(
     env = env or environment_of(dataset)
     rule = termination_of(dataset, env, config)
     hold_data(dataset, context)
-    fit_key, look_key = jax.random.split(jax.random.key(config.seed))
+    key = jax.random.key(config.seed)
+    fit_key, look_key = jax.random.split(key)[0], jax.random.fold_in(key, LOOK)
     seeds = 1 if config.shared_world else config.seeds
     try:  # before the training that it is to judge
         rows = dataset.with_successors
@@ -101,7 +102,7 @@ def fit_dataset(
         endings, _ = fit_endings(
             rule,
             rows,
-            jax.random.fold_in(fit_key, 1),
+            jax.random.fold_in(fit_key, ENDING),
             seeds=seeds,
             stage=f"{slug(dataset.name)}-termination",
             context=context,
@@ -111,8 +112,9 @@ def fit_dataset(
     first = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, config.ensemble.elites, termination=rule)
     errors = open_loop(dynamics, first, logged, look_key).error
-    some = jax.tree.map(lambda x: x[:20_000:4], to_device(rows))
-    inside = calibration(fitted.model.fitter, first, some, LEVELS)
+    unseen = part_rows(config.ensemble, len(rows.rewards))[1]
+    held_out = to_device(jax.tree.map(lambda x: x[unseen], rows))
+    inside = calibration(fitted.model.fitter, first, held_out, LEVELS)
     result = FittedDataset(
         dataset,
         env,
@@ -127,44 +129,6 @@ def fit_dataset(
     if context:
         result.save_worlds(context.folder.stage(f"{slug(dataset.name)}-world") / "worlds")
     return result
-
-
-def check_settings(name: str, config: StudyConfig, dataset: Dataset | None = None) -> None:
-    """Hold a method to what it heeds of the settings, needs of the world models and finds in data.
-
-    Raises:
-        ConfigError: the agent's number of critics or their diversity, which the method sets itself,
-            a penalty on what the configured world models do not predict, or a least target that
-            nothing in the dataset is worth.
-    """
-    if dataset is not None:
-        config = tuned(name, dataset.name, config)
-    method = make_method(name, config.agent, config.methods)
-    for setting in ("critics", "diversity"):
-        asked, has = getattr(config.agent, setting), getattr(method.agent, setting)
-        if asked not in (has, getattr(SacConfig(), setting)):
-            own = hasattr(getattr(config.methods, name, None), setting)
-            where = f"; it is study.methods.{name}.{setting}" if own else ""
-            expected = f"nothing here: {name} has {has} by itself{where}"
-            raise ConfigError(f"study.agent.{setting}", asked, expected)
-    if config.ensemble.variance != "row" and method.disagreement is max_aleatoric:
-        raise ConfigError(
-            "study.ensemble.variance",
-            config.ensemble.variance,
-            f"row: {name} penalises the deviation that is predicted, here the same for every row",
-        )
-    least = method.agent.least_target
-    if dataset is not None and least is not None:
-        most = float(dataset.transitions.rewards.max()) / (1 - method.agent.discount)
-        if most <= least:
-            own = hasattr(getattr(config.methods, name, None), "least_target")
-            raise ConfigError(
-                f"study.methods.{name}.least_target" if own else "study.agent.least_target",
-                least,
-                f"less than {most:,.4g}, what the largest reward of {dataset.name} is worth for "
-                "ever: every target would be cut there",
-                "None leaves targets as they are",
-            )
 
 
 def train_model_based(
@@ -190,17 +154,24 @@ def train_model_based(
     check_settings(name, config)
     config = tuned(name, world.dataset.name, config)
     method = make_method(name, config.agent, config.methods)
+    worlds, per_seed = world.fitted.worlds, OWN_WORLDS._replace(coefficient=True)
+    unit = on_data(jnp.mean, method, world) if method.unit == "mean" else jnp.ones(())
+    unit = jnp.broadcast_to(unit, (config.seeds,))
+    disagreement, normalised = method.disagreement, False
+    if config.rollouts.adaptive:
+        # A method without a measure of its own stops by NEUBAY's.
+        disagreement, normalised = disagreement or spread_of_means, disagreement is None
+        asked = method._replace(disagreement=disagreement)
+        worlds = worlds._replace(limit=on_data(jnp.max, asked, world, normalised))
     dynamics = learned_dynamics(
         world.fitted.model.fitter,
         config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
-        disagreement=method.disagreement,
+        disagreement=disagreement,
         consulted=method.consulted,
+        normalised=normalised,
         noise=method.noise,
     )
-    worlds, per_seed = world.fitted.worlds, OWN_WORLDS._replace(coefficient=True)
-    unit = mean_uncertainty(method, world) if method.unit == "mean" else jnp.ones(())
-    unit = jnp.broadcast_to(unit, (config.seeds,))
     coefficients = jnp.asarray(penalties or (method.coefficient,), jnp.float32)
     coefficients = (coefficients[:, None] / unit).reshape(-1)
     arms = len(penalties) or 1
@@ -218,31 +189,39 @@ def train_model_based(
         context,
         per_seed=per_seed,
         coefficients=coefficients,
+        rolled={
+            "ensemble": config.ensemble,
+            "targets": config.targets,
+            "termination": config.termination,
+            "ending": config.ending,
+        },
     )
 
 
-def tuned(name: str, dataset: str, config: StudyConfig) -> StudyConfig:
-    """`config` with what is chosen for a method on a dataset."""
-    if config.tuning == "shared":
-        return config
-    methods, horizon = published(name, dataset, config.methods, config.rollouts.horizon)
-    return replace(config, methods=methods, rollouts=replace(config.rollouts, horizon=horizon))
+def on_data(
+    statistic: Callable[[jax.Array], jax.Array],
+    method: Method,
+    world: FittedDataset,
+    normalised: bool = False,
+) -> jax.Array:
+    """A statistic over the dataset's rows of the disagreement a method asks for, `[worlds]`.
 
-
-def mean_uncertainty(method: Method, world: FittedDataset) -> jax.Array:
-    """Mean over the dataset of what `method` penalises, in every world, `[worlds]`."""
+    Its mean is the unit of MOPO's penalty, its maximum where adaptive rollouts stop.
+    """
     rows = to_device(world.dataset.transitions)
 
     def of(one: World) -> jax.Array:
-        return uncertainties(
-            world.fitted.model.fitter,
-            one,
-            rows.observations,
-            rows.actions,
-            method.disagreement,
-            consulted=method.consulted,
-            normalised=False,
-        ).mean()
+        return statistic(
+            uncertainties(
+                world.fitted.model.fitter,
+                one,
+                rows.observations,
+                rows.actions,
+                method.disagreement,
+                consulted=method.consulted,
+                normalised=normalised,
+            )
+        )
 
     return jax.vmap(of)(world.fitted.worlds)
 
@@ -257,6 +236,7 @@ def train_in(
     *,
     per_seed: PyTree = OWN_WORLDS,
     coefficients: jax.Array | None = None,
+    rolled: Mapping[str, Any] | None = None,
     stage: str | None = None,
 ) -> Outcome:
     """Train one method in dynamics of your own and play its policy in the true environment.
@@ -270,6 +250,7 @@ def train_in(
         context: of the run.
         per_seed: as for `train_learner`.
         coefficients: of its penalty, `[seeds]`; None takes the method's.
+        rolled: settings of what is rolled, by name, kept with the checkpoints.
         stage: of the run; None is called after dataset and method.
     """
     hold_data(world.dataset, context)
@@ -299,6 +280,7 @@ def train_in(
             "rollouts": config.rollouts,
             "agent": method.agent,
             f"methods.{name}": getattr(config.methods, name, None),
+            **(rolled or {}),
         },
     )
     return finish(

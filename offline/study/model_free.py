@@ -137,7 +137,12 @@ def train_model_free(
         evaluate_at=evenly(iterations, study.evaluations),
         stage=stage,
         context=context,
-        about={"agent": chosen, "batch_size": config.batch_size, "data": data},
+        about={
+            "agent": chosen,
+            "batch_size": config.batch_size,
+            "data": data,
+            "synthetic": None if data == "real" else synthetic or SyntheticConfig(),
+        },
     )
     return finish(
         trained, learner, chosen, name, setting, env, stage=stage, context=context, best=keep

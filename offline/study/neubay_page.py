@@ -18,6 +18,7 @@ from ..data import to_device
 from ..worlds.trust import measure_trusts
 from .colours import colour
 from .neubay import Posterior
+from .page import holdout
 from .source import slug
 
 HORIZONS = {
@@ -40,7 +41,7 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
     row["members"] = posterior.model.elites
     if posterior.trained is not None:
         history = posterior.trained.history
-        row |= {"epochs": len(history.records), "holdout MSE": history.last("best_holdout_mse")}
+        row |= {"epochs": len(history.records), **holdout(history, posterior.ensemble)}
     row["mean spread"] = trust.mean
     columns = zip(trust.levels[0], trust.quantiles.T, strict=True)
     return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
@@ -49,14 +50,14 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
 def part_spreads(posterior: Posterior) -> list[dict[str, Any]]:
     """The members' spread on rows that they learned from and on those held out, as table rows.
 
-    Equal spreads say that members agree as much where they were not fitted, so that a threshold
-    measured on the dataset is none of rows known by heart.
+    Equal spreads mean that the threshold does not come from memorised rows.
     """
     dataset, levels = posterior.dataset, (0.5, 0.9, 0.99, 0.999)
-    parts = part_rows(posterior.ensemble, len(dataset))
+    known = dataset.with_successors
+    parts = part_rows(posterior.ensemble, len(known.rewards))
     found = []
     for name, index in zip(("learned from", "held out"), parts, strict=True):
-        rows = to_device(jax.tree.map(lambda x, index=index: x[index], dataset.transitions))
+        rows = to_device(jax.tree.map(lambda x, index=index: x[index], known))
         trust = measure_trusts(posterior.model.fitter, posterior.worlds, rows, levels)
         quantiles = np.asarray(trust.quantiles).T
         row = {"dataset": dataset.name, "rows": name, "count": len(index)}

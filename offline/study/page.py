@@ -13,6 +13,8 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.compare.draw import curves, level, picture
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
@@ -75,11 +77,17 @@ def overpromised(cell: Cell) -> np.ndarray:
     return late(cell, "estimated_value") - late(cell, "discounted_return")
 
 
+def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
+    """What an ensemble was judged by, its holdout error, as a column."""
+    by = ensemble.judge
+    return {f"holdout {by.upper()}": history.last(f"best_holdout_{by}")}
+
+
 def world_row(world: FittedDataset) -> dict[str, Any]:
     """How good the world model of a dataset is, as a table row."""
     history = world.fitted.trained.history
     row = {"dataset": world.dataset.name, "rows": len(world.dataset)}
-    row |= {"epochs": len(history.records), "holdout MSE": history.last("best_holdout_mse")}
+    row |= {"epochs": len(history.records), **holdout(history, world.ensemble)}
     for step in STEPS:
         if step <= len(world.errors):
             row[f"error at step {step}"] = float(np.median(world.errors[step - 1]))
@@ -175,8 +183,8 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
         "Left: error of the learned model along logged actions, dashed that of one that says that "
-        "nothing changes. Right: how often outcomes fall inside the model's intervals; on the "
-        "dotted line it is calibrated, below overconfident."
+        "nothing changes. Right: how often outcomes fall inside the model's intervals, on "
+        "held-out rows; on the dotted line it is calibrated, below overconfident."
     )
     titles = ("Open loop", "Calibration")
     with picture(report, "world_model", caption, titles=titles, title="World models") as (

@@ -23,6 +23,7 @@ from ..neubay.prepare import check_updates
 from ..worlds.dynamics import Dynamics
 from . import neubay
 from .budget import Budget, small_budget
+from .method_settings import tuned_to_own
 from .model_based import fit_dataset, train_in, train_model_based
 from .model_free import MODEL_FREE, Data, train_model_free
 from .neubay import fit_posterior, train_neubay
@@ -102,6 +103,7 @@ def train(
             if method not in MODEL_BASED:
                 expected = f"one of {', '.join(MODEL_BASED)} with dynamics of your own"
                 raise ConfigError("method", method, expected)
+            study = tuned_to_own(method, dataset.name, study)
             return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
         if method in MODEL_FREE:
             setting, made = Setting(dataset, env), budget.synthetic

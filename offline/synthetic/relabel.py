@@ -74,13 +74,6 @@ class RelabelConfig:
     unknown: Unknown = "keep"
     level: float = fraction(0.99)
 
-    def validate(self) -> None:
-        known = {"by": By, "unknown": Unknown}
-        for name, values in known.items():
-            if getattr(self, name) not in values.__args__:
-                expected = f"one of {', '.join(values.__args__)}"
-                raise ConfigError(name, getattr(self, name), expected)
-
 
 class Relabelled(NamedTuple):
     """Paths told anew.

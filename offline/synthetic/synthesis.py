@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import check, did_you_mean, fraction, number, positive
+from jaxrl_rollouts.configs import check, fraction, number, positive, unknown
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
@@ -220,7 +220,7 @@ def synthesise(
         DivergenceError: a draw is not finite.
     """
     if kind not in KINDS:
-        raise ConfigError("kind", kind, f"one of {', '.join(KINDS)}", did_you_mean(kind, KINDS))
+        raise unknown("kind", kind, KINDS)
     if policy is not None and (kind != "pgd" or policy[0].gaussian is None):
         raise ConfigError("policy", kind, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):

@@ -51,7 +51,8 @@ class Ending(NamedTuple):
     Attributes:
         params: of the network.
         inputs: scaler of `[observation, action, next_observation]`.
-        shift: log-odds of a termination in the dataset; minus infinity where none was seen.
+        shift: logarithm of the share of rows that terminate in the dataset; minus infinity where
+            none was seen, infinity where all do.
     """
 
     params: PyTree
@@ -126,9 +127,13 @@ def ended(
     next_observations: jax.Array,
 ) -> jax.Array:
     """Whether the classifier finds termination more likely than not: `[...]` bool."""
-    rows = _rows(observations, actions, next_observations)
+    return log_odds(config, ending, _rows(observations, actions, next_observations)) > 0
+
+
+def log_odds(config: TerminationConfig, ending: Ending, rows: jax.Array) -> jax.Array:
+    """Of a termination, `[...]`; rows `[..., 2 S + A]` hold observation, action, next one."""
     _, _, logit = _functions(config, rows.shape[-1])
-    return logit(ending.params, ending.inputs.normalise(rows)) + ending.shift > 0
+    return logit(ending.params, ending.inputs.normalise(rows)) + ending.shift
 
 
 def blank_ending(config: TerminationConfig, inputs: int, key: jax.Array) -> Ending:
@@ -176,7 +181,9 @@ def fit_endings(
         params = trained.state.params
     else:
         trained, params = None, jax.jit(jax.vmap(init))(keys).params
-    shift = np.log(count / (total - count)) if 0 < count < total else (-np.inf, np.inf)[count > 0]
+    # Of the rows of a batch a half ends and a half, less the share that ends, does not; so the
+    # odds that are learned lack that share, and no more.
+    shift = np.log(count / total) if 0 < count < total else (-np.inf, np.inf)[count > 0]
 
     def repeat(leaf: Any) -> jax.Array:
         leaf = jnp.asarray(leaf, jnp.float32)

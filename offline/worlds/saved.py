@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import from_json, to_json
+from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.provenance import provenance
@@ -118,7 +118,7 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     config = from_json(EnsembleConfig, facts.get("ensemble"), str(file))
     given = facts.get("ending")
     ending = None if given is None else from_json(TerminationConfig, given, f"{file}: ending")
-    model = make_world_model(config, dataset.transitions, targets=facts["targets"])
+    model = make_world_model(config, dataset.with_successors, targets=facts["targets"])
 
     def init(key: jax.Array) -> dict[str, Any]:
         world = model.world(model.fitter.init(key))

@@ -75,9 +75,8 @@ def measure_trust(
     world: World,
     transitions: Transitions,
     levels: tuple[float, ...] = LEVELS,
-    disagreement: Disagreement = spread_of_means,
 ) -> Trust:
-    """Disagreement over every row of a dataset (one seed; `measure_trusts` for several).
+    """`spread_of_means` over every row of a dataset (one seed; `measure_trusts` for several).
 
     Raises:
         ConfigError: a level outside [0, 1], or no rows.
@@ -86,9 +85,7 @@ def measure_trust(
         raise ConfigError("levels", levels, "each from 0 to 1")
     if not len(transitions.rewards):
         raise ConfigError("transitions", "no rows", "at least one")
-    spread = uncertainties(
-        fitter, world, transitions.observations, transitions.actions, disagreement
-    )
+    spread = uncertainties(fitter, world, transitions.observations, transitions.actions)
     at = jnp.asarray(sorted(levels), jnp.float32)
     return Trust(at, jnp.quantile(spread, at), spread.mean())
 

@@ -300,10 +300,8 @@ def make_drift(
     if "lead_time" in config.as_released and conditions != 1:
         raise ConfigError("as_released", "lead_time", "exactly one condition")
     module = DriftNet(config, channels, paddings(boundaries, len(grid)))
-    net = field_network(module, channels, points, conditions, history)
-    if "normal_init" not in config.as_released:
-        return net
-    return net._replace(init=jax.jit(lambda key: released_weights(key, net.init(key))))
+    redrawn = released_weights if "normal_init" in config.as_released else None
+    return field_network(module, channels, points, conditions, history, redrawn)
 
 
 def released_weights(key: jax.Array, params: PyTree) -> PyTree:

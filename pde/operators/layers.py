@@ -20,8 +20,9 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
+from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import FieldNetwork
+from ..emulator import FieldNetwork, kind_and_settings
 
 Form = Literal["auto", "matmul", "conv"]
 # What lies beyond the ends of an axis: the other end, nothing, or the last value.
@@ -233,10 +234,26 @@ def grid_of(points: Points) -> tuple[int, ...]:
     return tuple(int(n) for n in grid)
 
 
+# `(key, params) -> params`: weights to begin with, of the shapes of a module's own.
+Redrawn = Callable[[jax.Array, PyTree], PyTree]
+
+
 def field_network(
-    module: nn.Module, channels: int, points: Points, conditions: int, history: int = 1
+    module: nn.Module,
+    channels: int,
+    points: Points,
+    conditions: int,
+    history: int = 1,
+    redrawn: Redrawn | None = None,
 ) -> FieldNetwork:
     """A module `(x [*N, Cin], index, conditions) -> [*N, C]` as a `FieldNetwork` on `[C, *N]`.
+
+    Equal arguments give the same functions; so do those of all networks here, which end here.
+
+    Args:
+        module: what has a `config` and a `padding` is recorded by them, others as they are.
+        channels, points, conditions, history: as of `make_resnet`.
+        redrawn: weights to begin with instead of the module's own.
 
     Raises:
         ConfigError: `history` below 1, or `points` of more than three axes; and, when it is used,
@@ -244,22 +261,40 @@ def field_network(
     """
     if history < 1:
         raise ConfigError("history", history, "at least 1: the frame to step from")
-    grid = grid_of(points)
-    inputs = jnp.zeros((*grid, (history + 1) * channels))
-    given = jnp.zeros((conditions,))
+    known: Any = module  # it has a hash, but its type does not say so
+    return _field_network(known, channels, grid_of(points), conditions, history, redrawn)
+
+
+@functools.lru_cache(maxsize=32)
+def _field_network(
+    module: nn.Module,
+    channels: int,
+    grid: tuple[int, ...],
+    conditions: int,
+    history: int,
+    redrawn: Redrawn | None,
+) -> FieldNetwork:
+    told = (conditions,)
 
     def init(key: jax.Array) -> Any:
-        return module.init(key, inputs, jnp.zeros(()), given)["params"]
+        inputs = jnp.zeros((*grid, (history + 1) * channels))
+        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(told))["params"]
+        return redrawn(key, params) if redrawn else params
 
     def apply(
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array
     ) -> jax.Array:
-        check_shapes(field, conditions, (history * channels, *grid), given.shape)
+        check_shapes(field, conditions, (history * channels, *grid), told)
         x = jnp.moveaxis(jnp.concatenate([field, noised]), 0, -1)
         said: Any = module.apply({"params": params}, x, index, conditions)
         return jnp.moveaxis(said, -1, 0)
 
-    return FieldNetwork(jax.jit(init), jax.jit(apply), history)
+    about = (
+        *kind_and_settings("network", getattr(module, "config", module)),
+        ("points", grid),
+        ("padding", getattr(module, "padding", ())),
+    )
+    return FieldNetwork(jax.jit(init), jax.jit(apply), history, about)
 
 
 def check_shapes(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
@@ -49,15 +49,15 @@ class ResnetConfig:
 
     width: int = positive(32)
     blocks: int = positive(2)
-    dilations: tuple[int, ...] = (1, 2, 4, 8, 4, 2, 1)
+    dilations: tuple[int, ...] = number(
+        (1, 2, 4, 8, 4, 2, 1), least=1, entries=1, expected="at least one, each at least 1"
+    )
     embedding: int = positive(64)
     form: Form = "auto"
 
     def validate(self) -> None:
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
-        if not self.dilations or min(self.dilations) < 1:
-            raise ConfigError("dilations", self.dilations, "at least one, each at least 1")
 
 
 class Resnet(nn.Module):

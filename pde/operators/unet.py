@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
@@ -54,18 +54,16 @@ class UnetConfig:
     """
 
     hidden: int = 64
-    multipliers: tuple[int, ...] = (1, 2, 2, 4)
-    blocks: int = 2
+    multipliers: tuple[int, ...] = number(
+        (1, 2, 2, 4), least=1, entries=1, expected="at least one, each at least 1"
+    )
+    blocks: int = positive(2)
     form: Form = "auto"
     zero_upsampling: bool = False
 
     def validate(self) -> None:
         if self.hidden < 8 or self.hidden % 8:
             raise ConfigError("hidden", self.hidden, "a positive multiple of 8")
-        if not self.multipliers or min(self.multipliers) < 1:
-            raise ConfigError("multipliers", self.multipliers, "at least one, each at least 1")
-        if self.blocks < 1:
-            raise ConfigError("blocks", self.blocks, "at least 1")
 
 
 class Block(nn.Module):

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.configs import did_you_mean
+from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
@@ -43,6 +43,7 @@ from .units import (
     channel_units,
     condition_scalings,
     constant_units,
+    learned_from,
     scaled,
     standardised,
     step_scale,
@@ -224,7 +225,7 @@ def fit(
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),
         context=context,
-        about={"objective": config, "network": net, "training": training, "history": history},
+        about=learned_from(own, config, training),
     )
     return Fitted(replace(own, params=trained.state.average), trained)
 
@@ -283,8 +284,7 @@ def _objective(given: str | Objective) -> Objective:
     if given == "refiner":
         return RefinerConfig()
     if given not in OBJECTIVES:
-        known = ("refiner", *OBJECTIVES)
-        raise ConfigError("objective", given, ", ".join(known), did_you_mean(given, known))
+        raise unknown("objective", given, ("refiner", *OBJECTIVES))
     name: Any = given
     return OneStepConfig(objective=name)
 
@@ -293,7 +293,7 @@ def _network(given: str | Network) -> Network:
     if not isinstance(given, str):
         return given
     if given not in NETWORKS:
-        raise ConfigError("network", given, ", ".join(NETWORKS), did_you_mean(given, NETWORKS))
+        raise unknown("network", given, NETWORKS)
     return NETWORKS[given][0]()
 
 

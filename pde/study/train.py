@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.averaged import AveragedState
-from jaxrl_rollouts.configs import at_least_one
+from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
@@ -28,7 +28,7 @@ from jaxrl_rollouts.record.sealed import is_sealed, seal_file
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Emulator, FieldNetwork
-from ..fieldset import Fields, Scaling, to_fields, unit_columns
+from ..fieldset import Fields, Scaling, from_units, to_fields
 from ..files import read_pdearena, write_pdearena
 from ..generate import GenerateConfig, generate
 from ..objectives import OneStepConfig, make_one_step
@@ -64,31 +64,27 @@ class StudyConfig:
         sampled_steps: frames that samples are rolled.
     """
 
-    seeds: int = 4
+    seeds: int = positive(4)
     seed: int = 0
     train: GenerateConfig = field(default_factory=GenerateConfig)
     test: GenerateConfig = field(default_factory=GenerateConfig)
-    points: int = 64
-    every: int = 1
+    points: int = positive(64)
+    every: int = positive(1)
     conditions: tuple[str, ...] = ()
-    history: int = 1
+    history: int = positive(1)
     network: Literal["resnet", "unet", "fno", "drift"] = "resnet"
     resnet: ResnetConfig = field(default_factory=ResnetConfig)
     unet: UnetConfig = field(default_factory=UnetConfig)
     fno: FnoConfig = field(default_factory=FnoConfig)
     drift: DriftConfig = field(default_factory=DriftConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    residual_scale: float = 0.2
-    steps: int = 250
-    samples: int = 16
-    sampled: int = 256
-    sampled_steps: int = 150
+    residual_scale: float = number(0.2, above=0)
+    steps: int = positive(250)
+    samples: int = number(16, least=2)
+    sampled: int = positive(256)
+    sampled_steps: int = positive(150)
 
     def validate(self) -> None:
-        at_least_one(self, "seeds", "points", "every", "history", "steps", "sampled")
-        at_least_one(self, "sampled_steps")
-        if self.samples < 2:
-            raise ConfigError("samples", self.samples, "at least 2")
         if self.sampled_steps > self.steps:
             raise ConfigError("sampled_steps", self.sampled_steps, f"at most steps ({self.steps})")
         needed = (self.steps + self.history - 1) * self.every
@@ -142,10 +138,7 @@ class StudyData(NamedTuple):
 
 def in_own_units(units: tuple[Scaling, ...], axes: int, fields: jax.Array) -> jax.Array:
     """Fields `[..., C, *space]` over so many axes in the data's units; none leaves them."""
-    if not units:
-        return fields
-    shift, factor = unit_columns(units, axes)
-    return fields / factor + shift
+    return from_units(units, fields, axes) if units else fields
 
 
 def prepare(study: StudyConfig, context: RunContext, stage: str = "data") -> StudyData:
@@ -244,7 +237,14 @@ def train_emulator(
         units_per_iteration=training.per_iteration,
         alone=(BATCH, training.batch),
         context=context,
-        about={"training": training},
+        # Beside the training, whose own `every` is not the study's: earlier records have it so.
+        about={
+            "training": training,
+            "every": study.every,
+            "history": study.history,
+            "conditions": study.conditions,
+            **dict(emulator.about),
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +14,10 @@ from jaxrl_rollouts.errors import DataError
 
 from ..constant import constant_fields
 from ..emulator import Scale, Told
-from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, unit_columns
+from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, to_units
+from ..saved import TrainedEmulator
 from ..streaming import deviation, trajectories
+from ..training import TrainingConfig
 
 
 def standardised(
@@ -39,8 +42,7 @@ def standardised(
 
 def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
     """Fields `[..., C, *X]` as a network sees them; space has `axes`."""
-    shift, factor = unit_columns(units, axes)
-    return (u - shift) * factor
+    return to_units(units, u, axes)
 
 
 def told(
@@ -123,3 +125,32 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
         span = float(np.ptp(values))
         scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
     return scalings
+
+
+def learned_from(own: TrainedEmulator, objective: Any, training: TrainingConfig) -> dict[str, Any]:
+    """What decides what an emulator learns, by name (`loop.train`): first what somebody chose, then
+    what was measured.
+
+    Args:
+        own: the emulator.
+        objective: its settings as they were given; the residual scale is measured.
+        training: of it.
+    """
+    return {
+        "boundaries": own.boundaries,
+        "conditions": {name: _rounded(scale) for name, scale in own.conditions.items()},
+        "constant": {number: _rounded(scale) for number, scale in own.constant.items()},
+        **dict(own.emulator.about),
+        "objective": objective,
+        "training": training,
+        "history": own.history,
+        "residual_scale": own.objective.residual_scale,
+        "units": [_rounded(unit) for unit in own.units],
+    }
+
+
+def _rounded(scaling: Scaling) -> list[float]:
+    """Shift and factor to a millionth of the spread: the last bits of what was measured are a
+    machine's own, and a run may go on on another."""
+    digits = 6 + math.floor(math.log10(scaling.factor))
+    return [round(scaling.shift, digits), float(f"{scaling.factor:.6g}")]

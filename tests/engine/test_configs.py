@@ -10,24 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts import plugins
+from jaxrl_rollouts.config_json import digest, from_json, read, to_json
 from jaxrl_rollouts.configs import (
     check,
     did_you_mean,
-    digest,
     fraction,
-    from_json,
     layers,
     number,
     positive,
-    read,
     settings,
     step_size,
-    to_json,
 )
 from jaxrl_rollouts.errors import ConfigError
 
@@ -201,7 +199,8 @@ def test_digest_depends_on_values_only() -> None:
 
 def test_digest_is_the_same_in_another_process() -> None:
     code = (
-        "from dataclasses import make_dataclass as m; from jaxrl_rollouts.configs import digest;"
+        "from dataclasses import make_dataclass as m\n"
+        "from jaxrl_rollouts.config_json import digest\n"
         "print(digest(m('C', [('a', int), ('b', str)])(1, 'x')))"
     )
     runs = {
@@ -299,3 +298,56 @@ def put(config: Any, dotted: str, value: Any) -> Any:
     first, _, rest = dotted.partition(".")
     inner = put(getattr(config, first), rest, value) if rest else value
     return dataclasses.replace(config, **{first: inner})
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One field of every kind of type that is checked."""
+
+    kind: Literal["wide", "deep"] = "wide"
+    maybe: Literal["wide", "deep"] | None = None
+    each: tuple[Literal["wide", "deep"], ...] = ()
+    pair: tuple[float, int] = (0.5, 1)
+    steps: int = 1
+    rate: float = 0.1
+    least: float | None = None
+    learned: bool = False
+    name: str = "a"
+    inner: Mapping[str, Agent] = field(default_factory=dict)
+    members: tuple[Agent, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting", "expected"),
+    [
+        ({"kind": "wid"}, "kind", "one of wide, deep"),
+        ({"maybe": "shallow"}, "maybe", "one of wide, deep"),
+        ({"each": ("wide", "flat")}, "each", "one of wide, deep"),
+        ({"pair": (0.5, 1.5)}, "pair", "a whole number"),
+        ({"steps": 2.5}, "steps", "a whole number"),
+        ({"steps": True}, "steps", "a whole number"),
+        ({"rate": "0.1"}, "rate", "a number"),
+        ({"least": "none"}, "least", "a number"),
+        ({"learned": "no"}, "learned", "true or false"),
+        ({"learned": 1}, "learned", "true or false"),
+        ({"name": 3}, "name", "a text"),
+    ],
+)
+def test_a_setting_of_another_type_or_choice_is_refused(
+    wrong: dict, setting: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(Choices(**wrong))
+    assert caught.value.setting == setting and expected in str(caught.value)
+
+
+def test_numbers_of_numpy_and_what_is_left_out_are_taken() -> None:
+    check(Choices(steps=np.int64(3), rate=np.float32(0.5), least=None))
+    check(Choices(rate=1, maybe="deep", each=("wide", "deep")))
+
+
+def test_what_a_mapping_or_a_tuple_holds_is_checked() -> None:
+    with pytest.raises(ConfigError, match=r"inner\.a\.num_critics: "):
+        check(Choices(inner={"a": Agent(num_critics=0)}))
+    with pytest.raises(ConfigError, match=r"members\[1\]\.kind: "):
+        check(Choices(members=(Agent(), Agent(kind="sca"))))  # type: ignore[arg-type]

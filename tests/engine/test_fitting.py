@@ -9,12 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
+from helpers_fitting import DATA, NOISE, SLOPE, SMALL
 
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fit_data import FitData, split_holdout
 from jaxrl_rollouts.fitting import (
     FitParts,
     FitState,
@@ -25,29 +24,6 @@ from jaxrl_rollouts.fitting import (
     make_fitter,
 )
 from jaxrl_rollouts.loop import train
-
-SMALL = EnsembleConfig(
-    members=3,
-    elites=2,
-    hidden=(16,),
-    learning_rate=1e-2,
-    weight_decay=(0.0,),
-    batch_size=64,
-    max_epochs=40,
-    holdout_rows=200,
-)
-SLOPE = np.array([[1.0, -0.5], [0.3, 0.8]], np.float32)
-NOISE = np.array([0.2, 0.5], np.float32)
-
-
-def linear_data(config: EnsembleConfig = SMALL, rows: int = 2000) -> FitData:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(rows, 2)).astype(np.float32)
-    y = x @ SLOPE + NOISE * rng.normal(size=(rows, 2)).astype(np.float32)
-    return split_holdout(config, x, y)
-
-
-DATA = linear_data()
 
 
 @functools.cache
@@ -172,47 +148,6 @@ def test_the_order_of_rows_differs_between_members_and_epochs() -> None:
     assert np.abs(first[0] - later[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
-def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
-    config = EnsembleConfig(
-        hidden=(5, 4),
-        layer_norm=True,
-        learning_rate=2.0,
-        weight_decay=decay,
-        decay="decoupled",
-    )
-    optimiser = _optimiser(config)
-    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
-    params = jax.tree.map(lambda p: p + 1.0, params)
-    nothing = jax.tree.map(jnp.zeros_like, params)
-    step, _ = optimiser.update(nothing, optimiser.init(params), params)
-    each = [*decay, decay[-1]] if len(decay) > 1 else decay * 4  # two heads share the last layer's
-    strengths = {f"Dense_{i}": strength for i, strength in enumerate(each)}
-    decayed = set()
-    for path, leaf in jax.tree_util.tree_flatten_with_path(step)[0]:
-        names = [p.key for p in path]
-        strength = strengths[names[-2]] if names[-1] == "kernel" else 0.0
-        want = functools.reduce(lambda tree, name: tree[name], names, params) * -2.0 * strength
-        np.testing.assert_allclose(leaf, want, rtol=1e-6)
-        decayed |= {names[-2]} if strength else set()
-    assert decayed == set(strengths)
-
-
-def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
-    config = EnsembleConfig(hidden=(5,), learning_rate=0.5, weight_decay=(0.3,))
-    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
-    gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
-    ours, theirs = _optimiser(config), optax.adam(0.5)
-    state, moments = ours.init(params), theirs.init(params)
-    for _ in range(3):
-        step, state = ours.update(gradient, state, params)
-        penalised = jax.tree_util.tree_map_with_path(
-            lambda path, g, p: g + 0.3 * p if path[-1].key == "kernel" else g, gradient, params
-        )
-        want, moments = theirs.update(penalised, moments, params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), step, want)
-
-
 def test_the_loss_is_the_public_codes_with_bounds_shared_by_the_members() -> None:
     """OfflineRL-Kit: `sum_n mean((m - y)^2 / var + log var) + 0.01 (sum high - sum low)`."""
     f = make_fitter(SMALL, 2, 2)
@@ -263,18 +198,6 @@ def test_rows_count_by_a_power_of_their_variance_as_seitzer_et_al_have_it(beta: 
     assert np.abs(heads["Dense_2"]["bias"]).min() > 0  # variances are learned as well
 
 
-@pytest.mark.slow
-def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
-    config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
-    f = make_fitter(config, 2, 2)
-    update, state, rates = jax.jit(f.update), f.init(jax.random.key(5)), []
-    for _ in range(5):
-        state, _ = update(state, DATA)
-        rates.append(float(state.opt_state[-1]))
-    want = 0.5 * SMALL.learning_rate * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
-    np.testing.assert_allclose(rates, want, rtol=1e-5, atol=1e-9)
-
-
 def test_inputs_far_outside_are_cut() -> None:
     network = gaussian_network(replace(SMALL, input_clip=2.0), 2, 2)
     params = network.init(jax.random.key(0))
@@ -283,26 +206,6 @@ def test_inputs_far_outside_are_cut() -> None:
         np.testing.assert_array_equal(a, b)
     plain = gaussian_network(SMALL, 2, 2).apply(params, far)[0]
     assert np.abs(plain - network.apply(params, far)[0]).max() > 0.1
-
-
-@pytest.mark.slow
-def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
-    config = replace(
-        SMALL, patience=2, improvement=0.9, least_epochs=9, rate_drop=0.3, max_epochs=30
-    )
-    f = make_fitter(config, 2, 2)
-    update, state = jax.jit(f.update), f.init(jax.random.key(5))
-    rates, stale, done = [], [], []
-    for _ in range(12):
-        state, metrics = update(state, DATA)
-        rates.append(float(state.opt_state[-1]) / config.learning_rate)
-        stale.append(int(state.stale))
-        done.append(f.finished(jax.tree.map(np.asarray, metrics)))
-    dropped = next(i for i, rate in enumerate(rates) if rate < 0.9)
-    np.testing.assert_allclose(rates[dropped:], 0.3, rtol=1e-6)
-    assert stale[dropped] == 0 and dropped < 8
-    assert stale[dropped + 1 : dropped + 3] == [1, 2]  # patience begins anew, and runs out again
-    assert done.index(True) == 8 and int(state.epoch) == 9  # and then all stand still
 
 
 def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -45,6 +46,16 @@ def test_samples_have_the_mean_and_the_deviation() -> None:
     drawn = np.asarray(wide.sample(jax.random.key(0)))
     np.testing.assert_allclose(drawn.mean(0), mean[0], atol=0.08)
     np.testing.assert_allclose(drawn.std(0), std[0], rtol=0.03)
+
+
+@pytest.mark.parametrize("rows", [60, 70_000])  # at once, and in blocks
+@pytest.mark.parametrize("value", [9.81, -273.15, 101325.7])
+def test_a_constant_is_not_scaled_by_its_rounding(value: float, rows: int) -> None:
+    columns = np.random.default_rng(0).normal(value, 0.01 * abs(value), (rows, 2))
+    columns[:, 0] = value
+    scaler = fit_scaler(jnp.asarray(columns, jnp.float32))
+    assert scaler.std[0] == 1.0
+    np.testing.assert_allclose(scaler.std[1], columns[:, 1].std(), rtol=1e-2)
 
 
 def test_scaler() -> None:

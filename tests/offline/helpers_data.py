@@ -67,3 +67,17 @@ def neorl_arrays(rows: Transitions, ends: Sequence[int]) -> dict[str, np.ndarray
         "done": (rows.terminations | rows.truncations).astype(np.float32)[:, None],
         "index": np.asarray(ends, np.int64),
     }
+
+
+def logged(*lengths: int, ended: tuple[int, ...] = ()) -> Transitions:
+    """Episodes in the plane whose first entry counts up; those in `ended` fall, others are cut."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for episode, length in enumerate(lengths):
+        time = np.arange(length + 1, dtype=np.float32) + 100 * episode
+        states = np.stack([time, rng.normal(size=length + 1).astype(np.float32)], 1)
+        last = np.arange(length) == length - 1
+        actions = rng.uniform(-0.9, 0.9, (length, 1)).astype(np.float32)
+        fell = last & (episode in ended)
+        parts.append((states[:-1], actions, time[:-1], states[1:], fell, last & ~fell))
+    return Transitions(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -56,6 +56,17 @@ def test_every_seed_keeps_its_best() -> None:
     check(keep.best)
 
 
+def test_a_nan_is_kept_until_there_is_a_number() -> None:
+    returns = iter([[np.nan, 1.0], [-3.0, np.nan], [np.nan, 0.5]])
+    keep = KeepBest(lambda _, iteration: {"return": np.array(next(returns), np.float32)})
+    keep.begin(state(0))
+    for iteration in (1, 2, 3):
+        keep(state(iteration), iteration)
+    best = keep.best
+    assert best is not None
+    assert best.returns.tolist() == [-3.0, 1.0] and best.iterations.tolist() == [2, 1]
+
+
 def count(state: State, data: Any) -> tuple[State, dict[str, Any]]:
     return State(Actor({"w": state.agent.actor["w"] + 1})), {}
 

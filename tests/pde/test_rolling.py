@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import CheckpointError, DataError
 from jaxrl_rollouts.pde.files import from_arrays, read_fields
 from jaxrl_rollouts.pde.operators import ResnetConfig
 from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
@@ -79,6 +79,8 @@ def test_a_finer_file_is_compared_where_frames_meet(
     with pytest.warns(UserWarning, match="not compared"):
         cli.dispatch(["pde", "roll", folder, "odd.npz", "--steps", "3", "--out", "odd.npy"])
     assert "above 0.8" not in capsys.readouterr().out
+    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="training seed: found 1"):
+        cli.dispatch(["pde", "roll", folder, "fine.npz", "--training-seed", "1"])
     # The same from the library: trajectories are taken as they are.
     own = load_emulator(folder)
     found = from_arrays(waves(3, 0.5), dt=0.25)

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import CheckpointError, UserError
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, UserError
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
+from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import OneStepConfig
 from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
 from jaxrl_rollouts.pde.refiner import RefinerConfig
@@ -78,6 +79,16 @@ def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> No
     expected = roll(params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1)
     rolled = told.roll(start(2), 1, conditions={"viscosity": [0.51, 0.58]})
     np.testing.assert_allclose(rolled, expected, rtol=1e-5)
+
+
+def test_trajectories_have_their_own_conditions(told: TrainedEmulator) -> None:
+    fields = from_arrays(start(2, 3), conditions={"viscosity": [0.51, 0.58]})
+    own = told.roll(fields, 1)
+    given = {"viscosity": 0.55}
+    with pytest.raises(ConfigError, match=r"conditions: found \['viscosity'\], expected none") as e:
+        told.roll(fields, 1, conditions=given)
+    assert "roll(emulator.start(fields)[0], ...)" in str(e.value)  # what to do instead
+    assert (told.roll(told.start(fields)[0], 1, conditions=given) != own).any()
 
 
 def test_conditions_that_nobody_was_told_are_warned_about(told: TrainedEmulator) -> None:

@@ -13,7 +13,7 @@ import pytest
 from jaxrl_rollouts import plugins
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.longer import advice, lengthen
-from jaxrl_rollouts.configs import to_json
+from jaxrl_rollouts.config_json import to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.offline.main_job import EXPERIMENT
 from jaxrl_rollouts.record.arrays import remember

@@ -24,7 +24,8 @@ from jaxrl_rollouts.experiments.diffusion.planner_cells import (
     plan_paths,
 )
 from jaxrl_rollouts.experiments.diffusion.planner_page import calls, gain
-from jaxrl_rollouts.offline.agents.planner import init, planner_parts
+from jaxrl_rollouts.offline.agents.planner import init
+from jaxrl_rollouts.offline.agents.planner_parts import planner_parts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report

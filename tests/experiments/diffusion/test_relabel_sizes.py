@@ -16,7 +16,7 @@ from jaxrl_rollouts.experiments.diffusion.relabel_sizes import EXPERIMENT
 from jaxrl_rollouts.experiments.diffusion.relabel_sizes_cells import AXES, Arm, Config, made_rows
 from jaxrl_rollouts.experiments.diffusion.relabel_sizes_page import page
 from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import Share, own_rows
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

@@ -29,7 +29,7 @@ from jaxrl_rollouts.experiments.diffusion.synther_small_data_rows import (
     timed,
     with_noise,
 )
-from jaxrl_rollouts.offline.agents.critic_view import bootstrap_rate
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions, take_rows
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

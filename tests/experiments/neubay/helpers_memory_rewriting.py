@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from helpers_t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
 
-from jaxrl_rollouts.configs import at_least_one, check
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
 from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
@@ -39,12 +39,9 @@ class RewritingConfig:
     )
     head: tuple[int, ...] = (32,)
     maze: MazeConfig = field(default_factory=MazeConfig)
-    walks: int = 16
+    walks: int = positive(16)
     learning_rate: float = 3e-3
-    updates_per_iteration: int = 50
-
-    def validate(self) -> None:
-        at_least_one(self, "walks", "updates_per_iteration")
+    updates_per_iteration: int = positive(50)
 
 
 class RewritingState(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import at_least_one, check
+from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
 
 ACTIONS, OBSERVATION = 3, 3
@@ -33,14 +33,11 @@ class MazeConfig:
         slack: steps beyond the shortest way after which an episode is cut.
     """
 
-    corridors: int = 3
-    length: int = 5
+    corridors: int = positive(3)
+    length: int = positive(5)
     lengths: Literal["fixed", "uniform"] = "fixed"
     delay: float = 0.01
     slack: int = 10
-
-    def validate(self) -> None:
-        at_least_one(self, "corridors", "length")
 
     @property
     def horizon(self) -> int:

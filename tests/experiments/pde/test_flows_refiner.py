@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.flows_refiner import EXPERIMENT
 from jaxrl_rollouts.experiments.pde.flows_refiner_cells import ARMS, FLOWS, noise_variances
@@ -53,7 +54,7 @@ def test_a_quieter_tail_asks_for_less_noise() -> None:
 )
 def test_settings_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
-        replace(SMOKE, **change).validate()
+        check(replace(SMOKE, **change))
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_ablation import EXPERIMENT, settings
 from jaxrl_rollouts.pde.fieldset import Fields
@@ -73,11 +74,11 @@ def test_the_scale_is_that_of_a_steps_change() -> None:
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        replace(SMOKE, **wrong).validate()
+        check(replace(SMOKE, **wrong))
 
 
 def test_the_cpu_preset_is_valid() -> None:
     config = EXPERIMENT.preset("cpu")
-    config.validate()
+    check(config)
     sweeps = {s.sweep for s in settings(config)}
     assert len(sweeps) == 7 and config.study.seeds >= 2 and config.study.test.trajectories >= 256

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_conditional import EXPERIMENT
 from jaxrl_rollouts.pde.files import read_pdearena
@@ -51,19 +52,19 @@ def test_settings_are_checked(wrong: dict, named: str) -> None:
         else replace(SMOKE, study=replace(SMOKE.study, **wrong))
     )
     with pytest.raises(ConfigError, match=named):
-        bad.validate()
+        check(bad)
 
 
 def test_one_viscosity_is_no_range() -> None:
     test = replace(SMOKE.study.test, parameter=(1.0, 1.0))
     with pytest.raises(ConfigError, match="study.test.parameter"):
-        replace(SMOKE, study=replace(SMOKE.study, test=test)).validate()
+        check(replace(SMOKE, study=replace(SMOKE.study, test=test)))
 
 
 @pytest.mark.parametrize("preset", ["cpu", "gpu", "paper"])
 def test_presets_are_valid(preset: str) -> None:
     config = EXPERIMENT.preset(preset)
-    config.validate()
-    config.study.validate()
+    check(config)
+    check(config.study)
     assert config.study.train.parameter == (0.5, 1.5)
     assert config.study.test.trajectories >= 256

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_crossing import EXPERIMENT
 from jaxrl_rollouts.experiments.pde.ks_crossing_cells import (
@@ -125,7 +126,7 @@ def test_noise_is_chosen_from_the_first_models_error() -> None:
     tail = refiner_of(SMOKE, ARMS["tail"], first(1e-4))
     assert (tail.steps, tail.min_noise_variance) == (1, pytest.approx(1e-5))
     for error in (1.0, 0.2):  # a first model that knows nothing: still a valid schedule
-        refiner_of(SMOKE, ARMS["own_2"], first(error)).validate()
+        check(refiner_of(SMOKE, ARMS["own_2"], first(error)))
     paper = refiner_of(SMOKE, ARMS["refiner"], None)
     assert (paper.steps, paper.min_noise_variance) == (3, 1e-6)
     assert paper.residual_scale == SMOKE.study.residual_scale
@@ -164,15 +165,15 @@ def test_first_models_and_what_follows_share_one_budget() -> None:
         ({"budgets": (1.0,)}, "budgets"),
         ({"budgets": (0.3,)}, "study.training.updates"),
         ({"solved_from": (-1,)}, "solved_from"),
-        ({"study": replace(SMOKE.study, history=2)}, "solved_from"),
+        ({"study": replace(SMOKE.study, history=2, steps=SMOKE.study.steps - 1)}, "solved_from"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        replace(SMOKE, **wrong).validate()
+        check(replace(SMOKE, **wrong))
 
 
 def test_a_budget_that_cannot_be_halved_is_refused() -> None:
     training = replace(SMOKE.study.training, updates=30)
     with pytest.raises(ConfigError, match="study.training.updates"):
-        replace(SMOKE, study=replace(SMOKE.study, training=training)).validate()
+        check(replace(SMOKE, study=replace(SMOKE.study, training=training)))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_refiner import (
     EXPERIMENT,
@@ -121,7 +122,7 @@ def test_pearson_of_horizons() -> None:
 @pytest.mark.parametrize("methods", [("mse", "best"), ()])
 def test_methods_are_checked(methods: tuple) -> None:
     with pytest.raises(ConfigError, match="methods"):
-        replace(EXPERIMENT.preset("smoke"), methods=methods).validate()
+        check(replace(EXPERIMENT.preset("smoke"), methods=methods))
 
 
 @pytest.mark.parametrize(
@@ -140,15 +141,15 @@ def test_methods_are_checked(methods: tuple) -> None:
 def test_a_study_is_checked(wrong: dict, named: str) -> None:
     study: StudyConfig = EXPERIMENT.preset("smoke").study
     with pytest.raises(ConfigError, match=named):
-        replace(study, **wrong).validate()
+        check(replace(study, **wrong))
 
 
 @pytest.mark.parametrize("preset", ["cpu", "gpu", "paper"])
 def test_presets_are_valid(preset: str) -> None:
     config: KsConfig = EXPERIMENT.preset(preset)
-    config.validate()
+    check(config)
     study = config.study
-    study.validate()
+    check(study)
     assert study.train.points % study.points == 0 and study.samples >= 16
     if preset == "cpu":
         assert study.seeds >= 3 and study.test.trajectories >= 256 and study.sampled >= 256

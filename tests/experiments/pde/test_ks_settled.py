@@ -10,6 +10,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.pde.ks_settled import EXPERIMENT
 from jaxrl_rollouts.experiments.pde.ks_settled_cells import (
@@ -83,7 +84,7 @@ def test_step_sizes_differ_in_nothing_else(tmp_path: Path) -> None:
         assert case.data.train.fields.shape[1] == starts + every
         assert case.config.study.steps * every == SMOKE.study.steps
         assert case.data.dt == pytest.approx(0.1 * every)
-        case.config.validate()
+        check(case.config)
     a, b = (np.asarray(case.data.train.fields[:, :starts]) for case in (fine, coarse))
     np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(fine.data.test.fields[:, ::COARSEST], coarse.data.test.fields)
@@ -141,7 +142,7 @@ def test_refiners_are_trained_where_the_bound_says_and_in_the_transient() -> Non
 
 
 def test_every_regime_can_be_run_at_the_cpu_preset() -> None:
-    CPU.validate()
+    check(CPU)
     assert {"0.8", "0.4", "0.2", "0.1"} == set(CPU.regimes) < set(REGIMES)
     assert CPU.study.seeds == 6
     assert CPU.study.test.trajectories == 256

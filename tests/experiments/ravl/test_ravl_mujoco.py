@@ -11,6 +11,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.ravl import ravl_mujoco
 from jaxrl_rollouts.experiments.ravl import ravl_mujoco_judges as judges
@@ -186,4 +187,4 @@ def test_the_simulator_can_be_the_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(rows.next_observations, following, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(rows.rewards, reward, rtol=1e-4, atol=1e-4)
     with pytest.raises(ConfigError, match="mopo"):
-        ravl_mujoco.Config(model="simulator").validate()
+        check(ravl_mujoco.Config(model="simulator"))

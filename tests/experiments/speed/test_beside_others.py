@@ -16,6 +16,7 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.compare.peer import Peer, Theirs
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import beside_others, published
 from jaxrl_rollouts.experiments.speed.beside_others import AGENTS, Config
@@ -154,9 +155,9 @@ def test_what_others_published_stands_beside_sets_of_the_same_name() -> None:
 
 def test_what_cannot_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="agents"):
-        Config(agents=("neubay",)).validate()
+        check(Config(agents=("neubay",)))
     with pytest.raises(ConfigError, match="peer_python"):
-        Config(peer_python="/no/such/python").validate()
+        check(Config(peer_python="/no/such/python"))
 
 
 def test_a_claim_fails_only_where_theirs_is_surely_better() -> None:

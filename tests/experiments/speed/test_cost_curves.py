@@ -11,6 +11,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.costs import Curve
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.speed import cost_curves
 from jaxrl_rollouts.experiments.speed.cost_curves import EXPERIMENT, PROMISES, cache_bytes
@@ -109,7 +110,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 )
 def test_sizes_that_make_no_curve_are_refused(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=f"^{named}"):
-        Config(**wrong).validate()
+        check(Config(**wrong))
 
 
 def test_caches_are_read_as_the_system_tells_them(tmp_path: Path) -> None:

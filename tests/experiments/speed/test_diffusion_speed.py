@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.compare.peer import Peer, Theirs
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.diffusion import SamplerConfig, sample
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.speed.diffusion_speed import EXPERIMENT, agent_rows
@@ -155,5 +156,5 @@ def test_bad_settings_are_said_before_anything_runs() -> None:
         ({"repeats": 0}, "repeats"),
     ):
         with pytest.raises(ConfigError) as caught:
-            replace(SMOKE, **change).validate()
+            check(replace(SMOKE, **change))
         assert caught.value.setting == setting

@@ -14,6 +14,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.peer import Peer, Theirs
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.speed.goals import PEERS
 from jaxrl_rollouts.experiments.speed.neubay_speed import EXPERIMENT
@@ -108,4 +109,4 @@ def test_a_peer_with_another_network_is_refused() -> None:
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        replace(SMOKE, **wrong).validate()
+        check(replace(SMOKE, **wrong))

@@ -11,7 +11,7 @@ import pytest
 
 from jaxrl_rollouts.ensemble import Ensemble
 from jaxrl_rollouts.fitting import Fitter
-from jaxrl_rollouts.offline.agents import critic_view as diagnostics
+from jaxrl_rollouts.offline.agents import critics
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
@@ -27,12 +27,12 @@ AGENT = make_sac(SacConfig(critics=3, diversity=0.0, hidden=(8,)), S, A)
 def test_critic_view_and_start_values() -> None:
     states = jax.vmap(AGENT.init)(jax.random.split(jax.random.key(0), 2))
     s = jax.random.normal(jax.random.key(1), (7, S))
-    values = diagnostics.start_values(AGENT, states, s)
+    values = critics.start_values(AGENT, states, s)
     for i in range(2):
         one = jax.tree.map(lambda x, i=i: x[i], states)
         action = AGENT.greedy(one.actor, jax.random.key(9), s, ())[0]
         q = np.asarray(AGENT.q(one.critic, s, action))
-        view = diagnostics.critic_view(AGENT, one, s)
+        view = critics.critic_view(AGENT, one, s)
         np.testing.assert_allclose(view.mean, q.mean(), rtol=1e-4)
         np.testing.assert_allclose(view.spread, q.std(0).mean(), rtol=1e-4)
         np.testing.assert_allclose(view.pessimism, (q.mean(0) - q.min(0)).mean(), rtol=1e-3)
@@ -46,7 +46,7 @@ def test_promised_and_earned_are_from_the_data_s_actions() -> None:
     states = jax.vmap(AGENT.init)(jax.random.split(jax.random.key(0), 2))
     rows = plane_random(jax.random.key(1), 60)
     s, a = (jnp.asarray(x) for x in (rows.observations, rows.actions))
-    promised, earned = diagnostics.promised_and_earned(agent, PLANE, states, rows, discount=0.98)
+    promised, earned = critics.promised_and_earned(agent, PLANE, states, rows, discount=0.98)
     np.testing.assert_allclose(promised, np.full(2, 3.0 + s[:, 0].mean()), rtol=1e-5)
     later = optimal_return(s + a, discount=0.98, horizon=None)
     exact = (PLANE.reward(s, a, s + a) + 0.98 * later).mean()

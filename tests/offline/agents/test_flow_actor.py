@@ -18,9 +18,11 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents import bc, flow_actor
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
+from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.given import onto
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_nets, make_sac
+from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.soft import make_nets
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.registry import NAMES, make_method
 from jaxrl_rollouts.offline.saved_policies import policy_of, read_policy, save_policy
@@ -115,13 +117,14 @@ def test_the_target_entropy_asks_the_same_noise_of_any_number_of_steps() -> None
     for steps in (1, 4, 16):
         for log_std in (-1.77, -3.0):
             config = SacConfig(hidden=HIDDEN, actor=ActorConfig("plain", steps, log_std))
-            entropy = make_nets(config, S, A).target_entropy
+            entropy = make_nets(config, S, A, config.actor).target_entropy
             # A path of unit noise and K steps of sigma has this entropy: solved for log sigma.
             solved = (entropy / A - (steps + 1) * 0.5 * math.log(2 * math.pi * math.e)) / steps
             assert solved == pytest.approx(log_std, abs=1e-5)
-    assert make_nets(SacConfig(hidden=HIDDEN), S, A).target_entropy == -A
+    plain = SacConfig(hidden=HIDDEN)
+    assert make_nets(plain, S, A, plain.actor).target_entropy == -A
     given = SacConfig(hidden=HIDDEN, target_entropy=0.5, actor=ActorConfig("gated"))
-    assert make_nets(given, S, A).target_entropy == 0.5
+    assert make_nets(given, S, A, given.actor).target_entropy == 0.5
 
 
 @pytest.mark.parametrize("kind", FLOWS)
@@ -157,6 +160,14 @@ def test_what_was_said_of_the_actor_goes_onto_a_budget() -> None:
     budget = SacConfig(hidden=(64,), actor=ActorConfig("plain", 7))
     assert onto(budget, SacConfig(actor=ActorConfig("gated"))).actor == ActorConfig("gated", 7)
     assert EdacConfig(actor=ActorConfig("plain")).actor.kind == "plain"
+
+
+def test_replace_says_everything() -> None:
+    """As the command line does, whose settings win over a budget whatever their values."""
+    base = CqlConfig(hidden=(64,), actions=3, actor_rate=1e-3)
+    said = replace(CqlConfig(weight=10.0), actions=5)
+    assert onto(base, said) == said == CqlConfig(weight=10.0, actions=5)
+    assert onto(base, CqlConfig(weight=10.0)).hidden == (64,)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,11 @@ def test_agent_settings_are_checked(config: Any, setting: str) -> None:
     assert caught.value.setting == setting
 
 
+def test_settings_of_no_agent_are_named() -> None:
+    with pytest.raises(ConfigError, match="agent: found 'object', expected settings of bc, sac, "):
+        make_agent(object(), S, A)
+
+
 def test_iterations_hold_whole_periods() -> None:
     with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
         make_model_free(BC, S, A, updates_per_iteration=5)

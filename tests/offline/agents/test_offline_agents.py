@@ -72,11 +72,12 @@ def updated(config: Any, actor: bool = True) -> tuple[Agent, Any, Any, dict, Any
     """A state that has left its initial weights, the next one, its metrics and its batch."""
     agent = make_agent(config, S, A)
     first, batch = (jax.tree.map(jnp.asarray, rows_for(config, rows(i))) for i in (1, 0))
-    update = jax.jit(agent.update, static_argnames="actor")
+    delayed = agent.period > 1
+    update = jax.jit(agent.update, static_argnames=("actor",) if delayed else ())
     state = agent.init(jax.random.key(0), SCALER)
     for i in range(3):
         state, _ = update(state, jax.random.key(i), first)
-    after, metrics = update(state, KEY, batch, actor=actor)
+    after, metrics = update(state, KEY, batch, **({"actor": actor} if delayed else {}))
     return agent, state, after, metrics, batch
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.sac import SacConfig, bellman_target, make_nets
+from jaxrl_rollouts.offline.agents.sac import SacConfig, bellman_target
+from jaxrl_rollouts.offline.agents.soft import make_nets
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
 from jaxrl_rollouts.offline.methods.registry import (
@@ -158,7 +159,8 @@ def test_mobiles_targets_leave_the_entropy_out_and_end_at_a_floor() -> None:
     floor = float(np.median(hard))
     for least, want in ((None, hard), (floor, np.maximum(hard, floor))):
         settings = MethodConfig(mobile=Mobile(least_target=least))
-        nets = make_nets(make_method("mobile", SAC, settings).agent, S, A)
+        agent = make_method("mobile", SAC, settings).agent
+        nets = make_nets(agent, S, A, agent.actor)
         got = bellman_target(nets, state, KEY, BATCH, 0.5)
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert (hard < floor).any()

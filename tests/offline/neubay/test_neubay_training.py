@@ -14,7 +14,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.offline.agents.critic_view import start_values
+from jaxrl_rollouts.offline.agents.critics import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import episodes, load

@@ -31,7 +31,7 @@ from jaxrl_rollouts.offline.study import (
     small_budget,
     train,
 )
-from jaxrl_rollouts.offline.study.model_based import check_settings, tuned
+from jaxrl_rollouts.offline.study.method_settings import check_settings, tuned
 
 BUDGET = small_budget()
 AGENTS = BUDGET.model_free.agents

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,7 +33,7 @@ from jaxrl_rollouts.offline.study import (
 )
 from jaxrl_rollouts.offline.study.model_based import (
     fit_dataset,
-    mean_uncertainty,
+    on_data,
     train_model_based,
 )
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig, cadence
@@ -327,7 +328,7 @@ def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:
     study = replace(BUDGET.study, seeds=2)
     data = dataset()
     world = fit_dataset(data, study, None)
-    found = mean_uncertainty(mopo(study.agent), world)
+    found = on_data(jnp.mean, mopo(study.agent), world)
     rows = data.transitions
     for seed in range(2):
         one = world.fitted.world(seed)

@@ -96,6 +96,15 @@ def test_what_cells_measure_is_that_of_the_longer_training(tmp_path: Path) -> No
     train_on(tmp_path, "edge_of_reach_toy", {"--epochs": 2, "--evaluations": 2})
 
 
+def test_a_rate_that_falls_to_zero_has_no_longer() -> None:
+    small = EXPERIMENT.preset("smoke").study
+    study = replace(small, agent=replace(small.agent, cosine_steps=40))
+    budget = replace(EXPERIMENT.preset("smoke"), study=study)
+    with pytest.raises(ConfigError, match=r"study\.agent\.cosine_steps: beyond 40 steps") as told:
+        budget.longer("ravl", 2)
+    assert told.value.setting == "times"
+
+
 def test_a_program_trains_on(tmp_path: Path) -> None:
     budget = replace(EXPERIMENT.preset("smoke"), steps=40)
     for times in (1, 3):

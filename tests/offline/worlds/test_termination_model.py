@@ -12,7 +12,7 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
-from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings
+from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings, log_odds
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 
 CONFIG = TerminationConfig(hidden=(32, 32), updates=3000, updates_per_iteration=1000)
@@ -44,6 +44,23 @@ def test_rare_terminations_are_found_and_others_left_alone(endings: tuple) -> No
         assert not said[depth < -0.3].any()
         # The shift puts the share of the dataset back, which balanced batches hide.
         assert abs(said.mean() - truth.mean()) < 0.01
+
+
+def test_odds_are_those_of_the_data_where_most_rows_end() -> None:
+    """Kinds of states that end with 0.3 and 0.95: told apart from a half, and calibrated."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 2, 8000)
+    ends = rng.uniform(size=8000) < np.array([0.3, 0.95])[kind]
+    state = kind[:, None].astype(np.float32)
+    nothing = np.zeros((8000, 1), np.float32)
+    rows = Transitions(state, nothing, nothing[:, 0], state, ends, np.zeros(8000, bool))
+    config = TerminationConfig(hidden=(8,), learning_rate=3e-3, updates=2000)
+    fitted, _ = fit_endings(config, rows, jax.random.key(0))
+    ending = jax.tree.map(lambda x: x[0], fitted)
+    one = np.concatenate([state, nothing, state], 1)[[kind.argmin(), kind.argmax()]]
+    odds = log_odds(config, ending, jnp.asarray(one))
+    shares = np.array([ends[kind == k].mean() for k in (0, 1)])
+    np.testing.assert_allclose(odds, np.log(shares / (1 - shares)), atol=0.25)
 
 
 def test_seeds_start_from_different_weights(endings: tuple) -> None:

@@ -194,6 +194,16 @@ def test_the_form_is_chosen_by_where_it_runs() -> None:
     assert use_matmul("matmul") and not use_matmul("conv")
 
 
+def test_equal_arguments_give_the_same_network() -> None:
+    """`jit` compiles once per function object."""
+    for make in SMALL.values():
+        assert make() is make() is not make(p=2)
+    config = ResnetConfig(width=6, blocks=1, dilations=(1,), embedding=8)
+    line = make_resnet(config, 1, N)
+    assert line is make_resnet(config, 1, (N,), boundaries=("periodic",))
+    assert line is not make_resnet(config, 1, N, boundaries=("wall",))
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [

@@ -65,6 +65,21 @@ def test_it_starts_from_a_file_and_is_saved(fitted: Fitted, tmp_path: Path) -> N
     np.testing.assert_array_equal(again, rolled)
 
 
+def test_a_second_fit_compiles_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Of equal settings, its rollouts included; with a constant channel, between walls."""
+    u = waves(4, 4)[0]
+    u[:, :, 1] = u[:, :1, 1]
+    fields = from_arrays(u, boundaries="wall")._replace(constant=(1,))
+    rolled = []
+    for session in range(2):
+        with jax.log_compiles(), caplog.at_level("WARNING", "jax"):
+            rolled.append(fit("refiner", fields, network=NET, updates=2).roll(fields, 2))
+        done = [r.getMessage() for r in caplog.records if "XLA compilation" in r.getMessage()]
+        assert bool(done) == (session == 0), done
+        caplog.clear()
+    np.testing.assert_array_equal(*rolled)
+
+
 def test_what_cannot_be_trained_is_refused_by_name() -> None:
     u, _ = waves(2, 3)
     with pytest.raises(DataError, match="u_0: found no change from step to step"):

@@ -15,6 +15,8 @@ from ..data import Transitions
 from ..environments.base import Environment, true_model
 from .agent import Agent
 
+HORIZON = 400  # steps that are played: 0.98^400 is 0.03 %
+
 
 class CriticView(NamedTuple):
     """What critics say about a set of states under the policy's mean action; scalars.
@@ -58,13 +60,7 @@ def start_values(agent: Agent, states: Any, observations: jax.Array) -> jax.Arra
 
 
 def promised_and_earned(
-    agent: Agent,
-    env: Environment,
-    states: Any,
-    rows: Transitions,
-    *,
-    discount: float,
-    horizon: int = 400,
+    agent: Agent, env: Environment, states: Any, rows: Transitions, *, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean critics' value of the data's actions, and what the greedy policy then earns.
 
@@ -74,7 +70,6 @@ def promised_and_earned(
         states: of all seeds.
         rows: of the dataset, on the device.
         discount: per step.
-        horizon: steps to play; `0.98^400` is 0.03 %.
 
     Returns:
         Means over the rows, `[seeds]` each.
@@ -89,12 +84,12 @@ def promised_and_earned(
             None,
             following,
             key,
-            horizon=horizon,
+            horizon=HORIZON,
             policy=agent.greedy,
             policy_params=state.actor,
             record=lambda step: step.rewards,
         ).steps
-        later = (discount ** jnp.arange(1, horizon + 1)) @ rewards
+        later = (discount ** jnp.arange(1, HORIZON + 1)) @ rewards
         return promised, (out.reward + jnp.where(out.terminated, 0.0, later)).mean()
 
     promised, earned = jax.jit(jax.vmap(one, (0, None)))(states, rows)

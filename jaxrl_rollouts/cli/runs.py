@@ -1,0 +1,229 @@
+"""The commands about runs: begin one, go on with one, show what came of it.
+
+Only what a command needs is imported: jax is loaded once its words are understood.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from .. import plugins as plugins
+from ..errors import ConfigError, StorageError, printable
+from ..plugins import Experiment
+from ..record.context import RunContext
+from ..record.folder import RunFolder
+from ..record.interrupts import StopFlag
+from ..record.lock import FolderLock
+from ..record.provenance import current_versions
+from . import before
+from .listing import show_experiments
+from .options import PROG, as_typed, check_choices, check_options, parse_run
+
+if TYPE_CHECKING:
+    from ..reports.report import Report
+
+
+def begin(arguments: list[str]) -> None:
+    """`run EXPERIMENT ...`: train, evaluate, report."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {PROG} run EXPERIMENT [--preset NAME] [options] [settings]\n")
+        print("Trains, evaluates and writes a report with pictures into a folder under runs/.")
+        print(f"`{PROG} run EXPERIMENT --help` shows all settings of one. Experiments:\n")
+        show_experiments()
+        return
+    if arguments[0].startswith("-"):
+        raise ConfigError("run", arguments[0], "the name of an experiment before any option")
+    if listing := plugins.listings().get(arguments[0]):  # before anything heavy is imported
+        check_choices(listing, arguments[1:])
+    experiment = plugins.load_experiment(arguments[0])
+    options, config, command = parse_run(experiment, arguments[1:])
+    check_options(config)
+    from .. import processes  # jax is loaded by now
+
+    loggers = _loggers(options.logger)
+    before.check_places(options.out, options.publish)
+    _prepare(experiment, options.preset, config)
+    folder = RunFolder.create(
+        processes.root(options.out),
+        experiment.name,
+        options.preset,
+        config,
+        command,
+        loggers,
+    )
+    processes.follow(folder.path)
+    execute(experiment, config, folder, options.progress, options.publish)
+
+
+def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
+    """Check what the run needs, and say what it should be known before it starts."""
+    _set_up(experiment)
+    try:
+        facts = experiment.facts(config)
+    except ConfigError as error:
+        raise as_typed(error, config) from None
+    for line in (*facts, before.duration(experiment, preset, config)):
+        print(f"note: {line}", file=sys.stderr, flush=True)
+
+
+def _set_up(experiment: Experiment) -> None:
+    """What is chosen for jax before its first program is compiled."""
+    from ..devices import use_cores
+
+    use_cores()
+    if experiment.caches:
+        before.keep_compiled()
+
+
+def _loggers(text: str) -> list[str]:
+    from ..record.loggers import check_loggers
+
+    return check_loggers(name.strip() for name in text.split(",") if name.strip())
+
+
+def execute(
+    experiment: Experiment,
+    config: Any,
+    folder: RunFolder,
+    progress: bool = True,
+    publish_to: Path | None = None,
+) -> Report:
+    """Run an experiment in a folder, save its report there and print it.
+
+    Called again on the same folder it goes on: each finished stage finds its own checkpoint.
+    """
+    from .. import processes
+    from ..record.loggers import make_loggers
+    from ..record.provenance import Clock
+    from ..reports.page import write_pages
+    from ..reports.report import publish
+    from .longer import advice
+
+    first = processes.first()
+    progress, publish_to = progress and first, publish_to if first else None
+    with _holding(folder):
+        print(f"run folder: {folder.path}", file=sys.stderr, flush=True)
+        opened, clock = make_loggers(folder.loggers if first else (), folder.path), Clock()
+
+        def spend() -> dict[str, float]:
+            seconds = {"wall_seconds": clock.wall_seconds, "compile_seconds": clock.compile_seconds}
+            return folder.spend(**seconds)
+
+        try:
+            with StopFlag() as stop, clock, ExitStack() as closing:
+                for logger in opened:
+                    closing.callback(logger.close)
+                context = RunContext(folder, progress, opened, folder.command, stop)
+                result = experiment.run(config, context)
+        except BaseException:
+            with suppress(OSError):  # the first cause is what counts
+                folder.discard_if_unused()
+                if folder.path.is_dir():
+                    spend()
+            raise
+        for name, value in spend().items():
+            setattr(result, name, value)
+        for name, facts in folder.data.items():
+            known = ", ".join(f"{key} {value}" for key, value in facts.items())
+            result.note(f"Data {name}: {known}.")
+        result.save(folder.path)
+        write_pages(result, folder.path)
+    _show(result, folder.path)
+    if line := advice(experiment, config, result, folder):
+        print(line)
+    if publish_to is not None:
+        print(f"published: {publish(folder.path, publish_to)}")
+    return result
+
+
+@contextmanager
+def _holding(folder: RunFolder) -> Iterator[None]:
+    """Hold a run's folder; what the operating system refuses there is one line.
+
+    Raises:
+        CheckpointError: another process holds it.
+        StorageError: the disk is full, say.
+    """
+    try:
+        with FolderLock(folder.path):
+            folder.tidy()
+            yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = f"once that is put right go on with: {folder.resume}"
+        raise StorageError(folder.path, error, hint) from error
+
+
+def resume(
+    run: tyro.conf.Positional[Path],
+    publish: Path | None = None,
+    logger: str = "",
+    trust: tuple[str, ...] = (),
+    progress: bool = True,
+    longer: int = 1,
+) -> None:
+    """Go on with an interrupted run from its newest checkpoints, or train on after its end.
+
+    On CPU and with the same versions the result is bitwise that of the uninterrupted run.
+
+    Args:
+        run: the run folder.
+        publish: also copy report and pictures to this folder.
+        logger: where metrics go (jsonl, csv, tensorboard, wandb), if no longer to where they went.
+        trust: code that the run may import, package.module:factory; a folder may name anybody's.
+        progress: show progress.
+        longer: train so many times as long as the run was to, with so many times as many looks;
+            goes on from the last checkpoint, and gives the run that was begun so long.
+    """
+    folder = RunFolder.open(run)
+    if unknown_code := set(folder.code) - set(trust):
+        hint = f"if you know it, go on with: {folder.resume}"
+        expected = "no code to import but what --trust names"
+        raise ConfigError(f"{run / 'run.json'}: config", min(unknown_code), expected, hint)
+    experiment = plugins.load_experiment(folder.experiment)
+    config = folder.config_as(experiment.config_type)
+    changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
+    for name, version in changed.items():
+        was = printable(str(folder.versions.get(name)))
+        print(f"note: {name} was {was}, is {version}: last bits may differ", file=sys.stderr)
+    from .. import processes
+    from .longer import lengthen
+
+    before.check_places(run, publish)
+    folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
+    folder = replace(folder, path=processes.own(folder.path))
+    _set_up(experiment)
+    folder, config = lengthen(experiment, folder, config, longer)
+    execute(experiment, config, folder, progress, publish)
+
+
+def report(run: tyro.conf.Positional[Path], publish: Path | None = None) -> None:
+    """Print the report of a finished run.
+
+    Args:
+        run: the run folder, or a folder with a report.json.
+        publish: also copy report and pictures to this folder, under the experiment's name.
+    """
+    from ..reports import report as reports
+
+    _show(reports.load_report(run), run if run.is_dir() else run.parent)
+    if publish is not None:
+        print(f"published: {reports.publish(run if run.is_dir() else run.parent, publish)}")
+
+
+def _show(result: Report, folder: Path) -> None:
+    from ..reports.text import print_report
+
+    print_report(result)
+    for picture in result.pictures.values():
+        print(f"picture: {folder / picture.file}  {picture.caption}")
+    page = folder / "report.html"
+    print(f"report:  {page if page.is_file() else folder / 'report.json'}")

@@ -1,0 +1,183 @@
+"""What agents with a soft value share, SAC, EDAC and CQL: networks, temperature, policy, target.
+
+A soft value counts the policy's entropy, weighted by a learned temperature alpha (Haarnoja et al.
+2018, arXiv:1812.05905).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl_rollouts.configs import layers, number, positive, step_size
+from jaxrl_rollouts.ensemble import Ensemble, ensemble
+from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
+from jaxrl_rollouts.trees import PyTree
+
+from ..data import Transitions
+from .actors import Actor, ActorConfig, gaussian_actor
+from .flow_actor import make_flow_actor
+from .given import Settings
+
+
+@dataclass(frozen=True)
+class SoftConfig(Settings):
+    """Hyper-parameters of every agent with a soft value: SAC, EDAC and CQL.
+
+    Attributes:
+        critics: how many; their minimum is bootstrapped from.
+        hidden: widths of all networks.
+        discount: gamma: what a reward one step later counts.
+        polyak: how much of the networks goes into their targets at every update.
+        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
+        initial_alpha: the entropy's weight at the start; it is learned.
+        target_entropy: what the policy's entropy is driven to. None: minus the number of action
+            dimensions.
+        max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
+            away with exploding values. None: no bound.
+        cosine_steps: gradient steps over which the actor's rate falls to 0 along a cosine
+            (MOBILE). None keeps the rate.
+        backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
+    """
+
+    critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    discount: float = number(0.99, least=0, below=1)
+    polyak: float = number(0.005, above=0, most=1)
+    actor_rate: float = step_size(3e-4)
+    critic_rate: float = step_size(3e-4)
+    temperature_rate: float = step_size(3e-4)
+    initial_alpha: float = number(1.0, above=0)
+    target_entropy: float | None = None
+    max_alpha: float | None = number(None, above=0)
+    cosine_steps: int | None = positive(None)
+    backup_entropy: bool = True
+
+
+class SoftNets(NamedTuple):
+    """Networks and optimisers of one configuration."""
+
+    config: Any  # a SacConfig or a CqlConfig
+    target_entropy: float
+    actor: Actor
+    critic: Network
+    critics: Ensemble
+    learn_actor: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+    learn_alpha: optax.GradientTransformation
+
+
+def make_nets(
+    config: SoftConfig, observation_size: int, action_size: int, actor_config: ActorConfig
+) -> SoftNets:
+    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own."""
+    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    bias = jax.nn.initializers.constant(0.1)
+
+    def mlp(outputs: tuple[int, ...], bound: float) -> MLP:
+        head = uniform(bound)
+        return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
+
+    critic = from_linen(mlp((1,), 3e-3), s, a)
+    if actor_config.kind == "gaussian":
+        network = from_linen(mlp((action_size, action_size), 1e-3), s)
+        actor = gaussian_actor(network, action_size)
+    else:
+        actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)
+    wanted, rate = config.target_entropy, config.actor_rate
+    if config.cosine_steps is not None:
+        rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
+    return SoftNets(
+        config,
+        actor.entropy if wanted is None else wanted,
+        actor,
+        critic,
+        ensemble(critic, config.critics),
+        optax.adam(rate),
+        optax.adam(config.critic_rate),
+        optax.adam(config.temperature_rate),
+    )
+
+
+def fresh(nets: SoftNets, key: jax.Array) -> dict[str, Any]:
+    """What a fresh state holds, by the names of its fields; critics' leaves are `[N, ...]`."""
+    actor_key, critic_key = jax.random.split(key)
+    actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
+    log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
+    return {
+        "actor": actor,
+        "critic": critic,
+        "target_critic": critic,
+        "log_alpha": log_alpha,
+        "opt_actor": nets.learn_actor.init(actor),
+        "opt_critic": nets.learn_critic.init(critic),
+        "opt_alpha": nets.learn_alpha.init(log_alpha),
+    }
+
+
+def temperature(nets: SoftNets, log_alpha: jax.Array) -> jax.Array:
+    """The entropy's weight, within its bound."""
+    alpha, most = jnp.exp(log_alpha), nets.config.max_alpha
+    return alpha if most is None else jnp.minimum(alpha, most)
+
+
+def temperature_step(nets: SoftNets, state: Any, log_prob: jax.Array) -> tuple:
+    """Of `log alpha` against `-mean (log pi + target entropy)`: its step, and new moments."""
+    gradient = -jax.lax.stop_gradient(log_prob + nets.target_entropy).mean()
+    return nets.learn_alpha.update(gradient, state.opt_alpha, state.log_alpha)
+
+
+def heads(nets: SoftNets, actor: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and log standard deviation before the tanh of a normal policy, `[B, A]` each."""
+    assert nets.actor.heads is not None, "a flow has none"
+    return nets.actor.heads(actor, observations)
+
+
+def sample(
+    nets: SoftNets, actor: PyTree, key: jax.Array, observations: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Actions `[B, A]` of the policy and their log-densities `[B]` (of a flow: of the paths)."""
+    return nets.actor.sample(actor, key, observations)
+
+
+def q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    return nets.critics.apply_all(critic, observations, actions)[..., 0]
+
+
+def policy(
+    nets: SoftNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The stochastic policy."""
+    return sample(nets, actor, key, observation)[0], memory
+
+
+def greedy(
+    nets: SoftNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Tanh of the mean; of a flow where it takes the mean of its noise."""
+    del key
+    return nets.actor.greedy(actor, observation), memory
+
+
+def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Array) -> jax.Array:
+    """`min_i Q'_i(s, a) - alpha log pi(a | s)` with `a ~ pi`, `[B]`, of the target critics.
+
+    Without `backup_entropy` the logarithm is left out.
+    """
+    actions, log_prob = sample(nets, state.actor, key, observations)
+    value = q(nets, state.target_critic, observations, actions).min(0)
+    if nets.config.backup_entropy:
+        value = value - temperature(nets, state.log_alpha) * log_prob
+    return value
+
+
+def soft_target(nets: SoftNets, batch: Transitions, value: jax.Array) -> jax.Array:
+    """`r + gamma (1 - d) value`, `[B]`, with the value of the next states; no gradient."""
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)

@@ -1,0 +1,109 @@
+"""Weight decay and learning rates of fitted ensembles: per layer, along a cosine, lowered once."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers_fitting import DATA, SMALL
+
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, make_fitter, next_rate
+
+
+@pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
+def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
+    config = EnsembleConfig(
+        hidden=(5, 4),
+        layer_norm=True,
+        learning_rate=2.0,
+        weight_decay=decay,
+        decay="decoupled",
+    )
+    optimiser = _optimiser(config)
+    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
+    params = jax.tree.map(lambda p: p + 1.0, params)
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    step, _ = optimiser.update(nothing, optimiser.init(params), params)
+    each = [*decay, decay[-1]] if len(decay) > 1 else decay * 4  # two heads share the last layer's
+    strengths = {f"Dense_{i}": strength for i, strength in enumerate(each)}
+    decayed = set()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(step)[0]:
+        names = [p.key for p in path]
+        strength = strengths[names[-2]] if names[-1] == "kernel" else 0.0
+        want = functools.reduce(lambda tree, name: tree[name], names, params) * -2.0 * strength
+        np.testing.assert_allclose(leaf, want, rtol=1e-6)
+        decayed |= {names[-2]} if strength else set()
+    assert decayed == set(strengths)
+
+
+def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
+    config = EnsembleConfig(hidden=(5,), learning_rate=0.5, weight_decay=(0.3,))
+    params = gaussian_network(config, 3, 2).init(jax.random.key(0))
+    gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
+    ours, theirs = _optimiser(config), optax.adam(0.5)
+    state, moments = ours.init(params), theirs.init(params)
+    for _ in range(3):
+        step, state = ours.update(gradient, state, params)
+        penalised = jax.tree_util.tree_map_with_path(
+            lambda path, g, p: g + 0.3 * p if path[-1].key == "kernel" else g, gradient, params
+        )
+        want, moments = theirs.update(penalised, moments, params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), step, want)
+
+
+@pytest.mark.slow
+def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
+    config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
+    f = make_fitter(config, 2, 2)
+    update, state, rates = jax.jit(f.update), f.init(jax.random.key(5)), []
+    for _ in range(5):
+        state, _ = update(state, DATA)
+        rates.append(float(state.opt_state[-1]))
+    want = 0.5 * SMALL.learning_rate * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
+    np.testing.assert_allclose(rates, want, rtol=1e-5, atol=1e-9)
+
+
+def test_rates_as_functions_of_the_epoch() -> None:
+    """What the two slow tests see in a fit, here by itself."""
+    parts: Any = SimpleNamespace(config=replace(SMALL, cosine=True, max_epochs=8))
+    rates = [float(annealed(parts, ("moments", 9.9), jnp.int32(at))[-1]) for at in (0, 2, 4, 8, 20)]
+    shares = np.array([1.0, 0.5 + np.sqrt(0.125), 0.5, 0.0, 0.0])
+    np.testing.assert_allclose(rates, SMALL.learning_rate * shares, atol=1e-8)
+    parts = SimpleNamespace(config=replace(SMALL, rate_drop=0.3))
+    full = jnp.float32(SMALL.learning_rate)
+    for early, rate, want, said in [
+        (True, full, 0.3 * SMALL.learning_rate, True),
+        (True, 0.3 * full, 0.3 * SMALL.learning_rate, False),  # once only
+        (False, full, SMALL.learning_rate, False),
+    ]:
+        (_, found), lowered = next_rate(parts, ("moments", rate), jnp.bool_(early))
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+        assert bool(lowered) == said
+
+
+@pytest.mark.slow
+def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
+    config = replace(
+        SMALL, patience=2, improvement=0.9, least_epochs=9, rate_drop=0.3, max_epochs=30
+    )
+    f = make_fitter(config, 2, 2)
+    update, state = jax.jit(f.update), f.init(jax.random.key(5))
+    rates, stale, done = [], [], []
+    for _ in range(12):
+        state, metrics = update(state, DATA)
+        rates.append(float(state.opt_state[-1]) / config.learning_rate)
+        stale.append(int(state.stale))
+        done.append(f.finished(jax.tree.map(np.asarray, metrics)))
+    dropped = next(i for i, rate in enumerate(rates) if rate < 0.9)
+    np.testing.assert_allclose(rates[dropped:], 0.3, rtol=1e-6)
+    assert stale[dropped] == 0 and dropped < 8
+    assert stale[dropped + 1 : dropped + 3] == [1, 2]  # patience begins anew, and runs out again
+    assert done.index(True) == 8 and int(state.epoch) == 9  # and then all stand still
