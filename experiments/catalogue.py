@@ -157,7 +157,7 @@ _LISTED = (
         "ks_conditional",
         "one emulator for viscosities 0.5 to 1.5: horizon by viscosity",
         LIPPE,
-        minutes={"smoke": None, "cpu": 20, "gpu": None, "paper": None},
+        minutes={"smoke": None, "cpu": 30, "gpu": None, "paper": None},
         needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
