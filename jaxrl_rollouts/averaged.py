@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .configs import at_least_one
 from .errors import ConfigError
 from .feeds import Drawn
 from .trees import PyTree
@@ -43,12 +42,11 @@ class AveragedTraining(NamedTuple):
 
 
 def check_schedule(config: Any) -> None:
-    """Check `updates`, `batch`, `per_iteration`, `warmup`, `clip` and `average` of a config.
+    """Check how `updates`, `per_iteration`, `warmup`, `clip` and `average` of a config fit.
 
     Raises:
         ConfigError: one of them is out of range.
     """
-    at_least_one(config, "updates", "batch", "per_iteration")
     if config.updates % config.per_iteration:
         expected = f"a divisor of updates ({config.updates})"
         raise ConfigError("per_iteration", config.per_iteration, expected)

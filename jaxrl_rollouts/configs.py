@@ -205,13 +205,6 @@ def fraction(default: float) -> Any:
     return number(default, least=0, most=1)
 
 
-def at_least_one(config: Any, *names: str) -> None:
-    """`ConfigError` for the first of the named settings that is below 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ConfigError(name, getattr(config, name), "at least 1")
-
-
 def unknown(setting: str, found: Any, choices: Iterable[str]) -> ConfigError:
     """The error of a name that is none of `choices`."""
     choices = list(choices)

@@ -42,8 +42,8 @@ class TrainingConfig:
         per_iteration: gradient steps between two records in the log.
     """
 
-    updates: int = 20_000
-    batch: int = 32
+    updates: int = positive(20_000)
+    batch: int = positive(32)
     rate: float = step_size(1e-3)
     final_rate: float = 1e-5
     warmup: int = 500
@@ -52,7 +52,7 @@ class TrainingConfig:
     shift: bool = True
     shift_axes: tuple[int, ...] | None = None
     every: int = positive(1)
-    per_iteration: int = 100
+    per_iteration: int = positive(100)
 
     def validate(self) -> None:
         check_schedule(self)

@@ -15,7 +15,6 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.configs import at_least_one
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator
 from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
@@ -110,7 +109,6 @@ class CrossingConfig:
             raise ConfigError("between", self.between, "above 1")
         if any(not 0 < share < 1 for share in self.budgets):
             raise ConfigError("budgets", self.budgets, "shares between 0 and 1")
-        at_least_one(self.study.training, "updates")
         for share in self.parts():
             part(self.study.training, share)
         test = self.study.test

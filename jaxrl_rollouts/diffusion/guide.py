@@ -60,15 +60,6 @@ class GuidanceConfig:
     interval: tuple[float, float] | None = None
 
     def validate(self) -> None:
-        known = {
-            "rule": ("published", "calibrated"),
-            "reference": ("denoised", "noised"),
-            "normalise": ("trajectory", "step", "none"),
-            "spread": ("unit", "joint"),
-        }
-        for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise ConfigError(name, getattr(self, name), f"one of {', '.join(values)}")
         if not math.isfinite(self.bump):
             raise ConfigError("bump", self.bump, "a finite number")
         if self.reference_steps is not None and self.reference_steps < 1:

@@ -45,8 +45,8 @@ class DenoiserTrainingConfig:
         per_iteration: updates in one iteration of the loop.
     """
 
-    updates: int = 100_000
-    batch: int = 256
+    updates: int = positive(100_000)
+    batch: int = positive(256)
     rate: float = step_size(3e-4)
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = 0
@@ -54,7 +54,7 @@ class DenoiserTrainingConfig:
     average: float = 0.995
     average_every: int = positive(10)
     ramp: Literal["updates", "steps"] = "updates"
-    per_iteration: int = 500
+    per_iteration: int = positive(500)
 
     def validate(self) -> None:
         check_schedule(self)

@@ -77,8 +77,6 @@ class PlannerConfig(Settings):
     discount: float = number(0.99, least=0, below=1)
 
     def validate(self) -> None:
-        if self.by not in ("student", "teacher"):
-            raise ConfigError("by", self.by, "student or teacher")
         if self.replan > self.horizon:
             raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, fraction, number, positive, unknown
+from jaxrl_rollouts.configs import check, fraction, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 from jaxrl_rollouts.trees import PyTree
@@ -103,11 +103,6 @@ class DriftConfig:
     form: Form = "auto"
 
     def validate(self) -> None:
-        if self.mixer not in get_args(Mixer):
-            raise unknown("mixer", self.mixer, get_args(Mixer))
-        for name in self.as_released:
-            if name not in AS_RELEASED:
-                raise unknown("as_released", name, AS_RELEASED)
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
         doubled = all(b == 2 * a for a, b in itertools.pairwise(self.dims))

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers_loop import given, run_context
 
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record import checkpoint
-from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.folder import RunFolder
-
-
-@dataclass(frozen=True)
-class Nothing:
-    pass
-
-
-def run_context(tmp_path: Path, **options: Any) -> RunContext:
-    folder = RunFolder.create(tmp_path, "toy", "test", Nothing(), "nothing")
-    return RunContext(folder, progress=False, **options)
-
-
-def given(state: Any, data: Any) -> Any:
-    return state
 
 
 def explode(state: jax.Array, data: Any) -> tuple:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_loop import given, run_context
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.loop import Trained, evenly, train
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.folder import RunFolder
 
 TRACES: list[int] = []
 DATA = {"x": jax.random.normal(jax.random.key(0), (16, 2)), "y": jnp.arange(16.0) / 16}
@@ -35,24 +34,9 @@ def descend(state: dict, data: dict) -> tuple[dict, dict]:
     return {"w": w, "key": key, "n": state["n"] + 1}, {"loss": value, "n": state["n"]}
 
 
-def given(state: Any, data: Any) -> Any:
-    """An `init` that starts from what it is handed."""
-    return state
-
-
 def start(seeds: int = 2) -> dict:
     keys = jax.random.split(jax.random.key(7), seeds)
     return {"w": jnp.ones((seeds, 2)), "key": keys, "n": jnp.zeros((seeds,), jnp.int32)}
-
-
-@dataclass(frozen=True)
-class Nothing:
-    pass
-
-
-def run_context(tmp_path: Path, **options: Any) -> RunContext:
-    folder = RunFolder.create(tmp_path, "toy", "test", Nothing(), "nothing")
-    return RunContext(folder, progress=False, **options)
 
 
 def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
