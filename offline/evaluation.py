@@ -264,6 +264,7 @@ def _evaluate_seeds_host(
         keys = jax.random.split(key, seeds)
         return fold(jax.vmap(policy)(params, keys, unfold(observation), unfold(memory)))
 
-    reset_keys = jax.vmap(jax.random.split)(jax.random.split(key, seeds))[:, 0]
+    own = jax.vmap(jax.random.split)(jax.random.split(key, seeds))
+    reset_keys, play_key = own[:, 0], own[0, 1]
     start = env.reset(reset_keys, seeds * episodes)
-    return unfold(_episodes(env, folded, policy_params, start, key, fold(memory), discount))
+    return unfold(_episodes(env, folded, policy_params, start, play_key, fold(memory), discount))
