@@ -21,7 +21,6 @@ import optax
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -181,7 +180,7 @@ def actor_loss(
         The loss, and the log-densities `[B]` of the drawn actions.
     """
     actions, density = soft.sample(nets, actor, key, batch.observations)
-    value = least(soft.q(nets, state.critic, batch.observations, actions))
+    value = soft.least_q(nets, state.critic, batch.observations, actions)
     if nets.config.warm_start:
         inside = jnp.clip(batch.actions, -LIMIT, LIMIT)
         imitation = log_prob(inside, *soft.heads(nets, actor, batch.observations))

@@ -16,7 +16,6 @@ import optax
 
 from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
@@ -29,9 +28,11 @@ from .soft import (
     SoftNets,
     fresh,
     greedy,
+    least_q,
     make_nets,
     policy,
     q,
+    q_and_slopes,
     sample,
     soft_target,
     soft_value,
@@ -167,11 +168,8 @@ def critic_loss(
     if config.diversity == 0:
         values, spread = q(nets, critic, batch.observations, batch.actions), jnp.zeros(())
     else:
-        # One action per critic, so that each critic's own action gradient comes from one pass.
-        each = jax.vmap(nets.critic.apply, in_axes=(0, None, 0))
-        actions = jnp.broadcast_to(batch.actions, (config.critics, *batch.actions.shape))
-        values, pull = jax.vjp(lambda a: each(critic, batch.observations, a)[..., 0], actions)
-        spread = diversity_loss(pull(jnp.ones_like(values))[0])
+        values, slopes = q_and_slopes(nets, critic, batch.observations, batch.actions)
+        spread = diversity_loss(slopes)
     fit = jnp.square(values - target).mean(1).sum()
     return fit + config.diversity * spread, (values, fit / config.critics)
 
@@ -181,7 +179,7 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = least(q(nets, state.critic, batch.observations, actions))
+    value = least_q(nets, state.critic, batch.observations, actions)
     # The temperature moves first (as in RAVL's code), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.ensemble import Ensemble, ensemble
+from jaxrl_rollouts.ensemble import Ensemble, each_member, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
@@ -147,7 +147,34 @@ def sample(
 
 def q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
     """Every critic's value, `[N, B]`."""
-    return nets.critics.apply_all(critic, observations, actions)[..., 0]
+    return each_member(lambda one: nets.critic.apply(one, observations, actions)[..., 0], critic)
+
+
+def q_and_slopes(
+    nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Every critic's value, `[N, B]`, and its gradient in the action, `[N, B, A]`."""
+
+    def one(critic: PyTree) -> tuple[jax.Array, jax.Array]:
+        value, pull = jax.vjp(lambda a: nets.critic.apply(critic, observations, a)[..., 0], actions)
+        return value, pull(jnp.ones_like(value))[0]
+
+    return each_member(one, critic)
+
+
+def least_q(
+    nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """`min_i Q_i(s, a)`, `[B]`; its gradient is that of the first least critic, in `actions`.
+
+    Only what follows from the actions is asked again for the gradient: the slopes are known.
+    """
+    still = jax.lax.stop_gradient(actions)
+    values, slopes = q_and_slopes(nets, critic, observations, still)
+    first = values.argmin(0)[None]
+    value = jnp.take_along_axis(values, first, 0)[0]
+    slope = jnp.take_along_axis(slopes, first[..., None], 0)[0]
+    return value + (slope * (actions - still)).sum(-1)
 
 
 def policy(

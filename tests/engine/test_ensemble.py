@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.ensemble import (
+    IN_TURN,
     apply_assigned,
+    each_member,
     ensemble,
     least,
     select_members,
@@ -88,6 +90,40 @@ def test_assigned_under_vmap() -> None:
     for i in range(2):
         expected = ALL[0][slots[i], jnp.arange(BATCH)]
         np.testing.assert_allclose(mean[i], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_members_in_turn_answer_as_side_by_side(order: int) -> None:
+    def value(params: Any, rows: Any, in_turn: bool) -> Any:
+        def one(member: Any) -> tuple[jax.Array, jax.Array]:  # a network, and its slope in rows
+            mean, pull = jax.vjp(lambda x: NETWORK.apply(member, x)[0], rows)
+            return mean, pull(jnp.ones_like(mean))[0]
+
+        return each_member(one, params, in_turn)
+
+    def asked(params: Any, rows: Any, in_turn: bool) -> Any:
+        outputs = value(params, rows, in_turn)
+        return outputs if order == 0 else sum(jnp.square(x).sum() for x in outputs)
+
+    found = jax.grad(asked, order - 1) if order else asked  # of parameters, of rows
+    ask = jax.jit(found, static_argnums=2)
+    in_turn = jax.tree.leaves(ask(PARAMS, ROWS, True))
+    side_by_side = jax.tree.leaves(ask(PARAMS, ROWS, False))
+    assert max(jnp.abs(leaf).max() for leaf in side_by_side) > 0.1
+    for one, other in zip(in_turn, side_by_side, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cores", [True, False])
+def test_many_members_take_turns_on_a_core(cores: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxrl_rollouts.ensemble.cores_are_devices", lambda: cores)
+
+    def turns(size: int) -> bool:
+        params = ensemble(NETWORK, size).init(jax.random.key(0))
+        asked = jax.jit(lambda p: each_member(lambda one: NETWORK.apply(one, ROWS), p))
+        return "scan[" in str(asked.trace(params).jaxpr)
+
+    assert turns(IN_TURN) is cores and not turns(IN_TURN - 1)
 
 
 def test_take_and_select() -> None:

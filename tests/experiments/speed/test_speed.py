@@ -33,6 +33,9 @@ def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
     assert row["second call compiles s"] < 0.05
     for row in report.tables["seeds of a device"]:
         assert row["seeds"] == 2 and row["ratio"] > 0 and row["in turn, ms"] > 0
+    rows = report.tables["critics of a device"]
+    assert [(r["critics"], r["seeds"]) for r in rows] == [(2, 1), (2, 2), (10, 1), (10, 2)]
+    assert all(r["ratio"] > 0 and r["in turn, ms"] > 0 for r in rows)
     assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
     (true,) = report.tables["true environments, steps per second with a policy"]
     assert true["copies"] == 64 and true["steps/s"] > 100
@@ -48,8 +51,12 @@ def test_a_missing_peer_is_said_before_anything_runs(
 
 
 @pytest.mark.parametrize(("width", "critics"), [(64, 2), (256, 10)])
-def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
+def test_operations_are_those_of_the_program(
+    width: int, critics: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Counted by hand from the passes against XLA's count, which has the elementwise ones too."""
+    # Of critics that take turns XLA counts one.
+    monkeypatch.setattr("jaxrl_rollouts.ensemble.IN_TURN", critics + 1)
     config = Config(batch=128)
     agent = make_sac(
         SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers),

@@ -21,6 +21,7 @@ from jaxrl_rollouts.offline.agents.sac import (
     diversity_loss,
     make_sac,
 )
+from jaxrl_rollouts.offline.agents.soft import least_q
 from jaxrl_rollouts.offline.data import Transitions
 
 S, A, B, N = 3, 2, 4, 3
@@ -166,6 +167,33 @@ def test_actor_and_temperature_losses_in_their_order() -> None:
     moved = after.log_alpha - before.log_alpha
     np.testing.assert_allclose(moved, -0.3 * np.sign(entropy + A), rtol=1e-4)
     np.testing.assert_allclose(metrics["alpha"], np.exp(after.log_alpha), rtol=1e-6)
+
+
+def test_critics_in_turn_learn_as_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, before, _, _ = updated()
+    side_by_side, told = jax.jit(lambda s: agent.update(s, KEY, some_batch()))(before)
+    monkeypatch.setattr("jaxrl_rollouts.ensemble.IN_TURN", 1)
+    monkeypatch.setattr("jaxrl_rollouts.ensemble.cores_are_devices", lambda: True)
+    in_turn, again = jax.jit(lambda s: agent.update(s, KEY, some_batch()))(before)
+    assert_trees(in_turn, side_by_side, rtol=1e-4, atol=1e-6)
+    assert_trees(again, told, rtol=1e-4, atol=1e-6)
+
+
+def test_the_least_critics_gradient_is_its_own_slope() -> None:
+    agent, before, _, _ = updated()
+    nets, batch = agent.q.args[0], some_batch()
+
+    def lowest(actions: jax.Array) -> jax.Array:
+        return least_q(nets, before.critic, batch.observations, actions)
+
+    values = all_q(before.critic, batch.observations, batch.actions)
+    np.testing.assert_allclose(lowest(batch.actions), values.min(0), rtol=1e-5)
+    found = jax.grad(lambda a: lowest(a).sum())(batch.actions)
+    for b, i in enumerate(values.argmin(0)):
+        slope = jax.grad(one_q, argnums=2)(
+            member(before.critic, int(i)), batch.observations[b], batch.actions[b]
+        )
+        np.testing.assert_allclose(found[b], slope, rtol=1e-4, atol=1e-6)
 
 
 def test_target_critics_follow_slowly() -> None:
