@@ -48,7 +48,7 @@ def ensemble(network: Network, size: int) -> Ensemble:
         return jax.vmap(network.init)(jax.random.split(key, size))
 
     def apply_all(params: PyTree, *rows: jax.Array) -> Any:
-        return jax.vmap(lambda p: network.apply(p, *rows))(params)
+        return each_member(lambda one: network.apply(one, *rows), params)
 
     def apply_each(params: PyTree, *rows: jax.Array) -> Any:
         return jax.vmap(network.apply)(params, *rows)

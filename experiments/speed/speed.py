@@ -29,6 +29,7 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.soft import value_and_slope
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.base import as_model
@@ -235,11 +236,8 @@ def critics_of_a_device(config: Config, context: RunContext) -> Iterator[dict[st
     steps = max(config.updates // 10, 1)
 
     def loss(params: Any, in_turn: bool) -> jax.Array:
-        def one(member: Any) -> tuple[jax.Array, jax.Array]:
-            value, pull = jax.vjp(lambda a: critic.apply(member, at, a), actions)
-            return value, pull(jnp.ones_like(value))[0]
-
-        values, slopes = each_member(one, params, in_turn)
+        ask = functools.partial(value_and_slope, critic, observations=at, actions=actions)
+        values, slopes = each_member(ask, params, in_turn)
         return jnp.square(values).sum() + jnp.square(slopes).sum()
 
     @functools.partial(jax.jit, static_argnums=1)
@@ -334,7 +332,6 @@ def time_environment(config: Config, name: str) -> dict[str, Any]:
 
 TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
 TINY |= {"critics": (2,), "repeats": 2, "seeds": (1, 2), "seeds_width": 32, "horizons": (1, 5)}
-TINY["members"] = (2, 10)
-SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
+SMOKE = Config(widths=(32,), environments=("pendulum",), members=(2, 10), **TINY)
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
 EXPERIMENT = LISTINGS["speed"].experiment(Config, PRESETS, run)

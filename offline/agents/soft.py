@@ -147,19 +147,22 @@ def sample(
 
 def q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
     """Every critic's value, `[N, B]`."""
-    return each_member(lambda one: nets.critic.apply(one, observations, actions)[..., 0], critic)
+    return nets.critics.apply_all(critic, observations, actions)[..., 0]
 
 
 def q_and_slopes(
     nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Every critic's value, `[N, B]`, and its gradient in the action, `[N, B, A]`."""
+    return each_member(lambda one: value_and_slope(nets.critic, one, observations, actions), critic)
 
-    def one(critic: PyTree) -> tuple[jax.Array, jax.Array]:
-        value, pull = jax.vjp(lambda a: nets.critic.apply(critic, observations, a)[..., 0], actions)
-        return value, pull(jnp.ones_like(value))[0]
 
-    return each_member(one, critic)
+def value_and_slope(
+    network: Network, critic: PyTree, observations: jax.Array, actions: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """One critic's value, `[B]`, and its gradient in the action, `[B, A]`."""
+    value, pull = jax.vjp(lambda a: network.apply(critic, observations, a)[..., 0], actions)
+    return value, pull(jnp.ones_like(value))[0]
 
 
 def least_q(

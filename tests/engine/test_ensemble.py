@@ -119,9 +119,9 @@ def test_many_members_take_turns_on_a_core(cores: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr("jaxrl_rollouts.ensemble.cores_are_devices", lambda: cores)
 
     def turns(size: int) -> bool:
-        params = ensemble(NETWORK, size).init(jax.random.key(0))
-        asked = jax.jit(lambda p: each_member(lambda one: NETWORK.apply(one, ROWS), p))
-        return "scan[" in str(asked.trace(params).jaxpr)
+        many = ensemble(NETWORK, size)
+        asked = jax.jit(lambda p: many.apply_all(p, ROWS))
+        return "scan[" in str(asked.trace(many.init(jax.random.key(0))).jaxpr)
 
     assert turns(IN_TURN) is cores and not turns(IN_TURN - 1)
 

@@ -51,12 +51,8 @@ def test_a_missing_peer_is_said_before_anything_runs(
 
 
 @pytest.mark.parametrize(("width", "critics"), [(64, 2), (256, 10)])
-def test_operations_are_those_of_the_program(
-    width: int, critics: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
     """Counted by hand from the passes against XLA's count, which has the elementwise ones too."""
-    # Of critics that take turns XLA counts one.
-    monkeypatch.setattr("jaxrl_rollouts.ensemble.IN_TURN", critics + 1)
     config = Config(batch=128)
     agent = make_sac(
         SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers),
