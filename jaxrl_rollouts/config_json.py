@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .configs import check, did_you_mean, joined
+from .configs import REGISTRY, check, did_you_mean, joined
 from .errors import ConfigError
 
 Config = TypeVar("Config")
@@ -67,7 +67,9 @@ def digest(config: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {
+            f.name: _tagged(f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init
+        }
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -79,6 +81,26 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"config: found a {type(value).__name__}, which JSON cannot carry")
+
+
+def _tagged(field: dataclasses.Field, value: Any) -> Any:
+    """A setting's value, with its name where it is one of a registry."""
+    registry = field.metadata.get(REGISTRY)
+    return _plain(value) if registry is None else {registry.name_of(value): _plain(value)}
+
+
+def _one_of(registry: Any, data: Any, where: str, path: str, base: Any) -> Any:
+    """`{"name": {...}}` as settings, or plain settings for one of the kind that `base` has; what is
+    left out stays as in `base` where it is of that kind."""
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return registry.name_of(data) and data
+    if not isinstance(data, Mapping):
+        raise _error(where, path, data, f'{{"NAME": settings}} of one of {", ".join(registry)}')
+    cls, inner = type(base), data
+    if len(data) == 1 and isinstance(next(iter(data.values())), Mapping):
+        ((name, inner),) = data.items()
+        cls = registry[name]
+    return _dataclass(cls, inner, where, path, base if type(base) is cls else None)
 
 
 def _error(where: str, path: str, found: Any, expected: str, hint: str = "") -> ConfigError:
@@ -97,6 +119,10 @@ def _dataclass(cls: type, data: Any, where: str, path: str, base: Any = None) ->
     for name, field in fields.items():
         if name in data:
             inner = getattr(base, name, None)
+            if REGISTRY in field.metadata:
+                registry = field.metadata[REGISTRY]
+                values[name] = _one_of(registry, data[name], where, joined(path, name), inner)
+                continue
             values[name] = _read(hints[name], data[name], where, joined(path, name), inner)
         elif base is not None:
             values[name] = getattr(base, name)

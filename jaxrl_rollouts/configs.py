@@ -19,7 +19,7 @@ from typing import Any
 
 from .errors import ConfigError
 
-_RANGE = "range"  # key of a field's metadata
+_RANGE, _COEFFICIENT, REGISTRY, FLAT = "range", "coefficient", "registry", "flat"  # of metadata
 WHOLE = 2**31  # whole numbers are below: sizes are counted in 32 bits
 
 
@@ -203,6 +203,31 @@ def step_size(default: float) -> Any:
 def fraction(default: float) -> Any:
     """A field in [0, 1]."""
     return number(default, least=0, most=1)
+
+
+def coefficient(default: float, **ends: Any) -> Any:
+    """A number that is data of the compiled program and no constant of it: all values share what
+    is compiled, and a sweep over it is a `vmap`. `penalty: float = coefficient(1.0, least=0)`."""
+    metadata = {_RANGE: Range(**ends), _COEFFICIENT: True}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def coefficients(config: Any) -> dict[str, float]:
+    """The `coefficient` fields of a dataclass, by name."""
+    fields = dataclasses.fields(config)
+    return {f.name: getattr(config, f.name) for f in fields if f.metadata.get(_COEFFICIENT)}
+
+
+def chosen(registry: Any, default: Any, *, flat: bool = False) -> Any:
+    """A field whose value is the settings of one of a `Registry`; files say `{"name": {...}}`.
+
+    Args:
+        registry: of what may be chosen.
+        default: makes the value it has unless one is chosen.
+        flat: on the command line its settings are options without the field's name before them.
+    """
+    metadata = {REGISTRY: registry, FLAT: flat}
+    return dataclasses.field(default_factory=default, metadata=metadata)
 
 
 def unknown(setting: str, found: Any, choices: Iterable[str]) -> ConfigError:

@@ -13,6 +13,7 @@ from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing, names
 
+from .methods import METHODS as REGISTRY
 from .online.command import make
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ MAIN_JOB = Listing(
     unread="jaxrl_rollouts.offline.main_job:unread",
     longer="jaxrl_rollouts.offline.main_job:longer",
 )
-LISTINGS = {MAIN_JOB.name: MAIN_JOB}
+NEXT = Listing("next", "the main job in its new form", "", choices={"method": tuple(REGISTRY)})
+LISTINGS = {MAIN_JOB.name: MAIN_JOB, NEXT.name: NEXT}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {

@@ -33,6 +33,7 @@ from jaxrl_rollouts.record.saved import (
 )
 from jaxrl_rollouts.trees import PyTree
 
+from .adapters import FieldShape, field_network_of
 from .constant import check_constant, others, told_constant
 from .emulator import Emulator, FieldNetwork, Told
 from .evaluation import roll_emulator
@@ -108,8 +109,12 @@ class TrainedEmulator:
     @functools.cached_property
     def net(self) -> FieldNetwork:
         """Its network."""
-        make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
         scalars = sum(map(self._columns, self.conditions))
+        if type(self.network) not in (kind for kind, _ in NETWORKS.values()):
+            shape = FieldShape(self.width, self.grid, scalars, self.history, self.boundaries)
+            own = field_network_of(self.network, shape)
+            return told_constant(own) if self.constant else own
+        make: Any = NETWORKS[_name(NETWORKS, self.network)][1]
         sizes = (self.width, self.points, scalars, self.history)
         net = make(self.network, *sizes, self.boundaries)
         return told_constant(net) if self.constant else net

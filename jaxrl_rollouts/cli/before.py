@@ -46,7 +46,7 @@ def duration(experiment: Experiment, preset: str, config: Any) -> str:
     others = [
         f"{option(name)} {getattr(config, name)}"
         for name in experiment.choices
-        if getattr(config, name) != getattr(start, name)
+        if experiment.begin is None and getattr(config, name) != getattr(start, name)
     ]
     if minutes is None or others:
         what = f"preset {preset}" + (f" with {' '.join(others)}" if others else "")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, is_dataclass, make_dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from ..config_json import read
-from ..configs import check, settings, unknown
+from ..configs import FLAT, REGISTRY, check, settings, unknown
 from ..errors import ConfigError
 from ..plugins import Experiment, Listing
 from . import parsing
@@ -74,15 +74,17 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
         if made_from is not None and made_from in experiment.presets:
             preset = made_from
     start = experiment.preset(preset)
+    if experiment.begin is not None:
+        start = experiment.begin(preset, lambda name: parsing.value_of(arguments, name))
     base = start if data is None else read(type(start), data, str(file), start)
-    base = replace(base, **chosen)
+    base = base if experiment.begin is not None else replace(base, **chosen)
     hidden = experiment.hidden(base)
     asks = any(argument in ("-h", "--help") for argument in arguments)
     undecided = [name for name in experiment.choices if name not in chosen and data is None]
     if asks:
         hidden |= _read_by_some_only(experiment, base, undecided)
     visible = shown(base, hidden)
-    own = _own(visible, preset)
+    own = _own(visible, preset, names_of_choices(base))
     _check_options(experiment, base, own, arguments, hidden, prog)
     description = _describe(experiment, preset, undecided if asks else [])
     parsed = parsing.read(
@@ -105,9 +107,19 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     return parsed.options, config, remaking_command(experiment.name, given)
 
 
-def _own(visible: Any, preset: str) -> Any:
+def names_of_choices(config: Any) -> dict[str, str]:
+    """Of settings that are one of a registry: option -> the name of what is chosen."""
+    return {
+        field.name: field.metadata[REGISTRY].name_of(getattr(config, field.name))
+        for field in fields(config)
+        if REGISTRY in field.metadata
+    }
+
+
+def _own(visible: Any, preset: str, choices: Mapping[str, str] = {}) -> Any:
     """Options and settings side by side, none of them in a group of its own."""
     flat = tyro.conf.arg(name="")
+    named = make_dataclass("Choices", [(n, str, field(default=v)) for n, v in choices.items()])
     made = make_dataclass(
         "Run",
         [
@@ -116,6 +128,7 @@ def _own(visible: Any, preset: str) -> Any:
                 Annotated[RunOptions, flat],
                 field(default_factory=lambda: RunOptions(preset)),
             ),
+            ("choices", Annotated[named, flat], field(default_factory=named)),
             ("settings", Annotated[type(visible), flat], field(default_factory=lambda: visible)),
         ],
         frozen=True,
@@ -141,7 +154,7 @@ def _check_options(
     prog: str,
 ) -> None:
     """Raise `ConfigError` for an option nobody knows, or that what was chosen does not read."""
-    run_options = options(shown(own.options))
+    run_options = options(shown(own.options)) | {option(f.name): str for f in fields(own.choices)}
     known = {**options(own.settings), **run_options}
     everything = {option(name): name for name in settings(base)}
     for argument in filter(parsing.is_option, arguments):
@@ -197,7 +210,14 @@ def check_options(config: Any) -> None:
 def as_typed(error: ConfigError, config: Any) -> ConfigError:
     """The error with the setting named as its option is typed, if it is about one."""
     known = settings(config)
-    return error.named(option(error.setting)) if error.setting in known else error
+    return error.named(typed(config, error.setting)) if error.setting in known else error
+
+
+def typed(config: Any, name: str) -> str:
+    """A setting's option: without the name of a flat group before it."""
+    first, _, rest = name.partition(".")
+    flat = {f.name for f in fields(config) if f.metadata.get(FLAT)}
+    return option(rest if first in flat else name)
 
 
 def as_options(config: Any, start: Any, hidden: Collection[str]) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 import docstring_parser
 import tyro
 
+from ..configs import FLAT
+
 # What the values of a list look like on the command line, by the type of one.
 EXAMPLES = {int: "64 64", float: "0.5 1.0", str: "NAME NAME"}
 
@@ -71,8 +73,12 @@ def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
             if not dataclasses.fields(value):
                 continue
             kind, text = type(value), text or (kind.__doc__ or "").split("\n\n")[0]
-        option = tyro.conf.arg(**_help(kind, text, value))
-        default = dataclasses.field(default_factory=lambda value=value: value)
+        flat = bool(field.metadata.get(FLAT))
+        said: dict[str, Any] = _help(kind, text, value) | ({"name": ""} if flat else {})
+        option = tyro.conf.arg(**said)
+        default = dataclasses.field(
+            default_factory=lambda value=value: value, metadata={FLAT: flat}
+        )
         specs.append((field.name, Annotated[kind, option], default))
     made = dataclasses.make_dataclass(cls.__name__, specs, frozen=True)
     made.__doc__ = (cls.__doc__ or "").split("\n\n")[0]
@@ -119,7 +125,7 @@ def options(shown_config: Any, path: str = "") -> dict[str, Any]:
     for field in dataclasses.fields(shown_config):
         value, name = getattr(shown_config, field.name), f"{path}.{field.name}".lstrip(".")
         if dataclasses.is_dataclass(value):
-            found |= options(value, name)
+            found |= options(value, path if field.metadata.get(FLAT) else name)
             continue
         found[option(name)] = kind = typing.get_args(field.type)[0]
         if kind is bool:

@@ -46,6 +46,7 @@ class Agent(NamedTuple):
             that guidance takes the policy for; both broadcast to `[..., A]`. None: it has none.
         normalise: whether `init` wants the scaler of the data.
         period: the actor moves in every so many updates.
+        nets: what the functions are bound to: for methods that compose steps of their own.
     """
 
     init: Callable[..., Any]
@@ -58,6 +59,7 @@ class Agent(NamedTuple):
     gaussian: Callable[..., tuple[jax.Array, jax.Array]] | None = None
     normalise: bool = False
     period: int = 1
+    nets: Any = None
 
 
 class Learner(NamedTuple):

@@ -56,6 +56,9 @@ class CqlConfig(SoftConfig):
     backup_entropy: bool = False
     warm_start: int = number(0, least=0)
 
+    def make(self, observation_size: int, action_size: int) -> Agent:
+        return make_cql(self, observation_size, action_size)
+
 
 class CqlState(NamedTuple):
     """Everything the agent learns; critics' leaves are `[N, ...]`. `steps` counts updates."""
@@ -85,6 +88,7 @@ def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agen
     return Agent(
         *(functools.partial(function, nets) for function in functions),
         sample=functools.partial(soft.sample, nets),
+        nets=nets,
     )
 
 
@@ -109,14 +113,14 @@ def bellman_target(
 
 
 def candidates(
-    nets: SoftNets, actor: PyTree, key: jax.Array, batch: Transitions
+    nets: SoftNets, actor: PyTree, key: jax.Array, batch: Transitions, count: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Actions `[3 K, B, A]` to push down and their log-densities `[3 K, B]`.
+    """Actions `[3 K, B, A]` to push down and their log-densities `[3 K, B]`, for a `count` K.
 
     K each are uniform, from the policy at s and from the policy at s'; all are tried at s.
     """
     uniform_key, *keys = jax.random.split(key, 3)
-    shape = (nets.config.actions, *batch.actions.shape)
+    shape = (count, *batch.actions.shape)
     actions = [draws.uniform(uniform_key, shape, low=-1.0, high=1.0)]
     densities = [jnp.full(shape[:2], -shape[-1] * math.log(2.0))]
     for here, seen in zip(keys, (batch.observations, batch.next_observations), strict=True):
@@ -141,10 +145,15 @@ def conservative_gap(
         values: `[N, B]` of the data's actions.
         drawn: of `candidates`.
     """
+    return (soft_maximum(nets, critic, batch, drawn) - values).mean(1)
+
+
+def soft_maximum(nets: SoftNets, critic: PyTree, batch: Transitions, drawn: tuple) -> jax.Array:
+    """`log sum_k exp(Q_i(s, a_k) - log mu(a_k))` of every critic, `[N, B]`; `drawn` of
+    `candidates`."""
     actions, densities = drawn
     tried = jax.vmap(lambda a: soft.q(nets, critic, batch.observations, a))(actions)
-    highest = jax.nn.logsumexp(tried - densities[:, None], axis=0)
-    return (highest - values).mean(1)
+    return jax.nn.logsumexp(tried - densities[:, None], axis=0)
 
 
 def critic_loss(
@@ -206,7 +215,7 @@ def update(
     step, opt_alpha = temperature_step(nets, state, density)
     moved = state._replace(actor=actor, log_alpha=state.log_alpha + step)
     target = bellman_target(nets, moved, target_key, batch)
-    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch))
+    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch, config.actions))
     multiplier = jnp.minimum(jnp.exp(state.log_multiplier), LARGEST)
     critic, opt_critic, _, (values, fit, gap) = descend(
         nets.learn_critic,

@@ -70,6 +70,9 @@ class IqlConfig(Settings):
     value_rate: float = step_size(3e-4)
     cosine_steps: int | None = positive(None)
 
+    def make(self, observation_size: int, action_size: int) -> Agent:
+        return make_iql(self, observation_size, action_size)
+
 
 class IqlState(NamedTuple):
     """Everything the agent learns; critics' leaves are `[N, ...]`."""

@@ -60,6 +60,9 @@ class SacConfig(SoftConfig):
     least_target: float | None = None
     actor: ActorConfig = ActorConfig()
 
+    def make(self, observation_size: int, action_size: int) -> Agent:
+        return make_sac(self, observation_size, action_size)
+
     def validate(self) -> None:
         if self.diversity > 0 and self.critics < 2:
             raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
@@ -117,6 +120,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
     return Agent(
         *(functools.partial(function, nets) for function in functions),
         sample=functools.partial(sample, nets),
+        nets=nets,
     )
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
+from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, each_member, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
@@ -211,3 +212,48 @@ def soft_target(nets: SoftNets, batch: Transitions, value: jax.Array) -> jax.Arr
     """`r + gamma (1 - d) value`, `[B]`, with the value of the next states; no gradient."""
     alive = 1.0 - batch.terminations.astype(jnp.float32)
     return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)
+
+
+# Steps that methods compose to a gradient step of their own; states have the fields of `fresh`.
+
+
+def actor_loss(
+    actor: PyTree, nets: SoftNets, state: Any, key: jax.Array, batch: Transitions
+) -> tuple[jax.Array, jax.Array]:
+    """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
+    actions, log_prob = sample(nets, actor, key, batch.observations)
+    value = least_q(nets, state.critic, batch.observations, actions)
+    # The temperature moves first (as in RAVL's code), on this batch's entropy.
+    log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
+    return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
+
+
+def actor_step(
+    nets: SoftNets, state: Any, key: jax.Array, batch: Transitions
+) -> tuple[Any, dict[str, jax.Array]]:
+    """A gradient step of temperature and policy."""
+    actor, opt_actor, _, density = descend(
+        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, key, batch
+    )
+    step, opt_alpha = temperature_step(nets, state, density)
+    log_alpha = state.log_alpha + step
+    state = state._replace(
+        actor=actor, log_alpha=log_alpha, opt_actor=opt_actor, opt_alpha=opt_alpha
+    )
+    return state, {"entropy": -density.mean(), "alpha": temperature(nets, log_alpha)}
+
+
+def critic_step(
+    nets: SoftNets, state: Any, loss: Any, batch: Transitions, target: jax.Array, *more: Any
+) -> tuple[Any, dict[str, jax.Array]]:
+    """A gradient step of the critics, and a step of their targets.
+
+    Args:
+        loss: `(critic, nets, batch, target, *more) -> (loss, metrics)`.
+    """
+    critic, opt_critic, _, metrics = descend(
+        nets.learn_critic, loss, state.critic, state.opt_critic, nets, batch, target, *more
+    )
+    slow = optax.incremental_update(critic, state.target_critic, nets.config.polyak)
+    state = state._replace(critic=critic, target_critic=slow, opt_critic=opt_critic)
+    return state, {**metrics, "target_mean": target.mean()}

@@ -1,1 +1,14 @@
-"""Model-based offline methods on one scheme; each file says how its method differs from base."""
+"""Every method by its name. A method is one frozen dataclass in one file; see `offline.method`."""
+
+from jaxrl_rollouts.registry import Registry
+
+_OFFLINE = "jaxrl_rollouts.offline"
+METHODS = Registry(
+    "method",
+    "jaxrl_rollouts.offline_methods",
+    {
+        "mopo": f"{_OFFLINE}.methods.mopo:Mopo",
+        "combo": f"{_OFFLINE}.methods.combo:Combo",
+        "iql": f"{_OFFLINE}.agents.iql_method:Iql",
+    },
+)

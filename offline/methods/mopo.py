@@ -1,67 +1,46 @@
-"""MOPO (Yu et al. 2020): rewards of imagined steps are lowered where the model is unsure.
+"""MOPO (Yu et al. 2020, arXiv:2005.13239): rewards of imagined steps are lowered where the model is
+unsure.
 
 The uncertainty is the largest norm of a member's predicted standard deviation, over all members
-and not the elites only, as in the public codes. It vanishes with the model's error, and with it
-the only protection against the edge of reach.
+and not the elites only, as in the public codes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from jaxrl_rollouts.configs import number
+import jax
+
+from jaxrl_rollouts.configs import coefficient
 from jaxrl_rollouts.ensemble import max_aleatoric
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.rollouts import Trajectory
 
-from ..agents.given import Settings
-from ..agents.sac import SacConfig
+from ..data import Transitions
 from ..worlds.dynamics import Consulted
-from .base import base
-from .scheme import Method
+from .model_based import ModelBased, Rolled, Uncertainty, flat
 
 
-def mopo(
-    agent: SacConfig,
-    *,
-    penalty: float = 1.0,
-    unit: Literal["raw", "mean"] = "raw",
-    consulted: Consulted = "members",
-) -> Method:
-    """Base with rewards `r - penalty * u` (lambda in the authors' code: 0.5, 1, 2 or 5).
-
-    How large u is depends on the world model's targets (2.4 times larger on HalfCheetah with
-    standardised ones, which are calibrated): `unit="mean"` divides it by its mean over the data.
-
-    Raises:
-        ConfigError: a negative penalty.
-    """
-    if penalty < 0:
-        raise ConfigError("penalty", penalty, "at least 0")
-    return base(agent)._replace(
-        name="mopo",
-        coefficient=penalty,
-        disagreement=max_aleatoric,
-        consulted=consulted,
-        unit=unit,
-        penalise_rewards=True,
-    )
-
-
-@dataclass(frozen=True)
-class Mopo(Settings):
-    """Settings of MOPO.
+@dataclass(frozen=True, kw_only=True)
+class Mopo(ModelBased):
+    """MOPO's settings.
 
     Attributes:
-        penalty: lambda: how much the model's uncertainty takes from a reward.
-        unit: of the uncertainty: as the model reports it (`raw`, the papers'), or its `mean` over
-            the dataset.
-        consulted: whose predictions it is the largest of: all `members`', or the `elites`'.
+        penalty: lambda, what a unit of uncertainty takes from a reward.
+        unit: of the uncertainty: as the model reports it (`raw`, the paper's), or its `mean` over
+            the dataset, which does not depend on how targets are scaled.
+        members: whose predictions it is the largest of: all `members`', or the `elites`'.
     """
 
-    penalty: float = number(1.0, least=0)
+    name: ClassVar[str] = "mopo"
+    penalty: float = coefficient(1.0, least=0)
     unit: Literal["raw", "mean"] = "raw"
-    consulted: Consulted = "members"
+    members: Consulted = "members"
 
-    def method(self, agent: SacConfig) -> Method:
-        return mopo(agent, penalty=self.penalty, unit=self.unit, consulted=self.consulted)
+    def uncertainty(self) -> Uncertainty:
+        return Uncertainty(max_aleatoric, self.members, measured=self.unit == "mean")
+
+    def rows(self, trajectory: Trajectory, world: Rolled) -> tuple[Transitions, jax.Array]:
+        """Rewards `r - lambda u`, equation 9."""
+        steps, unit = trajectory.steps, world.typical if self.unit == "mean" else 1.0
+        return flat(trajectory, rewards=steps.rewards - self.penalty / unit * steps.uncertainties)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..environments.terminations import family
 from .mobile import Mobile
-from .mopo import Mopo
+from .mopo_old import Mopo
 from .ravl import Ravl
 from .registry import MethodConfig
 

@@ -16,7 +16,7 @@ from jaxrl_rollouts.plugins import announced
 from ..agents.sac import SacConfig
 from .base import Base, base
 from .mobile import Mobile, mobile
-from .mopo import Mopo, mopo
+from .mopo_old import Mopo, mopo
 from .ravl import Ravl, ravl
 from .scheme import Method
 

@@ -13,7 +13,7 @@ from ..agents.sac import SacConfig as Sac
 from ..agents.td3_bc import Td3BcConfig as Td3Bc
 from ..methods.base import Base
 from ..methods.mobile import Mobile
-from ..methods.mopo import Mopo
+from ..methods.mopo_old import Mopo
 from ..methods.ravl import Ravl
 from ..neubay.config import NeubayConfig as Neubay
 from .budget import METHODS, Budget, long_budget, small_budget

@@ -68,7 +68,8 @@ class Outcome(NamedTuple):
         method, dataset = self.about.get("method"), self.about.get("dataset")
         values = {name: getattr(self, name) for name in self._fields[:3]}
         shown = ", ".join(f"{k}={v}" for k, v in values.items() if v is not None)
-        return f"Outcome({method} on {dataset}: {shown})"
+        how = f", {self.about['preset']}" if self.about.get("preset") else ""
+        return f"Outcome({method} on {dataset}{how}, {self.steps:,} steps: {shown})"
 
     @property
     def steps(self) -> int:

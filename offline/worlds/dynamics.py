@@ -70,12 +70,15 @@ class Dynamics(NamedTuple):
         members: number of elites `E`; 1 for dynamics that are no ensemble.
         measured: `uncertainty` says how far the model can be trusted; False where it was not
             asked for and is zero throughout.
+        predict: `(params, observations, actions) -> Gaussian`, every elite's normal over change and
+            reward, `[E, B, S + 1]`; None of dynamics that have no density.
     """
 
     model: Model
     imagine: Callable[[PyTree, jax.Array, jax.Array, jax.Array], Imagined]
     members: int
     measured: bool = True
+    predict: Callable[..., Gaussian] | None = None
 
 
 def predict(
@@ -183,4 +186,5 @@ def learned_dynamics(
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
         return Imagined(*of_member(world, sample, observations, actions))
 
-    return Dynamics(Model(step), imagine, elites, measured=disagreement is not None)
+    density = functools.partial(predict, fitter)
+    return Dynamics(Model(step), imagine, elites, disagreement is not None, density)

@@ -1,0 +1,93 @@
+"""COMBO (Yu et al. 2021, arXiv:2102.08363): critics are low on imagined state-action pairs and high
+on those of the dataset; no estimate of uncertainty.
+
+CQL's term with two distributions: the soft maximum over actions is pushed down at real and imagined
+states (rho, an equal mixture by the batch), values are pushed up at real rows only. As in
+OfflineRL-Kit the squared error has no factor 1/2 and the soft maximum is a sum over drawn actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import coefficient, fraction, positive
+from jaxrl_rollouts.trees import PyTree
+
+from ..agents import cql, soft
+from ..agents.agent import Agent
+from ..agents.sac import bellman_target
+from ..agents.soft import SoftNets
+from ..data import Transitions
+from .model_based import Learning, ModelBased, Rolled, both
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combo(ModelBased):
+    """COMBO's settings; its agent is one with a soft value (SAC, EDAC).
+
+    Attributes:
+        weight: beta, of the conservative term.
+        actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+    """
+
+    name: ClassVar[str] = "combo"
+    weight: float = coefficient(5.0, least=0)
+    actions: int = positive(10)
+    real_fraction: float = fraction(0.5)
+
+    def learn(
+        self,
+        agent: Agent,
+        state: Learning,
+        key: jax.Array,
+        real: Transitions,
+        imagined: Transitions,
+        world: Rolled,
+        **moves: bool,
+    ) -> tuple[Learning, dict[str, jax.Array]]:
+        """One step of temperature and policy (SAC's), then of the critics, algorithm 1."""
+        nets, sac, batch = agent.nets, state.agent, both(real, imagined)
+        actor_key, target_key, draw_key = jax.random.split(key, 3)
+        sac, acted = soft.actor_step(nets, sac, actor_key, batch)
+        target = bellman_target(nets, sac, target_key, batch)
+        drawn = cql.candidates(nets, sac.actor, draw_key, batch, self.actions)
+        sac, learned = soft.critic_step(
+            nets, sac, critic_loss, batch, target, jax.lax.stop_gradient(drawn), real, self.weight
+        )
+        return state._replace(agent=sac), {**acted, **learned}
+
+
+def critic_loss(
+    critic: PyTree,
+    nets: SoftNets,
+    batch: Transitions,
+    target: jax.Array,
+    drawn: tuple,
+    real: Transitions,
+    weight: jax.Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """`sum_i mean_b (Q_i - target)^2 + beta (mean_rho log sum_a exp Q_i - mean_D Q_i)`; equation 2.
+
+    Args:
+        critic: its parameters.
+        nets: of the agent.
+        batch: `[B]` real and imagined rows, rho's states.
+        target: `[B]`.
+        drawn: of `cql.candidates`, actions at the batch's states.
+        real: rows of the dataset.
+        weight: beta.
+    """
+    values = soft.q(nets, critic, batch.observations, batch.actions)
+    fit = jnp.square(values - target).mean(1).sum()
+    highest = cql.soft_maximum(nets, critic, batch, drawn)
+    gap = highest.mean(1) - soft.q(nets, critic, real.observations, real.actions).mean(1)
+    metrics = {
+        "critic_loss": fit / len(values),
+        "q_mean": values.mean(),
+        "conservative_gap": gap.mean(),
+    }
+    return fit + (weight * gap).sum(), metrics
