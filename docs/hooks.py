@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import shutil
 from html import unescape
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +23,6 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = re.compile(r"\{\{ (\w+) \}\}")
 NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
-PACKAGES = ("offline", "pde", "experiments")
 RESULTS = ROOT / "experiments" / "results"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -42,15 +40,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             if name in lists:
                 entries.extend(lists[name])
     return config
-
-
-def on_startup(**_: Any) -> None:
-    """Links to the packages where an installation has them; the API's pages are read from there."""
-    tree = ROOT / "docs" / ".tree" / "jaxrl_rollouts"
-    shutil.rmtree(tree.parent, ignore_errors=True)
-    tree.mkdir(parents=True)
-    for path in [*(ROOT / "jaxrl_rollouts").iterdir(), *(ROOT / name for name in PACKAGES)]:
-        (tree / path.name).symlink_to(path)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

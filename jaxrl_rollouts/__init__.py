@@ -5,43 +5,43 @@
     outcome = jr.offline.train("pendulum-mixed", "mobile", seeds=2)
     outcome.returns  # [seeds]
 
-What is stable: the names in `__all__` here, in `jr.offline`, `jr.pde` and `jr.diffusion`, and the
-arguments that their documentation names. Everything else may move or change with any version.
+What is stable: the names that are imported here, in `jr.offline`, `jr.pde` and `jr.diffusion`, and
+the arguments that their documentation names. Everything else may move or change with any version.
 Importing loads nothing; a name loads what it needs when it is first used.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .lazy import lazily
 
-_NAMES = {
-    "rollout": ".rollouts:rollout",
-    "Model": ".rollouts:Model",
-    "Members": ".rollouts:Members",
-    "outcome": ".rollouts:outcome",
-    "EnsembleConfig": ".ensemble_config:EnsembleConfig",
-    "fit_ensemble": ".fitted:fit_ensemble",
-    "train_loop": ".loop:train",
-    "Run": ".record.run:Run",
-    "Report": ".reports.report:Report",
-    "Claim": ".reports.claims:Claim",
-    "offline": ".offline",
-    "pde": ".pde",
-    "diffusion": ".diffusion",
-}
-__all__ = [*_NAMES, "__version__"]
-_find, _names = lazily(__name__, _NAMES)
+if TYPE_CHECKING:
+    from . import diffusion as diffusion
+    from . import offline as offline
+    from . import pde as pde
+    from .ensemble_config import EnsembleConfig as EnsembleConfig
+    from .fitted import fit_ensemble as fit_ensemble
+    from .loop import train as train_loop
+    from .record.run import Run as Run
+    from .reports.claims import Claim as Claim
+    from .reports.report import Report as Report
+    from .rollouts import Members as Members
+    from .rollouts import Model as Model
+    from .rollouts import outcome as outcome
+    from .rollouts import rollout as rollout
 
+    __version__: str
+else:
+    _find, _names, __all__ = lazily(__name__)
+    __all__ += ["__version__"]
 
-def __dir__() -> list[str]:
-    return sorted({*_names(), *__all__})
+    def __dir__():
+        return sorted({*_names(), "__version__"})
 
+    def __getattr__(name):
+        if name == "__version__":
+            from .record.provenance import package_version
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from .record.provenance import package_version
-
-        return package_version("jaxrl-rollouts")
-    return _find(name)
+            return package_version("jaxrl-rollouts")
+        return _find(name)

@@ -5,57 +5,62 @@
     outcome = offline.train("hopper-medium-v2", "ravl", seeds=4)
     outcome.returns                                           # [seeds]
 
-The names in `__all__` are stable; see `jaxrl_rollouts`.
+The names that are imported here are stable; see `jaxrl_rollouts`.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jaxrl_rollouts.lazy import lazily
 
-_SETTINGS = [
-    "Base",
-    "Mopo",
-    "Mobile",
-    "Ravl",
-    "Neubay",
-    "Bc",
-    "Cql",
-    "Edac",
-    "Sac",
-    "Td3Bc",
-    "Iql",
-    "Rebrac",
-    "Planner",
-]
-_DISAGREEMENTS = ["spread_of_means", "max_aleatoric", "max_pairwise", "total_spread"]
-_NAMES = {
-    "load": ".behaviours.made:load_dataset",
-    "from_arrays": ".data:from_arrays",
-    "episode_returns": ".data:episode_returns",
-    "make": ".environments:make",
-    "from_gymnasium": ".environments:from_gymnasium",
-    "register_environment": ".environments:register_environment",
-    "train": ".study:train",
-    "Budget": ".study:Budget",
-    "small_budget": ".study:small_budget",
-    "long_budget": ".study:long_budget",
-    "METHODS": ".study:METHODS",
-    "imagined_value": ".study:imagined_value",
-    "Outcome": ".study:Outcome",
-    "train_online": ".online.train:train_online",
-    "ActorConfig": ".agents.actors:ActorConfig",
-    "OnlineConfig": ".online.learner:OnlineConfig",
-    "make_set": ".online.sets:make_set",
-    **{name: f".study:{name}" for name in _SETTINGS},
-    "synthesise": ".synthetic.synthesis:synthesise",
-    "load_policy": ".policy:load_policy",
-    "load_exported": "jaxrl_rollouts.exported:load_exported",
-    "Policy": ".policy:Policy",
-    "fit_worlds": ".worlds.fit:fit_worlds",
-    "true_dynamics": ".worlds.blend:true_dynamics",
-    **{name: f"jaxrl_rollouts.ensemble:{name}" for name in _DISAGREEMENTS},
-    "trust": ".worlds.trust:trust",
-    "random_policy": ".collect:random_policy",
-}
-__all__ = [*_NAMES]
-__getattr__, __dir__ = lazily(__name__, _NAMES)
+if not __name__.startswith("jaxrl_rollouts."):
+    # A checkout's folder on the path: everything would be loaded twice, under two names.
+    raise ImportError("found `import offline`, expected `from jaxrl_rollouts import offline`")
+
+if TYPE_CHECKING:
+    from jaxrl_rollouts.ensemble import max_aleatoric as max_aleatoric
+    from jaxrl_rollouts.ensemble import max_pairwise as max_pairwise
+    from jaxrl_rollouts.ensemble import spread_of_means as spread_of_means
+    from jaxrl_rollouts.ensemble import total_spread as total_spread
+    from jaxrl_rollouts.exported import load_exported as load_exported
+
+    from .agents.actors import ActorConfig as ActorConfig
+    from .behaviours.made import load_dataset as load
+    from .collect import random_policy as random_policy
+    from .data import episode_returns as episode_returns
+    from .data import from_arrays as from_arrays
+    from .environments import from_gymnasium as from_gymnasium
+    from .environments import make as make
+    from .environments import register_environment as register_environment
+    from .online.learner import OnlineConfig as OnlineConfig
+    from .online.sets import make_set as make_set
+    from .online.train import train_online as train_online
+    from .policy import Policy as Policy
+    from .policy import load_policy as load_policy
+    from .study import METHODS as METHODS
+    from .study import Base as Base
+    from .study import Bc as Bc
+    from .study import Budget as Budget
+    from .study import Cql as Cql
+    from .study import Edac as Edac
+    from .study import Iql as Iql
+    from .study import Mobile as Mobile
+    from .study import Mopo as Mopo
+    from .study import Neubay as Neubay
+    from .study import Outcome as Outcome
+    from .study import Planner as Planner
+    from .study import Ravl as Ravl
+    from .study import Rebrac as Rebrac
+    from .study import Sac as Sac
+    from .study import Td3Bc as Td3Bc
+    from .study import imagined_value as imagined_value
+    from .study import long_budget as long_budget
+    from .study import small_budget as small_budget
+    from .study import train as train
+    from .synthetic.synthesis import synthesise as synthesise
+    from .worlds.blend import true_dynamics as true_dynamics
+    from .worlds.fit import fit_worlds as fit_worlds
+    from .worlds.trust import trust as trust
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -19,7 +19,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = {name: ROOT / path for name, path in PROJECT["tool"]["setuptools"]["package-dir"].items()}
+PACKAGE = ROOT / "jaxrl_rollouts"
+LINKS = {
+    f"jaxrl_rollouts.{link.name}": link.resolve() for link in PACKAGE.iterdir() if link.is_symlink()
+}
+FOLDERS = {"jaxrl_rollouts": PACKAGE, **dict(sorted(LINKS.items()))}
 OPTIONAL = {
     "gymnax",
     "brax",
@@ -78,7 +82,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("source")
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "results")
     for folder in {path.relative_to(ROOT).parts[0] for path in FOLDERS.values()}:
-        shutil.copytree(ROOT / folder, copy / folder, ignore=ignore)
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignore)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
     code = "from setuptools import build_meta; print(build_meta.build_wheel('dist'))"
