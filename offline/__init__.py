@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING
 
 from jaxrl_rollouts.lazy import lazily
 
+if not __name__.startswith("jaxrl_rollouts."):
+    # A checkout's folder on the path: everything would be loaded twice, under two names.
+    raise ImportError("found `import offline`, expected `from jaxrl_rollouts import offline`")
+
 if TYPE_CHECKING:
     from jaxrl_rollouts.ensemble import max_aleatoric as max_aleatoric
     from jaxrl_rollouts.ensemble import max_pairwise as max_pairwise

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 
 from jaxrl_rollouts.lazy import lazily
 
+if not __name__.startswith("jaxrl_rollouts."):
+    # A checkout's folder on the path: everything would be loaded twice, under two names.
+    raise ImportError("found `import pde`, expected `from jaxrl_rollouts import pde`")
+
 if TYPE_CHECKING:
     from . import baselines as baselines
     from . import flows as flows

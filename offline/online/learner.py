@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import check, number, positive
@@ -44,6 +45,8 @@ class OnlineConfig:
         capacity: rows that the replay buffer keeps; None keeps all.
         looks: evaluations, evenly spread; the policy of each is kept.
         episodes: in each evaluation, with the mean action.
+        tape: act with actions rounded to float16 and keep the simulator's positions and velocities
+            beside the rows, so that the replay buffer can be written as a tape (`data.tapes`).
     """
 
     environments: int = positive(10)
@@ -54,6 +57,7 @@ class OnlineConfig:
     capacity: int | None = None
     looks: int = positive(20)
     episodes: int = positive(5)
+    tape: bool = False
 
     def validate(self) -> None:
         for name in ("rows", "warmup"):
@@ -85,7 +89,8 @@ class OnlineState(NamedTuple):
 
     Attributes:
         agent: the learner's.
-        replay: `Transitions` of what happened; `truncations` are never read.
+        replay: pairs of `Transitions`, whose `truncations` no update reads, and the positions and
+            velocities before them, `[2 (Q + V)]` uint32 halves of float64; () without a tape.
         simulators: `[environments]` copies, in the middle of their episodes.
         looks: parameters of the policy at each evaluation so far, `[looks, ...]`.
         key: of this seed; an iteration folds its number in.
@@ -107,24 +112,49 @@ def act(
     start: EnvironmentState,
     key: jax.Array,
     steps: int,
-) -> tuple[EnvironmentState, Transitions]:
+    tape: bool = False,
+) -> tuple[EnvironmentState, tuple[Transitions, PyTree]]:
     """So many steps in every copy; episodes that end are followed by others.
 
     Returns:
-        The simulators, and `steps * B` rows in order of time, next observations the true ones.
+        The simulators, and `steps * B` rows in order of time, next observations the true ones,
+        with positions and velocities where they are asked for.
     """
+    width = 2 * coordinates(env) if tape else 0
 
-    def step(state: EnvironmentState, key: jax.Array) -> tuple[EnvironmentState, Transitions]:
+    def step(state: EnvironmentState, key: jax.Array) -> tuple[EnvironmentState, tuple]:
         act_key, step_key, begin_key = jax.random.split(key, 3)
         before = env.observe(state)
         action = jnp.clip(policy(params, act_key, before, ())[0], -1.0, 1.0)
+        if tape:
+            action = rounded(action)
+        # The state begins with the time, a float64 seen as two uint32.
+        place = state.inner[:, 2 : 2 + width] if tape else ()
         state, out = env.step(step_key, state, action)
         after = env.observe(state)
         row = Transitions(before, action, out.reward, after, out.terminated, out.truncated)
-        return restart(env, begin_key, state, out.terminated | out.truncated), row
+        return restart(env, begin_key, state, out.terminated | out.truncated), (row, place)
 
     state, rows = jax.lax.scan(step, start, jax.random.split(key, steps))
     return state, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
+
+
+def coordinates(env: Environment) -> int:
+    """Positions and velocities of a simulator's state, together.
+
+    Raises:
+        ConfigError: the simulator has none, so that no tape can hold it.
+    """
+    if env.positions is None:
+        raise ConfigError("tape", env.name, "an environment of Gymnasium's MuJoCo")
+    inner = jax.eval_shape(lambda key: env.reset(key, 1).inner, jax.random.key(0))
+    return sum(part.shape[1] for part in env.positions(np.zeros(inner.shape, inner.dtype)))
+
+
+def rounded(action: jax.Array) -> jax.Array:
+    """To float16 and back, inside (-1, 1): what a tape stores is what the simulator gets."""
+    largest = 1.0 - 2.0**-11
+    return jnp.clip(action, -largest, largest).astype(jnp.float16).astype(jnp.float32)
 
 
 def _begin(
@@ -135,7 +165,7 @@ def _begin(
     agent_key, reset_key, act_key, key = jax.random.split(key, 4)
     start, count = env.reset(reset_key, config.environments), config.environments
     policy = random_policy(env.action_size)
-    simulators, rows = act(env, policy, (), start, act_key, config.warmup // count)
+    simulators, rows = act(env, policy, (), start, act_key, config.warmup // count, config.tape)
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
     kept = replay.add(replay.create(row, capacity), rows)
     state = agent.init(agent_key)
@@ -155,11 +185,12 @@ def _update(
     del data
     act_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
     count = config.rows // config.environments
-    simulators, rows = act(env, agent.policy, state.agent.actor, state.simulators, act_key, count)
+    actor, before = state.agent.actor, state.simulators
+    simulators, rows = act(env, agent.policy, actor, before, act_key, count, config.tape)
     kept = replay.add(state.replay, rows)
 
     def draw(key: jax.Array) -> Transitions:
-        return replay.sample(kept, key, config.batch_size)
+        return replay.sample(kept._replace(rows=kept.rows[0]), key, config.batch_size)
 
     learned, metrics = learn(agent, state.agent, learn_key, draw, config.updates)
     done = state.iteration + 1
@@ -168,7 +199,7 @@ def _update(
     looks = jax.tree.map(
         lambda all_of, now: all_of.at[slot].set(now, mode="drop"), state.looks, learned.actor
     )
-    metrics["reward"] = rows.rewards.mean()
+    metrics["reward"] = rows[0].rewards.mean()
     return OnlineState(learned, kept, simulators, looks, state.key, done), metrics
 
 
