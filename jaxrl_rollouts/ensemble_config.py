@@ -55,21 +55,21 @@ class EnsembleConfig:
             code). None leaves them.
         bootstrap: give each member rows drawn with replacement; else all see the same.
         learning_rate: of Adam.
-        rate_drop: what the rate is multiplied with, once, when `patience` runs out before
-            `least_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
+        lr_drop: what the rate is multiplied with, once, when `patience` runs out before
+            `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
         weight_decay: one for all layers, or one each.
         decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
             MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
         batch_size: rows in a gradient step.
         max_epochs: passes over the rows, at most.
-        least_epochs: passes before patience may end the fit (350 in RAVL's code).
+        min_epochs: passes before patience may end the fit (350 in RAVL's code).
         patience: epochs without an improvement of any member after which the fit ends.
         judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
             nats of its likelihood.
-        holdout_share: of the rows that members are judged on.
+        holdout_fraction: of the rows that members are judged on.
         holdout_rows: of those, at most.
     """
 
@@ -89,17 +89,17 @@ class EnsembleConfig:
     input_clip: float | None = number(None, above=0)
     bootstrap: bool = True
     learning_rate: float = step_size(1e-3)
-    rate_drop: float | None = number(None, above=0, most=1)
+    lr_drop: float | None = number(None, above=0, most=1)
     cosine: bool = False
     weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
     decay: Literal["coupled", "decoupled"] = "coupled"
     batch_size: int = positive(256)
     max_epochs: int = positive(100)
-    least_epochs: int = number(0, least=0)
+    min_epochs: int = number(0, least=0)
     patience: int = positive(5)
     judge: Literal["mse", "nll"] = "mse"
     improvement: float = number(0.01, least=0)
-    holdout_share: float = number(0.2, above=0, below=1)
+    holdout_fraction: float = number(0.2, above=0, below=1)
     holdout_rows: int = positive(1000)
 
     def validate(self) -> None:
@@ -113,8 +113,8 @@ class EnsembleConfig:
             raise ConfigError(
                 "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
             )
-        if self.cosine and self.rate_drop is not None:
-            expected = "one way of lowering the rate: without rate_drop"
+        if self.cosine and self.lr_drop is not None:
+            expected = "one way of lowering the rate: without lr_drop"
             raise ConfigError("cosine", self.cosine, expected)
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")

@@ -39,12 +39,12 @@ class FitData(NamedTuple):
 def part_rows(config: EnsembleConfig, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Which of `rows` rows members learn from, ascending, and which they are judged on.
 
-    The latter are `min(holdout_share * rows, holdout_rows)` random ones, the same for all members.
+    The latter are `min(holdout_fraction * rows, holdout_rows)` random ones, the same for all members.
 
     Raises:
         ConfigError: too few rows to leave both parts non-empty.
     """
-    count = min(int(rows * config.holdout_share), config.holdout_rows)
+    count = min(int(rows * config.holdout_fraction), config.holdout_rows)
     if count < 1 or count >= rows:
         raise ConfigError("rows", rows, "enough for a holdout and a training part")
     order = np.random.default_rng(seed).permutation(rows)
@@ -91,7 +91,7 @@ def split_holdout(
         if not sizes.min():
             expected = "rows of every group to learn from, and in the holdout"
             found = f"rows {sizes.tolist()}"
-            raise ConfigError("groups", found, expected, "raise holdout_share or _rows")
+            raise ConfigError("groups", found, expected, "raise holdout_fraction or _rows")
         tables.append(jnp.asarray(table[np.arange(config.members) % total], jnp.int32))
     return data._replace(own=OwnRows(*tables))
 

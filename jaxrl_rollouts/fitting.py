@@ -215,10 +215,10 @@ def judge(
 def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax.Array]:
     """Lower the rate where patience ran out too `early`, and tell whether it was lowered."""
     config, (*others, rate) = parts.config, moments
-    if config.rate_drop is None:
+    if config.lr_drop is None:
         return moments, jnp.bool_(False)
     lower = early & (rate >= config.learning_rate)
-    return (*others, jnp.where(lower, rate * config.rate_drop, rate)), lower
+    return (*others, jnp.where(lower, rate * config.lr_drop, rate)), lower
 
 
 def annealed(parts: FitParts, moments: Any, epoch: jax.Array) -> Any:
@@ -246,7 +246,7 @@ def update(
     (params, moments), losses = jax.lax.scan(one, begin, index)
     holdout, better = judge(parts, params, state.best_loss, data)
     epoch, stale = state.epoch + 1, jnp.where(better.any(), 0, state.stale + 1)
-    early = (stale >= config.patience) & (epoch < config.least_epochs)
+    early = (stale >= config.patience) & (epoch < config.min_epochs)
     moments, lowered = next_rate(parts, moments, early)
     fresh = FitState(
         params,
@@ -258,7 +258,7 @@ def update(
         key=state.key,
     )
     # A finished ensemble stands still while others beside it (other seeds) go on.
-    done = (state.stale >= config.patience) & (state.epoch >= config.least_epochs)
+    done = (state.stale >= config.patience) & (state.epoch >= config.min_epochs)
     state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
     metrics = {
         "loss": 0.5 * losses.mean() / config.members,
@@ -266,15 +266,15 @@ def update(
         f"best_holdout_{config.judge}": state.best_loss.mean(),
         "stale_epochs": state.stale,
     }
-    if config.least_epochs:
+    if config.min_epochs:
         metrics["epoch"] = state.epoch
     return state, metrics
 
 
 def finished(parts: FitParts, metrics: Mapping[str, np.ndarray]) -> bool:
-    """No member of any ensemble has improved for `patience` epochs, beyond `least_epochs`."""
+    """No member of any ensemble has improved for `patience` epochs, beyond `min_epochs`."""
     config = parts.config
-    enough = np.asarray(metrics.get("epoch", config.least_epochs)) >= config.least_epochs
+    enough = np.asarray(metrics.get("epoch", config.min_epochs)) >= config.min_epochs
     return bool(((metrics["stale_epochs"] >= config.patience) & enough).all())
 
 

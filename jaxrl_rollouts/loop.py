@@ -29,7 +29,7 @@ from .errors import ConfigError
 from .feeds import Feed, closing
 from .finite import checked_means
 from .record import checkpoint
-from .record.about import ABOUT, check_facts, facts_of, seed_facts
+from .record.about import ABOUT, check_facts, seed_facts, warnings_of
 from .record.context import RunContext, poll
 from .record.history import History
 from .record.loggers import Progress
@@ -145,7 +145,7 @@ def train(
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     feed = data if isinstance(data, Feed) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
-    facts = facts_of(about) | {f"{unit} of an iteration": units_per_iteration}
+    facts = warnings_of(about) | {f"{unit} of an iteration": units_per_iteration}
     facts |= seed_facts(keys)  # before they are consumed
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from .trees import PyTree
 
 
-class StepOutcome(NamedTuple):
+class StepResult(NamedTuple):
     """What a transition reports besides the next state; every field is `[B]`."""
 
     reward: jax.Array  # float32
@@ -36,10 +36,10 @@ class StepOutcome(NamedTuple):
     uncertainty: jax.Array  # float32: how lost the model is here; 0 for true dynamics
 
 
-def outcome(batch: int, **fields: jax.Array) -> StepOutcome:
-    """A `StepOutcome` for `batch` rows whose unnamed fields are zero or False."""
+def outcome(batch: int, **fields: jax.Array) -> StepResult:
+    """A `StepResult` for `batch` rows whose unnamed fields are zero or False."""
     zero, no = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), bool)
-    return StepOutcome(zero, no, no, zero)._replace(**fields)
+    return StepResult(zero, no, no, zero)._replace(**fields)
 
 
 class StepFunction(Protocol):
@@ -47,7 +47,7 @@ class StepFunction(Protocol):
 
     def __call__(
         self, params: Any, key: jax.Array, state: Any, action: Any, member: Any, /
-    ) -> tuple[Any, StepOutcome]: ...
+    ) -> tuple[Any, StepResult]: ...
 
 
 def _identity(state: PyTree) -> PyTree:
@@ -58,7 +58,7 @@ class Model(NamedTuple):
     """A transition as a pure function.
 
     Attributes:
-        step: `(params, key, state, action, member) -> (next_state, StepOutcome)`, batched over
+        step: `(params, key, state, action, member) -> (next_state, StepResult)`, batched over
             rows. `action` is None without a policy, `member` (`[B]` int32) without `members`.
         observe: `state -> observation`, what the policy sees and what is recorded.
     """

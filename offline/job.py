@@ -19,7 +19,7 @@ from .method import Job, Method
 from .recipes import method_of
 from .study.config import keys_of
 from .study.outcome import Outcome, finish, judge
-from .study.setting import environment_of, hold_data, naming_extremes
+from .study.setting import environment_of, naming_extremes, verify_checksum
 from .study.source import Setting, slug
 from .training import train_learner
 
@@ -67,7 +67,7 @@ def train_method(
     check(method)
     check(job)
     env, context = environment_of(dataset, environment), job.context
-    hold_data(dataset, context)
+    verify_checksum(dataset, context)
     with naming_extremes(dataset):
         made = method.prepare(Setting(dataset, env), job)
         train_key, play_key = keys_of(job.seed)

@@ -36,7 +36,7 @@ from .study.model_based import FittedDataset
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from .study.neubay import NAMES as NEUBAY
 from .study.neubay import Posterior, ring_note, rings_of, small_neubay
-from .study.setting import environment_of, facts_of, line_of
+from .study.setting import environment_of, line_of, warnings_of
 from .study.source import Setting
 from .synthetic.synthesis import small_synthetic
 
@@ -125,7 +125,7 @@ def run(config: Config, context: RunContext) -> Report:
         report.note(source.synthetic)
     page.note_best(report, outcome.best)
     imagines = config.method not in MODEL_FREE
-    for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
+    for fact in warnings_of(dataset, source.env, config.study, imagines=imagines):
         report.note(fact)
     return report
 
@@ -147,7 +147,7 @@ def prepare(config: Config) -> list[str]:
         dataset = opened(config)
         env = environment_of(dataset, config.environment)
         config.check_dataset(config.method, dataset)
-        facts = facts_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
+        facts = warnings_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
         facts.insert(0, line_of(dataset, env))
     if config.method in NEUBAY:
         facts.append(rings_of(env, config.study, config.neubay.agent))
@@ -197,7 +197,7 @@ EXPERIMENT = MAIN_JOB.experiment(
                 ensemble=EnsembleConfig(
                     hidden=(32,), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2
                 ),
-                agent=SacConfig(critics=2, diversity=0.0, hidden=(32,)),
+                agent=SacConfig(num_critics=2, eta=0.0, hidden=(32,)),
                 rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=20),
             ),
             ModelFreeStudyConfig(quick_agents((32,)), updates=40, per_iteration=20),

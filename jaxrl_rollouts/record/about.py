@@ -21,7 +21,7 @@ from .files import plain
 ABOUT = "settings.json"  # beside a checkpoint
 
 
-def facts_of(about: Any) -> dict[str, Any]:
+def warnings_of(about: Any) -> dict[str, Any]:
     """Settings as JSON has them, by dotted name.
 
     Args:
@@ -61,7 +61,7 @@ def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> Non
 
     Args:
         folder: of the training's checkpoints.
-        kept: the record, of `json.dumps(facts_of(...))`; None of earlier versions.
+        kept: the record, of `json.dumps(warnings_of(...))`; None of earlier versions.
         facts: what is asked for.
 
     Raises:

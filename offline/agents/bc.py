@@ -38,14 +38,14 @@ class BcConfig(Settings):
     Attributes:
         hidden: widths of the policy.
         normalise: observations by their statistics in the dataset.
-        actor_rate: learning rate.
+        actor_lr: learning rate.
         discount: of the value that reports measure; cloning itself has none.
         flow_steps: Euler steps of a flow that draws its actions. None: no flow.
     """
 
     hidden: tuple[int, ...] = layers((256, 256))
     normalise: bool = True
-    actor_rate: float = step_size(3e-4)
+    actor_lr: float = step_size(3e-4)
     discount: float = number(0.99, least=0, below=1)
     flow_steps: int | None = positive(None)
 
@@ -79,7 +79,7 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
         return _make_flow(config, observation_size, action_size)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     actor = from_linen(MLP(config.hidden, (action_size,)), s)
-    nets = BcNets(observation_size, actor, optax.adam(config.actor_rate))
+    nets = BcNets(observation_size, actor, optax.adam(config.actor_lr))
     act = functools.partial(greedy, nets)
     return Agent(
         functools.partial(init, nets),
@@ -96,7 +96,7 @@ def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Age
     """It has no normal density, so nothing can be guided by it."""
     assert config.flow_steps is not None
     velocity = make_field(config.hidden, observation_size, action_size)
-    learn = optax.adam(config.actor_rate)
+    learn = optax.adam(config.actor_lr)
     nets = BcNets(observation_size, velocity, learn, action_size, config.flow_steps)
     functions: Any = (init, flow_update, flow_policy, flow_greedy)
     return Agent(

@@ -44,17 +44,17 @@ class CqlConfig(SoftConfig):
         actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
         gap: tau in equation 30: the multiplier of the conservative term is learned so that the
             weighted term stays near it (5 or 10 there). None: no multiplier.
-        warm_start: gradient steps in which the policy imitates the data's actions first
+        bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
     """
 
-    actor_rate: float = step_size(3e-5)
-    temperature_rate: float = step_size(3e-5)
+    actor_lr: float = step_size(3e-5)
+    alpha_lr: float = step_size(3e-5)
     weight: float = number(5.0, least=0)
     actions: int = positive(10)
     gap: float | None = number(None, least=0)
     backup_entropy: bool = False
-    warm_start: int = number(0, least=0)
+    bc_steps: int = number(0, least=0)
 
     def make(self, observation_size: int, action_size: int) -> Agent:
         return make_cql(self, observation_size, action_size)
@@ -183,17 +183,17 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """SAC's `mean (alpha log pi(a' | s) - min_i Q_i(s, a'))` with `a' ~ pi`.
 
-    In the first `warm_start` steps `log pi(a | s)` of the data's actions stands for the value.
+    In the first `bc_steps` steps `log pi(a | s)` of the data's actions stands for the value.
 
     Returns:
         The loss, and the log-densities `[B]` of the drawn actions.
     """
     actions, density = soft.sample(nets, actor, key, batch.observations)
-    value = soft.least_q(nets, state.critic, batch.observations, actions)
-    if nets.config.warm_start:
+    value = soft.min_q(nets, state.critic, batch.observations, actions)
+    if nets.config.bc_steps:
         inside = jnp.clip(batch.actions, -LIMIT, LIMIT)
         imitation = log_prob(inside, *soft.heads(nets, actor, batch.observations))
-        value = jnp.where(state.steps < nets.config.warm_start, imitation, value)
+        value = jnp.where(state.steps < nets.config.bc_steps, imitation, value)
     log_alpha = state.log_alpha + temperature_step(nets, state, density)[0]
     return (soft.temperature(nets, log_alpha) * density - value).mean(), density
 
@@ -239,7 +239,7 @@ def update(
     }
     moved = moved._replace(
         critic=critic,
-        target_critic=optax.incremental_update(critic, state.target_critic, config.polyak),
+        target_critic=optax.incremental_update(critic, state.target_critic, config.tau),
         opt_actor=opt_actor,
         opt_critic=opt_critic,
         opt_alpha=opt_alpha,

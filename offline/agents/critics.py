@@ -48,9 +48,9 @@ def bootstrap_rate(config: Any) -> float | None:
         config: settings of an agent; where the target networks move with a delayed actor (TD3),
             they move that much more rarely.
     """
-    if getattr(config, "polyak", None) is None or config.discount >= 1:
+    if getattr(config, "tau", None) is None or config.discount >= 1:
         return None
-    return config.polyak / getattr(config, "delay", 1) * (1 - config.discount)
+    return config.tau / getattr(config, "delay", 1) * (1 - config.discount)
 
 
 @partial(jax.jit, static_argnames="agent")

@@ -47,27 +47,27 @@ class IqlConfig(Settings):
         hidden: widths of all networks.
         critic_norm: layer normalisation in critics and value, after each activation; not published.
         expectile: tau (0.9 on AntMaze).
-        inverse_temperature: beta: how strongly advantages weigh the imitation (10 on AntMaze).
-        weight_clip: greatest weight.
+        beta: beta: how strongly advantages weigh the imitation (10 on AntMaze).
+        exp_adv_max: greatest weight.
         normalise: observations by their statistics in the dataset.
         discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
-        actor_rate, critic_rate, value_rate: learning rates (Adam).
+        tau: how much of the networks goes into their targets at every update.
+        actor_lr, critic_lr, value_lr: learning rates (Adam).
         cosine_steps: the actor's rate falls to zero over so many updates; None keeps it.
     """
 
-    critics: int = positive(2)
+    num_critics: int = positive(2)
     hidden: tuple[int, ...] = layers((256, 256))
     critic_norm: bool = False
     expectile: float = number(0.7, above=0, below=1)
-    inverse_temperature: float = number(3.0, least=0)
-    weight_clip: float = number(100.0, above=0)
+    beta: float = number(3.0, least=0)
+    exp_adv_max: float = number(100.0, above=0)
     normalise: bool = False
     discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
-    actor_rate: float = step_size(3e-4)
-    critic_rate: float = step_size(3e-4)
-    value_rate: float = step_size(3e-4)
+    tau: float = number(0.005, above=0, most=1)
+    actor_lr: float = step_size(3e-4)
+    critic_lr: float = step_size(3e-4)
+    value_lr: float = step_size(3e-4)
     cosine_steps: int | None = positive(None)
 
     def make(self, observation_size: int, action_size: int) -> Agent:
@@ -133,9 +133,9 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
     check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
-    rate: Any = config.actor_rate
+    rate: Any = config.actor_lr
     if config.cosine_steps is not None:
-        rate = optax.cosine_decay_schedule(config.actor_rate, config.cosine_steps)
+        rate = optax.cosine_decay_schedule(config.actor_lr, config.cosine_steps)
     norm = config.critic_norm
     values = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm)
     nets = IqlNets(
@@ -143,10 +143,10 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
         observation_size,
         from_linen(TanhMean(config.hidden, action_size), s),
         from_linen(values, s),
-        ensemble(from_linen(values, s, a), config.critics),
+        ensemble(from_linen(values, s, a), config.num_critics),
         optax.adam(rate),
-        optax.adam(config.value_rate),
-        optax.adam(config.critic_rate),
+        optax.adam(config.value_lr),
+        optax.adam(config.critic_lr),
     )
     functions: Any = (init, update, policy, greedy, q)
     return Agent(
@@ -214,11 +214,9 @@ def value_loss(
 
 
 def imitation_weight(config: IqlConfig, advantage: jax.Array) -> jax.Array:
-    """`exp(beta advantage)`, at most `weight_clip`; equation 7."""
+    """`exp(beta advantage)`, at most `exp_adv_max`; equation 7."""
     # The exponent is bounded rather than the weight: exp could be infinite before the clip.
-    return jnp.exp(
-        jnp.minimum(config.inverse_temperature * advantage, math.log(config.weight_clip))
-    )
+    return jnp.exp(jnp.minimum(config.beta * advantage, math.log(config.exp_adv_max)))
 
 
 def actor_loss(
@@ -274,7 +272,7 @@ def update(
         target,
     )
     metrics = {
-        "critic_loss": fit / config.critics,
+        "critic_loss": fit / config.num_critics,
         "q_mean": values.mean(),
         "q_spread": values.std(0).mean(),
         "target_mean": target.mean(),
@@ -287,7 +285,7 @@ def update(
         Scaled(moved, scaler),
         Scaled(critic, scaler),
         value,
-        optax.incremental_update(critic, state.target_critic, config.polyak),
+        optax.incremental_update(critic, state.target_critic, config.tau),
         opt_actor,
         opt_critic,
         opt_value,

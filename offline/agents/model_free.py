@@ -43,8 +43,8 @@ def make_model_free(
     """A learner whose data are rows. Equal arguments give the same functions.
 
     Args:
-        config: of the agent. A `SacConfig` with `critics=2, diversity=0` is SAC, with more
-            critics SAC-N, with a diversity above 0 EDAC.
+        config: of the agent. A `SacConfig` with `num_critics=2, eta=0` is SAC, with more
+            critics SAC-N, with an eta above 0 EDAC.
         observation_size, action_size: of the environment.
         batch_size: rows per gradient step.
         updates_per_iteration: gradient steps in one `update`; a multiple of the agent's period.

@@ -51,7 +51,7 @@ class PlannerConfig(Settings):
         replan: steps that are taken of a plan before the next one is drawn.
         drop: share of training rows that the model does not see the rank of.
         hidden: widths of the inverse model and of the expectile's.
-        actor_rate: learning rate of all of them.
+        actor_lr: learning rate of all of them.
         average: decay of the moving average of their weights, which act.
         windows: rows made of the dataset at most.
         discount: of the return that is ranked.
@@ -71,7 +71,7 @@ class PlannerConfig(Settings):
     replan: int = positive(1)
     drop: float = fraction(0.1)
     hidden: tuple[int, ...] = layers((256, 256))
-    actor_rate: float = step_size(3e-4)
+    actor_lr: float = step_size(3e-4)
     average: float = number(0.995, least=0, below=1)
     windows: int = positive(200_000)
     discount: float = number(0.99, least=0, below=1)
@@ -140,7 +140,7 @@ def planner_parts(config: PlannerConfig, observation_size: int, action_size: int
         make_flow(network, config.student, flow_of_denoiser(asked)),
         from_linen(MLP(config.hidden, (action_size,)), s, s),
         from_linen(MLP(config.hidden, (1,)), s),
-        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_rate)),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_lr)),
     )
 
 

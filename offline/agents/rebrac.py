@@ -29,19 +29,19 @@ class RebracConfig(Td3Config):
     """TD3's with ReBRAC's defaults, and the two penalties.
 
     Attributes:
-        actor_penalty: of the squared distance to the data's action, summed over dimensions
+        actor_bc_coef: of the squared distance to the data's action, summed over dimensions
             (beta_1; tuned per dataset in the paper, 0.001 to 1).
-        critic_penalty: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
+        critic_bc_coef: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
     """
 
     hidden: tuple[int, ...] = layers((256, 256, 256))
     critic_norm: bool = True
-    careful_init: bool = True
+    edac_init: bool = True
     normalise: bool = False
-    actor_rate: float = step_size(1e-3)
-    critic_rate: float = step_size(1e-3)
-    actor_penalty: float = number(0.01, least=0)
-    critic_penalty: float = number(0.01, least=0)
+    actor_lr: float = step_size(1e-3)
+    critic_lr: float = step_size(1e-3)
+    actor_bc_coef: float = number(0.01, least=0)
+    critic_bc_coef: float = number(0.01, least=0)
 
 
 class NextActionTransitions(NamedTuple):
@@ -81,7 +81,7 @@ def actor_loss(
     lowest = least(values)
     weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
     imitation = jnp.square(actions - batch.actions).sum(-1).mean()
-    loss = config.actor_penalty * imitation - weight * lowest.mean()
+    loss = config.actor_bc_coef * imitation - weight * lowest.mean()
     return loss, {"imitation": imitation}
 
 
@@ -91,17 +91,17 @@ def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> ja
     Raises:
         ConfigError: the batch has no next actions although they are penalised.
     """
-    if config.critic_penalty == 0:
+    if config.critic_bc_coef == 0:
         return 0.0
     if not hasattr(batch, "next_actions"):
         raise ConfigError(
-            "critic_penalty",
-            config.critic_penalty,
+            "critic_bc_coef",
+            config.critic_bc_coef,
             "0 for data without next actions",
             "pass the dataset through with_next_actions",
         )
     distance = jnp.square(following - batch.next_actions).sum(-1)
-    return config.critic_penalty * jnp.where(batch.next_known, distance, 0.0)
+    return config.critic_bc_coef * jnp.where(batch.next_known, distance, 0.0)
 
 
 @functools.lru_cache(maxsize=32)
@@ -117,12 +117,12 @@ def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -
 
 def rows_for(config: RebracConfig, transitions: Transitions) -> Any:
     """With next actions where they are penalised."""
-    return with_next_actions(transitions) if config.critic_penalty > 0 else transitions
+    return with_next_actions(transitions) if config.critic_bc_coef > 0 else transitions
 
 
 def alone(config: RebracConfig) -> RebracConfig:
     """Without the critic's penalty, which needs the next action."""
-    return replace(config, critic_penalty=0.0)
+    return replace(config, critic_bc_coef=0.0)
 
 
 AGENT = AgentSpec(RebracConfig, make_rebrac, rows_for, alone)

@@ -1,4 +1,4 @@
-"""SAC with N critics: SAC-N for `diversity` 0, EDAC above (An et al. 2021, algorithm 1).
+"""SAC with N critics: SAC-N for `eta` 0, EDAC above (An et al. 2021, algorithm 1).
 
 Plain SAC has two. The agent is a bundle of pure functions; its state is a pytree.
 """
@@ -28,8 +28,8 @@ from .soft import (
     SoftNets,
     fresh,
     greedy,
-    least_q,
     make_nets,
+    min_q,
     policy,
     q,
     q_and_slopes,
@@ -50,30 +50,30 @@ class SacConfig(SoftConfig):
     Attributes:
         target_entropy: what the policy's entropy is driven to. None: minus the number of action
             dimensions; for a flow, the entropy of its whole path when its noise is `actor.log_std`.
-        diversity: eta: of EDAC's term, which keeps the critics' action gradients apart.
-        least_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
+        eta: weight of EDAC's term, which keeps the critics' action gradients apart.
+        min_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
             returns are positive). None lets them be.
         actor: what its policy is: a tanh-squashed normal, or a flow.
     """
 
-    diversity: float = number(0.0, least=0)
-    least_target: float | None = None
+    eta: float = number(0.0, least=0)
+    min_target: float | None = None
     actor: ActorConfig = ActorConfig()
 
     def make(self, observation_size: int, action_size: int) -> Agent:
         return make_sac(self, observation_size, action_size)
 
     def validate(self) -> None:
-        if self.diversity > 0 and self.critics < 2:
-            raise ConfigError("diversity", self.diversity, "0, or more with at least 2 critics")
+        if self.eta > 0 and self.num_critics < 2:
+            raise ConfigError("eta", self.eta, "0, or more with at least 2 critics")
 
 
 @dataclass(frozen=True)
 class EdacConfig(SacConfig):
     """EDAC (and RAVL's critics): N 10, eta 1."""
 
-    critics: int = positive(10)
-    diversity: float = number(1.0, least=0)
+    num_critics: int = positive(10)
+    eta: float = number(1.0, least=0)
 
 
 class SacState(NamedTuple):
@@ -141,7 +141,7 @@ def bellman_target(
     """`r - penalty + gamma (1 - d) (min_i Q'_i(s', a') - alpha log pi(a' | s'))`, `[B]`.
 
     SAC-N, An et al. 2021, equation 2; the minimum is over all critics. Without `backup_entropy`
-    the logarithm is left out, and with a `least_target` the whole is cut from below.
+    the logarithm is left out, and with a `min_target` the whole is cut from below.
 
     Args:
         nets: of the agent.
@@ -156,8 +156,8 @@ def bellman_target(
     if next_value is not None:
         value = next_value(batch.next_observations, value)
     target = soft_target(nets, batch._replace(rewards=batch.rewards - penalty), value)
-    least_target = nets.config.least_target
-    return target if least_target is None else jnp.maximum(target, least_target)
+    min_target = nets.config.min_target
+    return target if min_target is None else jnp.maximum(target, min_target)
 
 
 def critic_loss(
@@ -169,13 +169,13 @@ def critic_loss(
         The loss, with every critic's values `[N, B]` and the mean squared error of one critic.
     """
     config = nets.config
-    if config.diversity == 0:
+    if config.eta == 0:
         values, spread = q(nets, critic, batch.observations, batch.actions), jnp.zeros(())
     else:
         values, slopes = q_and_slopes(nets, critic, batch.observations, batch.actions)
         spread = diversity_loss(slopes)
     fit = jnp.square(values - target).mean(1).sum()
-    return fit + config.diversity * spread, (values, fit / config.critics)
+    return fit + config.eta * spread, (values, fit / config.num_critics)
 
 
 def actor_loss(
@@ -183,7 +183,7 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = least_q(nets, state.critic, batch.observations, actions)
+    value = min_q(nets, state.critic, batch.observations, actions)
     # The temperature moves first (as in RAVL's code), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
@@ -214,7 +214,7 @@ def update(
     critic, opt_critic, _, (values, fit) = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, batch, target
     )
-    target_critic = optax.incremental_update(critic, state.target_critic, nets.config.polyak)
+    target_critic = optax.incremental_update(critic, state.target_critic, nets.config.tau)
     metrics = {
         "critic_loss": fit,
         "q_mean": values.mean(),

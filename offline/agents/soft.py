@@ -33,8 +33,8 @@ class SoftConfig(Settings):
         critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
         discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
-        actor_rate, critic_rate, temperature_rate: learning rates (Adam).
+        tau: how much of the networks goes into their targets at every update.
+        actor_lr, critic_lr, alpha_lr: learning rates (Adam).
         initial_alpha: the entropy's weight at the start; it is learned.
         target_entropy: what the policy's entropy is driven to. None: minus the number of action
             dimensions.
@@ -45,13 +45,13 @@ class SoftConfig(Settings):
         backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
     """
 
-    critics: int = positive(2)
+    num_critics: int = positive(2)
     hidden: tuple[int, ...] = layers((256, 256, 256))
     discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
-    actor_rate: float = step_size(3e-4)
-    critic_rate: float = step_size(3e-4)
-    temperature_rate: float = step_size(3e-4)
+    tau: float = number(0.005, above=0, most=1)
+    actor_lr: float = step_size(3e-4)
+    critic_lr: float = step_size(3e-4)
+    alpha_lr: float = step_size(3e-4)
     initial_alpha: float = number(1.0, above=0)
     target_entropy: float | None = None
     max_alpha: float | None = number(None, above=0)
@@ -90,7 +90,7 @@ def make_nets(
         actor = gaussian_actor(network, action_size)
     else:
         actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)
-    wanted, rate = config.target_entropy, config.actor_rate
+    wanted, rate = config.target_entropy, config.actor_lr
     if config.cosine_steps is not None:
         rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
     return SoftNets(
@@ -98,10 +98,10 @@ def make_nets(
         actor.entropy if wanted is None else wanted,
         actor,
         critic,
-        ensemble(critic, config.critics),
+        ensemble(critic, config.num_critics),
         optax.adam(rate),
-        optax.adam(config.critic_rate),
-        optax.adam(config.temperature_rate),
+        optax.adam(config.critic_lr),
+        optax.adam(config.alpha_lr),
     )
 
 
@@ -166,9 +166,7 @@ def value_and_slope(
     return value, pull(jnp.ones_like(value))[0]
 
 
-def least_q(
-    nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array
-) -> jax.Array:
+def min_q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
     """`min_i Q_i(s, a)`, `[B]`; its gradient is that of the first least critic, in `actions`.
 
     Only what follows from the actions is asked again for the gradient: the slopes are known.
@@ -222,7 +220,7 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
     actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = least_q(nets, state.critic, batch.observations, actions)
+    value = min_q(nets, state.critic, batch.observations, actions)
     # The temperature moves first (as in RAVL's code), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
@@ -254,6 +252,6 @@ def critic_step(
     critic, opt_critic, _, metrics = descend(
         nets.learn_critic, loss, state.critic, state.opt_critic, nets, batch, target, *more
     )
-    slow = optax.incremental_update(critic, state.target_critic, nets.config.polyak)
+    slow = optax.incremental_update(critic, state.target_critic, nets.config.tau)
     state = state._replace(critic=critic, target_critic=slow, opt_critic=opt_critic)
     return state, {**metrics, "target_mean": target.mean()}

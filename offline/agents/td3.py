@@ -37,24 +37,24 @@ class Td3Config(Settings):
         critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
         critic_norm: layer normalisation in the critics, after each activation.
-        careful_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
+        edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
         normalise: observations by their statistics in the dataset.
         discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
-        actor_rate, critic_rate: learning rates (Adam).
+        tau: how much of the networks goes into their targets at every update.
+        actor_lr, critic_lr: learning rates (Adam).
         noise, noise_clip: of the target action, within [-1, 1].
         delay: critic updates per actor update; target networks move with the actor.
     """
 
-    critics: int = positive(2)
+    num_critics: int = positive(2)
     hidden: tuple[int, ...] = layers((256, 256))
     critic_norm: bool = False
-    careful_init: bool = False
+    edac_init: bool = False
     normalise: bool = True
     discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
-    actor_rate: float = step_size(3e-4)
-    critic_rate: float = step_size(3e-4)
+    tau: float = number(0.005, above=0, most=1)
+    actor_lr: float = step_size(3e-4)
+    critic_lr: float = step_size(3e-4)
     noise: float = number(0.2, least=0)
     noise_clip: float = number(0.5, least=0)
     delay: int = positive(2)
@@ -107,7 +107,7 @@ def make_td3(
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
 
     def settings(bound: float) -> dict[str, Any]:
-        if not config.careful_init:
+        if not config.edac_init:
             return {}
         bias, head = jax.nn.initializers.constant(0.1), uniform(bound)
         return {"bias_init": bias, "head_init": head, "head_bias_init": head}
@@ -118,9 +118,9 @@ def make_td3(
         config,
         observation_size,
         from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s),
-        ensemble(from_linen(critic, s, a), config.critics),
-        optax.adam(config.actor_rate),
-        optax.adam(config.critic_rate),
+        ensemble(from_linen(critic, s, a), config.num_critics),
+        optax.adam(config.actor_lr),
+        optax.adam(config.critic_lr),
         actor_loss,
         target_penalty,
     )
@@ -227,7 +227,7 @@ def update(
         target,
     )
     metrics = {
-        "critic_loss": fit / config.critics,
+        "critic_loss": fit / config.num_critics,
         "q_mean": values.mean(),
         "q_spread": values.std(0).mean(),
         "target_mean": target.mean(),
@@ -242,7 +242,7 @@ def update(
     state = state._replace(
         actor=Scaled(moved, scaler),
         opt_actor=opt_actor,
-        target_actor=optax.incremental_update(moved, state.target_actor, config.polyak),
-        target_critic=optax.incremental_update(net, state.target_critic, config.polyak),
+        target_actor=optax.incremental_update(moved, state.target_actor, config.tau),
+        target_critic=optax.incremental_update(net, state.target_critic, config.tau),
     )
     return state, metrics | {"actor_loss": loss, **more}

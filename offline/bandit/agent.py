@@ -31,7 +31,7 @@ from .environment import (
 SMALL_AGENT = DqnConfig(
     memory=MemoryConfig("lru", width=32, state=32, layers=1),
     head=(32, 32),
-    polyak=0.02,
+    tau=0.02,
     memory_rate=1e-3,
     head_rate=1e-3,
     clip=None,

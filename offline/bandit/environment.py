@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepResult, outcome
 
 PULLS = 100
 ARMS = 2
@@ -60,7 +60,7 @@ def observe(state: BanditState) -> jax.Array:
 
 def _proceed(
     state: BanditState, action: jax.Array, paid: jax.Array, **fields: jax.Array
-) -> tuple[BanditState, StepOutcome]:
+) -> tuple[BanditState, StepResult]:
     batch, time = action.shape[0], state.time + 1
     seen = [jnp.zeros((batch, 1)), jax.nn.one_hot(action, ARMS), paid[:, None]]
     out = outcome(batch, truncated=time >= PULLS, **fields)
@@ -69,7 +69,7 @@ def _proceed(
 
 def _bernoulli(
     chances: jax.Array, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
-) -> tuple[BanditState, StepOutcome]:
+) -> tuple[BanditState, StepResult]:
     paid = jax.random.uniform(key, action.shape) < chances[member, action]
     paid = paid.astype(jnp.float32)
     return _proceed(state, action, paid, reward=paid)
@@ -77,7 +77,7 @@ def _bernoulli(
 
 def _imagined(
     arms: Arms, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
-) -> tuple[BanditState, StepOutcome]:
+) -> tuple[BanditState, StepResult]:
     noise = jax.random.normal(key, action.shape)
     paid = arms.mean[member, action] + arms.std[member, action] * noise
     lost = arms.spread[action]

@@ -47,7 +47,7 @@ REWARD_ENSEMBLE = EnsembleConfig(
     patience=5,
     judge="nll",
     improvement=1e-3,
-    holdout_share=0.2,
+    holdout_fraction=0.2,
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 from .terminations import never
@@ -96,7 +96,7 @@ def advance(inner: jax.Array, torque: jax.Array) -> jax.Array:
 
 def step(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """One step; `inner` is `[B, 4]`: both angles (rad, unwrapped) and their speeds (rad/s)."""
     torque = _torque(action)
     reward = _height_reward(state.inner, torque)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, where_rows
+from jaxrl_rollouts.rollouts import Model, StepResult, outcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -47,7 +47,7 @@ class Environment(NamedTuple):
         max_episode_steps: time limit; reaching it is a truncation, not a termination.
         reset: `(key, batch) -> state`. `key` is one key, or `[K]` keys with `batch` divisible by
             `K`: then row group `k` starts as `reset(key[k], batch // K)` does.
-        step: `(key, state, action [B, A]) -> (state, StepOutcome)`; rows never reset themselves.
+        step: `(key, state, action [B, A]) -> (state, StepResult)`; rows never reset themselves.
         observe: `state -> [B, S]`.
         termination: `(observation, action, next_observation) -> [B] bool` where it is a known
             function of the transition, else None.
@@ -76,7 +76,7 @@ class Environment(NamedTuple):
     action_size: int
     max_episode_steps: int
     reset: Callable[[jax.Array, int], EnvironmentState]
-    step: Callable[[jax.Array, EnvironmentState, jax.Array], tuple[EnvironmentState, StepOutcome]]
+    step: Callable[[jax.Array, EnvironmentState, jax.Array], tuple[EnvironmentState, StepResult]]
     observe: Callable[[EnvironmentState], jax.Array]
     termination: Rowwise | None = None
     reward: Rowwise | None = None
@@ -149,7 +149,7 @@ def proceed(
     reward: jax.Array,
     terminated: jax.Array,
     max_episode_steps: int,
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """The next state and the outcome of one step, with the time limit applied."""
     time = state.time + 1
     # Compiled carries need one dtype throughout; simulators like to return weak or wide types.
@@ -174,7 +174,7 @@ def as_model(env: Environment) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: EnvironmentState, action: jax.Array, member: PyTree
-    ) -> tuple[EnvironmentState, StepOutcome]:
+    ) -> tuple[EnvironmentState, StepResult]:
         return env.step(key, state, action)
 
     return Model(step, env.observe)
@@ -208,7 +208,7 @@ def true_model(env: Environment, *, clipped: bool = False) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
-    ) -> tuple[jax.Array, StepOutcome]:
+    ) -> tuple[jax.Array, StepResult]:
         following, out = env.step(key, restore(state), action)
         return env.observe(following), out._replace(truncated=jnp.zeros_like(out.truncated))
 
@@ -218,7 +218,7 @@ def true_model(env: Environment, *, clipped: bool = False) -> Model:
 def _of_transition(transition: Transition) -> Model:
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
-    ) -> tuple[jax.Array, StepOutcome]:
+    ) -> tuple[jax.Array, StepResult]:
         following, reward, terminated = transition(state, action)
         return following, outcome(len(action), reward=reward, terminated=terminated)
 

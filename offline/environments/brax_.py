@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import (
     Environment,
@@ -59,7 +59,7 @@ def brax_environment(name: str, backend: str = "spring") -> Environment:
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, StepOutcome]:
+    ) -> tuple[EnvironmentState, StepResult]:
         # brax scales actions to its actuators' limits itself
         inner = jax.vmap(simulator.step)(state.inner, jnp.clip(action, -1.0, 1.0))
         terminated = inner.done > 0.5

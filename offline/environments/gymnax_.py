@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from . import pendulum
 from .base import (
@@ -130,7 +130,7 @@ def gymnax_environment(name: str) -> Environment:
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, StepOutcome]:
+    ) -> tuple[EnvironmentState, StepResult]:
         keys = jax.random.split(key, action.shape[0])
         observation, inner, reward, terminated, _ = jax.vmap(simulator.step_env, (0, 0, 0, None))(
             keys, state.inner, rescale(action, low, high), params

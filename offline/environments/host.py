@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxrl_rollouts.devices import spare_thread
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import (
     Environment,
@@ -126,7 +126,7 @@ def host_environment(
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, StepOutcome]:
+    ) -> tuple[EnvironmentState, StepResult]:
         batch = action.shape[0]
         flags = jax.ShapeDtypeStruct((batch,), bool)
         result = (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, begin, disturbed, observe, proceed, uniform_start
 from .terminations import never
@@ -36,7 +36,7 @@ def reset(key: jax.Array, batch: int) -> EnvironmentState:
 
 def step(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """One step of 0.05 s; `inner` is `[B, 2]`: angle (rad, unwrapped) and speed (rad/s)."""
     angle, speed = state.inner[:, 0], state.inner[:, 1]
     torque = MAX_TORQUE * jnp.clip(action[:, 0], -1.0, 1.0)

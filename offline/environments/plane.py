@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 from .terminations import never
@@ -34,7 +34,7 @@ def reset(key: jax.Array, batch: int) -> EnvironmentState:
 
 def step(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """`s' = s + a`, reward `exp(-|s' - g|^2 / (2 * 3^2))`; `inner` is the position `[B, 2]`."""
     position = state.inner + jnp.clip(action, -1.0, 1.0)
     terminated = jnp.zeros(position.shape[:1], bool)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, begin, observe, proceed, uniform_start
 from .terminations import runner as fallen
@@ -73,7 +73,7 @@ def reset(key: jax.Array, batch: int) -> EnvironmentState:
 
 def step(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """Advance `[B, 3]` states; the episode ends when the pole falls or the cart is too fast."""
     following = advance(state.inner, action[:, 0])
     paid = reward(state.inner, action, following)
@@ -140,7 +140,7 @@ def _both(key: jax.Array, index: int) -> jax.Array:
 
 def step_hidden(
     key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepOutcome]:
+) -> tuple[EnvironmentState, StepResult]:
     """`step` of these carts and poles."""
     seen, build = state.inner
     following = advance(seen, action[:, 0], build)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.devices import spare_thread
-from jaxrl_rollouts.rollouts import StepOutcome
+from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, observe, own_bounds, proceed, rescale, row_keys
 from .mujoco import label_of, make_gymnasium
@@ -143,7 +143,7 @@ def stateless(name: str) -> Environment:
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
-    ) -> tuple[EnvironmentState, StepOutcome]:
+    ) -> tuple[EnvironmentState, StepResult]:
         rows = jax.ShapeDtypeStruct(action.shape[:1], jnp.float32)
         flags = jax.ShapeDtypeStruct(action.shape[:1], bool)
         # Clipped again: the last bit of the rescaling may lie outside.

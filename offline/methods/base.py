@@ -15,7 +15,7 @@ from .scheme import Method
 
 def base(agent: SacConfig) -> Method:
     """`agent` with two critics and no diversity term."""
-    return Method("base", replace(agent, critics=2, diversity=0.0))
+    return Method("base", replace(agent, num_critics=2, eta=0.0))
 
 
 @dataclass(frozen=True)

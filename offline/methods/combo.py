@@ -37,7 +37,7 @@ class Combo(ModelBased):
     name: ClassVar[str] = "combo"
     weight: float = coefficient(5.0, least=0)
     actions: int = positive(10)
-    real_fraction: float = fraction(0.5)
+    real_ratio: float = fraction(0.5)
 
     def learn(
         self,

@@ -82,7 +82,7 @@ def mobile(
     samples: int = 10,
     noise: Noise = "own",
     backup_entropy: bool = False,
-    least_target: float | None = None,
+    min_target: float | None = None,
 ) -> Method:
     """Base with `penalty` times the inconsistency off imagined rows' targets.
 
@@ -96,7 +96,7 @@ def mobile(
         raise ConfigError("penalty", penalty, "at least 0")
     if samples < 1:
         raise ConfigError("samples", samples, "at least 1")
-    agent = replace(agent, backup_entropy=backup_entropy, least_target=least_target)
+    agent = replace(agent, backup_entropy=backup_entropy, min_target=min_target)
     return base(agent)._replace(
         name="mobile",
         coefficient=penalty,
@@ -115,7 +115,7 @@ class Mobile(Settings):
         noise: of those samples: every elite draws its `own` (the authors' code), or all share
             one draw (`common`), so that few samples measure their disagreement and nothing else.
         backup_entropy: count the entropy in Bellman targets; not in the authors' code.
-        least_target: Bellman targets are not let below it; 0 in the authors' code, whose tasks
+        min_target: Bellman targets are not let below it; 0 in the authors' code, whose tasks
             have positive returns. None lets them be.
     """
 
@@ -123,7 +123,7 @@ class Mobile(Settings):
     samples: int = positive(10)
     noise: Noise = "own"
     backup_entropy: bool = False
-    least_target: float | None = None
+    min_target: float | None = None
 
     def method(self, agent: SacConfig) -> Method:
         return mobile(
@@ -132,5 +132,5 @@ class Mobile(Settings):
             samples=self.samples,
             noise=self.noise,
             backup_entropy=self.backup_entropy,
-            least_target=self.least_target,
+            min_target=self.min_target,
         )

@@ -164,14 +164,14 @@ class ModelBased(Method):
         agent: what learns.
         world: world models.
         rollouts: how often and how far they are rolled.
-        real_fraction: of a batch that comes from the dataset.
+        real_ratio: of a batch that comes from the dataset.
     """
 
     agent: Any = chosen(AGENTS, SacConfig)
     world: WorldModelConfig = WorldModelConfig()
     rollouts: Rollouts = Rollouts()
     steps: int = positive(3_000_000)
-    real_fraction: float = fraction(0.05)
+    real_ratio: float = fraction(0.05)
 
     # What a method may say of its own ------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class ModelBased(Method):
         typical = jnp.ones(jax.tree.leaves(worlds)[0].shape[:1])
         more: dict[str, Any] = {}
         if asked is not None:
-            more = {"disagreement": asked.of, "consulted": asked.members}
+            more = {"disagreement": asked.of, "penalty_members": asked.members}
             more["normalised"] = asked.normalised
         if asked is not None and (asked.stops or asked.measured):
             rows = to_device(fitted.dataset.transitions)
@@ -340,7 +340,7 @@ def update(
     buffer = replay.add(state.imagined, *own.rows(trajectory, world))
 
     def learn(state: Learning, key: jax.Array, **moves: bool) -> Any:
-        from_data = round(method.batch_size * method.real_fraction)
+        from_data = round(method.batch_size * method.real_ratio)
         real_key, imagined_key, _, key = jax.random.split(key, 4)
         index = jax.random.randint(real_key, (from_data,), 0, data.real.rewards.shape[0])
         real = jax.tree.map(lambda x: x[index], data.real)

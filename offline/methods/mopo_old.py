@@ -26,7 +26,7 @@ def mopo(
     *,
     penalty: float = 1.0,
     unit: Literal["raw", "mean"] = "raw",
-    consulted: Consulted = "members",
+    penalty_members: Consulted = "members",
 ) -> Method:
     """Base with rewards `r - penalty * u` (lambda in the authors' code: 0.5, 1, 2 or 5).
 
@@ -42,7 +42,7 @@ def mopo(
         name="mopo",
         coefficient=penalty,
         disagreement=max_aleatoric,
-        consulted=consulted,
+        penalty_members=penalty_members,
         unit=unit,
         penalise_rewards=True,
     )
@@ -56,12 +56,14 @@ class Mopo(Settings):
         penalty: lambda: how much the model's uncertainty takes from a reward.
         unit: of the uncertainty: as the model reports it (`raw`, the papers'), or its `mean` over
             the dataset.
-        consulted: whose predictions it is the largest of: all `members`', or the `elites`'.
+        penalty_members: whose predictions it is the largest of: all `members`', or the `elites`'.
     """
 
     penalty: float = number(1.0, least=0)
     unit: Literal["raw", "mean"] = "raw"
-    consulted: Consulted = "members"
+    penalty_members: Consulted = "members"
 
     def method(self, agent: SacConfig) -> Method:
-        return mopo(agent, penalty=self.penalty, unit=self.unit, consulted=self.consulted)
+        return mopo(
+            agent, penalty=self.penalty, unit=self.unit, penalty_members=self.penalty_members
+        )

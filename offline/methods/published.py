@@ -86,7 +86,7 @@ def published(
         return replace(config, mopo=mine), MOPO[kind].horizon
     if method == "mobile" and kind in MOBILE:
         choice = MOBILE[kind]
-        theirs: Mobile = replace(config.mobile, penalty=choice.penalty, least_target=LEAST_TARGET)
+        theirs: Mobile = replace(config.mobile, penalty=choice.penalty, min_target=LEAST_TARGET)
         return replace(config, mobile=theirs), choice.horizon
     if method == "ravl" and kind.startswith("hopper-"):
         many: Ravl = replace(config.ravl, critics=HOPPER_CRITICS)

@@ -15,9 +15,9 @@ from ..agents.sac import SacConfig
 from .scheme import Method
 
 
-def ravl(agent: SacConfig, *, critics: int = 10, diversity: float = 1.0) -> Method:
-    """`agent` with `critics` critics (N) and EDAC's diversity term (eta); no model penalty."""
-    return Method("ravl", replace(agent, critics=critics, diversity=diversity))
+def ravl(agent: SacConfig, *, num_critics: int = 10, eta: float = 1.0) -> Method:
+    """`agent` with `num_critics` critics (N) and EDAC's diversity term (eta); no model penalty."""
+    return Method("ravl", replace(agent, num_critics=num_critics, eta=eta))
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Ravl(Settings):
 
     Attributes:
         critics: N: how many.
-        diversity: eta, of the loss that keeps their gradients apart. It lets critics promise ever
+        eta: weight of the loss that keeps their gradients apart. It lets critics promise ever
             less the longer they train; where episodes never end and most rows are real, 0 did
             better (`ravl_mujoco`).
     """
 
-    critics: int = positive(10)
-    diversity: float = number(1.0, least=0)
+    num_critics: int = positive(10)
+    eta: float = number(1.0, least=0)
 
     def method(self, agent: SacConfig) -> Method:
-        return ravl(agent, critics=self.critics, diversity=self.diversity)
+        return ravl(agent, num_critics=self.num_critics, eta=self.eta)

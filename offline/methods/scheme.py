@@ -45,11 +45,11 @@ class Method(NamedTuple):
 
     Attributes:
         name: for reports.
-        agent: its actor-critic; the number of critics and their diversity are RAVL's whole cure.
+        agent: its actor-critic; the number of critics and their eta are RAVL's whole cure.
         coefficient: of its penalty. A number of the data and not of the program (`Imagination`):
             methods that differ in it share what is compiled, and a sweep over it can be vmapped.
         disagreement: the uncertainty its world model must report; None for none.
-        consulted: whose predictions that is made of.
+        penalty_members: whose predictions that is made of.
         unit: the coefficient multiplies the uncertainty as it is (`raw`), or in units of its
             mean over the dataset (`mean`), which does not depend on how targets are scaled.
         noise: of the samples `Dynamics.imagine` draws for a Bellman penalty.
@@ -64,7 +64,7 @@ class Method(NamedTuple):
     agent: SacConfig
     coefficient: float = 0.0
     disagreement: Disagreement | None = None
-    consulted: Consulted = "elites"
+    penalty_members: Consulted = "elites"
     unit: Literal["raw", "mean"] = "raw"
     noise: Noise = "own"
     penalise_rewards: bool = False
@@ -82,7 +82,7 @@ class ModelBasedConfig:
         epochs_retained: whose imagined transitions are kept.
         updates_per_epoch: gradient steps in each epoch.
         batch_size: transitions in a gradient step.
-        real_share: of a batch that comes from the dataset.
+        real_ratio: of a batch that comes from the dataset.
         member: draw the member that moves a row once per `trajectory` (NEUBAY), or
             anew at each `step` (MBPO).
         adaptive: end a rollout where the model is lost (NEUBAY): beyond `World.limit`, in a study
@@ -96,7 +96,7 @@ class ModelBasedConfig:
     epochs_retained: int = positive(5)
     updates_per_epoch: int = positive(1000)
     batch_size: int = number(256, least=2)
-    real_share: float = fraction(0.05)
+    real_ratio: float = fraction(0.05)
     member: Literal["step", "trajectory"] = "step"
     adaptive: bool = False
     early_exit: int | None = positive(None)
@@ -251,7 +251,7 @@ def learn(
 ) -> tuple[SacState, dict[str, jax.Array]]:
     """One gradient step on rows of the dataset and imagined rows; only those are penalised."""
     config, method = scheme.config, scheme.method
-    real_rows = round(config.batch_size * config.real_share)
+    real_rows = round(config.batch_size * config.real_ratio)
     real_key, imagined_key, penalty_key, update_key = jax.random.split(key, 4)
     index = jax.random.randint(real_key, (real_rows,), 0, data.rows.rewards.shape[0])
     real = jax.tree.map(lambda x: x[index], data.rows)

@@ -31,7 +31,7 @@ class NeubayConfig(Settings):
         penalty: taken from imagined rewards, in units of the mean spread over the dataset (the
             conservative ablation).
         horizon: most imagined steps; None leaves only the environment's time limit.
-        updates_per_token: gradient steps for each new token, real ones included.
+        utd_ratio: gradient steps for each new token, real ones included.
         updates_per_iteration: of the training loop; the remainder is carried.
         tape, capacity: tokens of a tape and of the ring.
         weighting: what a tape is made of; see `tapes.sample`. `transition`, single ones, is for
@@ -44,7 +44,7 @@ class NeubayConfig(Settings):
     level: float = number(1.0, most=1, expected="at most 1, or negative for no threshold")
     penalty: float = number(0.0, least=0)
     horizon: int | None = positive(None)
-    updates_per_token: float = number(0.05, above=0, most=1)
+    utd_ratio: float = number(0.05, above=0, most=1)
     updates_per_iteration: int = positive(250)
     tape: int = number(2048, least=2, expected="at least 2 tokens, which are one transition")
     capacity: int = positive(40_000_000)

@@ -258,7 +258,7 @@ def update(
     collect_key, learn_key, key = jax.random.split(state.key, 3)
     collected = collect_if_due(parts, state, collect_key, data)
     ring = tapes.add(state.ring, collected.tokens, collected.lengths)
-    brought = config.updates_per_token * collected.lengths.sum()
+    brought = config.utd_ratio * collected.lengths.sum()
     owed = state.owed + brought - config.updates_per_iteration
 
     def learn(

@@ -83,14 +83,14 @@ def check_updates(
     # The moments 0 to n of an episode of n steps are equally likely to be gone on from.
     prefix = (lengths * (lengths + 1) / 2).sum() / (lengths + 1).sum()
     # A collection brings at least its real prefixes, one imagined step and the last look.
-    sure = max(config.rollouts * (prefix + 1.0) * config.updates_per_token, 1.0)
+    sure = max(config.rollouts * (prefix + 1.0) * config.utd_ratio, 1.0)
     if config.updates_per_iteration > sure:
         raise ConfigError(
             "updates_per_iteration",
             config.updates_per_iteration,
             f"at most {int(sure)}, the gradient steps that {config.rollouts} episodes "
             f"of {source} ask for on average whatever is imagined",
-            "raise rollouts or updates_per_token",
+            "raise rollouts or utd_ratio",
         )
 
 

@@ -43,7 +43,7 @@ class ActorCritic(NamedTuple):
 def make_actor_critic(
     config: MemoryConfig,
     head: tuple[int, ...],
-    critics: int,
+    num_critics: int,
     observation_size: int,
     action_size: int,
 ) -> ActorCritic:

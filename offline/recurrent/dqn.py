@@ -46,7 +46,7 @@ class DqnConfig:
     Attributes:
         memory, head: sizes; `head` are the hidden layers between memory and values.
         discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
+        tau: how much of the networks goes into their targets at every update.
         memory_rate, head_rate: learning rates of the two.
         clip: largest global norm of each one's gradient; None for no limit.
         huber: errors beyond it count linearly, not squared; None squares all.
@@ -56,7 +56,7 @@ class DqnConfig:
         epsilon, epsilon_share: how often an action is random, and the share of the steps after
             which it is no oftener than that.
         episodes: rolled per iteration.
-        updates_per_token: gradient steps for each of their transitions.
+        utd_ratio: gradient steps for each of their transitions.
         tape, capacity: tokens of a tape and of the ring.
         weighting: which episodes a tape is made of; see `tapes.sample`.
         real_weight: weight of real tokens in the loss; None means over all alike.
@@ -65,7 +65,7 @@ class DqnConfig:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     head: tuple[int, ...] = layers((256, 256))
     discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
+    tau: float = number(0.005, above=0, most=1)
     memory_rate: float = step_size(3e-6)
     head_rate: float = step_size(1e-4)
     clip: float | None = number(1.0, above=0)
@@ -75,7 +75,7 @@ class DqnConfig:
     epsilon: float = fraction(0.1)
     epsilon_share: float = number(0.1, above=0, most=1)
     episodes: int = positive(100)
-    updates_per_token: float = number(0.02, above=0, most=1)
+    utd_ratio: float = number(0.02, above=0, most=1)
     tape: int = positive(1000)
     capacity: int = positive(1_000_000)
     weighting: Literal["episode", "token"] = "episode"
@@ -164,7 +164,7 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
     check(config)
     network = make_recurrent_q(config.memory, config.head, task.observation_size, task.actions)
     optimiser = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
-    updates = math.ceil(config.updates_per_token * config.episodes * task.horizon)
+    updates = math.ceil(config.utd_ratio * config.episodes * task.horizon)
     nets = DqnNets(config, task, network, optimiser, updates)
     functions: Any = (init, update, explore, greedy, q)
     agent = Agent(*(functools.partial(f, nets) for f in functions), memory=network.start)
@@ -241,7 +241,7 @@ def update(
     params, moments, _, metrics = descend(
         nets.optimiser, loss, state.params, state.moments, nets, state.target, tape
     )
-    target: Any = optax.incremental_update(params, state.target, nets.config.polyak)
+    target: Any = optax.incremental_update(params, state.target, nets.config.tau)
     return DqnState(params, target, moments), metrics
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.fit_data import count_groups, rows_of_groups
-from jaxrl_rollouts.rollouts import Model, StepOutcome, where_rows
+from jaxrl_rollouts.rollouts import Model, StepResult, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, episodes
@@ -202,7 +202,7 @@ def remember(model: Model, limit: int | None = None) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: Remembered, action: jax.Array, member: PyTree
-    ) -> tuple[Remembered, StepOutcome]:
+    ) -> tuple[Remembered, StepResult]:
         inner, out = model.step(params, key, state.inner, action, member)
         time = state.time + 1
         if limit is not None:
@@ -236,7 +236,7 @@ def remembering(env: Environment) -> Environment:
         nothing = jnp.zeros((batch, env.action_size)), jnp.zeros((batch,))
         return Remembered(env.reset(key, batch), *nothing, jnp.zeros((batch,), jnp.int32))
 
-    def step(key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, StepOutcome]:
+    def step(key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, StepResult]:
         # What the simulator applied is what a dataset would hold.
         return shown.step(None, key, state, jnp.clip(action, -1.0, 1.0), None)
 

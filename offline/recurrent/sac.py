@@ -49,8 +49,8 @@ class RecurrentSacConfig(Settings):
         memory, head: sizes of memory and of the hidden layers after it, of actor and critic alike.
         critics, drawn: heads of the critic, and how many of them a target is the lowest of.
         discount: gamma: what a reward one step later counts.
-        polyak: how much of the networks goes into their targets at every update.
-        memory_rate, head_rate, temperature_rate: learning rates. The actor's two fall to zero
+        tau: how much of the networks goes into their targets at every update.
+        memory_rate, head_rate, alpha_lr: learning rates. The actor's two fall to zero
             along a cosine over `steps`.
         clip: largest global norm of the gradient of each memory and each head.
         huber: critics' errors beyond it count linearly, not squared. Where targets scatter more
@@ -65,13 +65,13 @@ class RecurrentSacConfig(Settings):
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     head: tuple[int, ...] = layers((256, 256))
-    critics: int = positive(10)
+    num_critics: int = positive(10)
     drawn: int = positive(2)
     discount: float = number(0.99, least=0, below=1)
-    polyak: float = number(0.005, above=0, most=1)
+    tau: float = number(0.005, above=0, most=1)
     memory_rate: float = step_size(3e-6)
     head_rate: float = step_size(1e-4)
-    temperature_rate: float = step_size(1e-4)
+    alpha_lr: float = step_size(1e-4)
     clip: float = number(1000.0, above=0)
     huber: float | None = number(1.0, above=0)
     steps: int = positive(2_000_000)
@@ -81,8 +81,8 @@ class RecurrentSacConfig(Settings):
     real_weight: float = fraction(0.05)
 
     def validate(self) -> None:
-        if self.drawn > self.critics:
-            raise ConfigError("drawn", self.drawn, f"from 1 to the {self.critics} critics")
+        if self.drawn > self.num_critics:
+            raise ConfigError("drawn", self.drawn, f"from 1 to the {self.num_critics} critics")
 
 
 class RecurrentSacState(NamedTuple):
@@ -134,7 +134,7 @@ def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: in
     """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
     both = make_actor_critic(
-        config.memory, config.head, config.critics, observation_size, action_size
+        config.memory, config.head, config.num_critics, observation_size, action_size
     )
     wanted = config.target_entropy
     falling = [
@@ -147,7 +147,7 @@ def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: in
         both,
         parts_optimiser(*falling, clip=config.clip),
         parts_optimiser(config.memory_rate, config.head_rate, config.clip),
-        optax.adam(config.temperature_rate),
+        optax.adam(config.alpha_lr),
     )
 
 
@@ -221,7 +221,7 @@ def bellman_target(
     """
     tokens, alpha = tape.tokens, jnp.exp(state.log_alpha)
     action, log_prob = sample_and_log_prob(keys[0], *normal)
-    pair = jax.random.permutation(keys[1], nets.config.critics)[: nets.config.drawn]
+    pair = jax.random.permutation(keys[1], nets.config.num_critics)[: nets.config.drawn]
     drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
     lowest = nets.both.q(drawn, tokens.observations, tape.starts, action).min(0)
     following = jnp.roll(lowest - alpha * log_prob, -1)
@@ -261,7 +261,7 @@ def update(
     critic, opt_critic, fit, values = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
     )
-    target_critic: Any = optax.incremental_update(critic, state.target_critic, config.polyak)
+    target_critic: Any = optax.incremental_update(critic, state.target_critic, config.tau)
 
     slope, surprise = jax.grad(actor_loss, has_aux=True)(
         normal, nets, critic, alpha, actor_key, tape

@@ -152,7 +152,7 @@ def small_budget(seeds: int = 2) -> Budget:
     Args:
         seeds: trained side by side.
     """
-    rates: dict[str, Any] = {"actor_rate": 1e-3, "critic_rate": 1e-3, "temperature_rate": 1e-3}
+    rates: dict[str, Any] = {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
     return Budget(
         study=StudyConfig(
             seeds=seeds,
@@ -160,9 +160,9 @@ def small_budget(seeds: int = 2) -> Budget:
                 hidden=(64, 64, 64), weight_decay=(2.5e-5,), batch_size=256, max_epochs=15
             ),
             # Targets ten times as fast as the papers': 3.75 time constants of the critics.
-            agent=SacConfig(hidden=(64, 64), polyak=0.05, **rates),
+            agent=SacConfig(hidden=(64, 64), tau=0.05, **rates),
             rollouts=ModelBasedConfig(
-                rollouts_per_epoch=2000, updates_per_epoch=500, real_share=0.25
+                rollouts_per_epoch=2000, updates_per_epoch=500, real_ratio=0.25
             ),
             epochs=15,
             evaluations=5,
@@ -194,21 +194,21 @@ def long_budget(seeds: int = 4) -> Budget:
         ensemble=replace(base.ensemble, beta=0.5),
         # What explodes would take the temperature with it (OfflineRL-Kit's bound).
         agent=replace(base.agent, max_alpha=1.0),
-        rollouts=replace(base.rollouts, real_share=0.95),
+        rollouts=replace(base.rollouts, real_ratio=0.95),
         methods=replace(
             base.methods,
             mopo=replace(base.methods.mopo, penalty=20.0),
             # Its floor of 0 is for tasks whose returns are positive, which rows of one's own need
             # not be.
-            mobile=replace(base.methods.mobile, penalty=5.0, least_target=None),
+            mobile=replace(base.methods.mobile, penalty=5.0, min_target=None),
         ),
     )
     agent = study.agent
-    agents = quick_agents((256, 256), rate=agent.critic_rate)
-    edac = replace(agents.edac, hidden=agent.hidden, polyak=agent.polyak, initial_alpha=0.1)
+    agents = quick_agents((256, 256), rate=agent.critic_lr)
+    edac = replace(agents.edac, hidden=agent.hidden, tau=agent.tau, initial_alpha=0.1)
     small = small_neubay(
         members=12, hidden=(128,) * 4, epochs=90, steps=50_000, per_iteration=100, rollouts=50,
-        capacity=400_000, polyak=agent.polyak,
+        capacity=400_000, tau=agent.tau,
     )  # fmt: skip
     bayes = replace(small.agent, agent=replace(small.agent.agent, huber=None))
     return Budget(

@@ -18,14 +18,14 @@ def check_settings(name: str, config: StudyConfig, dataset: Dataset | None = Non
     """Hold a method to what it heeds of the settings, needs of the world models and finds in data.
 
     Raises:
-        ConfigError: the agent's number of critics or their diversity, which the method sets itself,
+        ConfigError: the agent's number of critics or their eta, which the method sets itself,
             a penalty on what the configured world models do not predict, or a least target that
             nothing in the dataset is worth.
     """
     if dataset is not None:
         config = tuned(name, dataset.name, config)
     method = make_method(name, config.agent, config.methods)
-    for setting in ("critics", "diversity"):
+    for setting in ("num_critics", "eta"):
         asked, has = getattr(config.agent, setting), getattr(method.agent, setting)
         if asked not in (has, getattr(SacConfig(), setting)):
             own = hasattr(getattr(config.methods, name, None), setting)
@@ -38,13 +38,13 @@ def check_settings(name: str, config: StudyConfig, dataset: Dataset | None = Non
             config.ensemble.variance,
             f"row: {name} penalises the deviation that is predicted, here the same for every row",
         )
-    least = method.agent.least_target
+    least = method.agent.min_target
     if dataset is not None and least is not None:
         most = float(dataset.transitions.rewards.max()) / (1 - method.agent.discount)
         if most <= least:
-            own = hasattr(getattr(config.methods, name, None), "least_target")
+            own = hasattr(getattr(config.methods, name, None), "min_target")
             raise ConfigError(
-                f"study.methods.{name}.least_target" if own else "study.agent.least_target",
+                f"study.methods.{name}.min_target" if own else "study.agent.min_target",
                 least,
                 f"less than {most:,.4g}, what the largest reward of {dataset.name} is worth for "
                 "ever: every target would be cut there",

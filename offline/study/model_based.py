@@ -33,7 +33,7 @@ from ..worlds.trust import uncertainties
 from .config import StudyConfig, keys_of
 from .method_settings import check_settings, tuned
 from .outcome import Outcome, finish, judge
-from .setting import environment_of, hold_data, termination_of
+from .setting import environment_of, termination_of, verify_checksum
 from .source import Source, slug
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -80,7 +80,7 @@ def fit_dataset(
     """Fit world models and measure how far they can be trusted; `env` is the dataset's own."""
     env = env or environment_of(dataset)
     rule = termination_of(dataset, env, config)
-    hold_data(dataset, context)
+    verify_checksum(dataset, context)
     key = jax.random.key(config.seed)
     fit_key, look_key = jax.random.split(key)[0], jax.random.fold_in(key, LOOK)
     seeds = 1 if config.shared_world else config.seeds
@@ -168,7 +168,7 @@ def train_model_based(
         config.ensemble.elites,
         termination=termination_of(world.dataset, world.env, config),
         disagreement=disagreement,
-        consulted=method.consulted,
+        penalty_members=method.penalty_members,
         normalised=normalised,
         noise=method.noise,
     )
@@ -218,7 +218,7 @@ def on_data(
                 rows.observations,
                 rows.actions,
                 method.disagreement,
-                consulted=method.consulted,
+                penalty_members=method.penalty_members,
                 normalised=normalised,
             )
         )
@@ -253,7 +253,7 @@ def train_in(
         rolled: settings of what is rolled, by name, kept with the checkpoints.
         stage: of the run; None is called after dataset and method.
     """
-    hold_data(world.dataset, context)
+    verify_checksum(world.dataset, context)
     method = make_method(name, config.agent, config.methods)
     sizes = world.env.observation_size, world.env.action_size
     learner = make_model_based(config.rollouts, method, dynamics, *sizes)

@@ -33,7 +33,7 @@ from ..worlds.dynamics import Termination
 from ..worlds.endings import TerminationConfig
 from .config import StudyConfig, keys_of
 from .outcome import Outcome, finish, judge
-from .setting import hold_data, termination_of
+from .setting import termination_of, verify_checksum
 from .source import Setting, slug
 
 MODEL_FREE = tuple(AGENTS)
@@ -109,7 +109,7 @@ def train_model_free(
     Raises:
         ConfigError: guided diffusion for an agent without a normal policy.
     """
-    hold_data(setting.dataset, context)
+    verify_checksum(setting.dataset, context)
     chosen = given = config.of(name)
     stage = stage or f"{slug(setting.dataset.name)}-{name}"
     train_key, play_key = keys_of(study.seed)
@@ -202,11 +202,11 @@ def on_synther(
         stage=stage,
         context=context,
     )
-    draw = mixing(synthetic.real_share)
+    draw = mixing(synthetic.real_ratio)
     learner, real, iterations = on_rows(chosen, setting, study, config, draw)
     note = (
         f"Data: {len(made):,} rows that SynthER drew from a model of the dataset's "
-        f"{len(setting.dataset):,}; {synthetic.real_share:.0%} of a batch is real." + TOLD[by]
+        f"{len(setting.dataset):,}; {synthetic.real_ratio:.0%} of a batch is real." + TOLD[by]
     )
     data = MixedData(real, to_device(made.transitions))
     return learner, data, iterations, setting._replace(synthetic=note)
@@ -249,7 +249,7 @@ def on_pgd(
     note = (
         f"Data: up to {drawn:,} rows per seed that guided diffusion drew near the policy, "
         f"{iterations} times {pgd.windows:,} windows of {synthetic.length} states; "
-        f"{pgd.real_share:.0%} of a batch is real." + TOLD[synthetic.relabel.by]
+        f"{pgd.real_ratio:.0%} of a batch is real." + TOLD[synthetic.relabel.by]
     )
     data = PgdData(to_device(dataset.transitions), fitted.params, teller.data if teller else ())
     return learner, data, iterations, setting._replace(synthetic=note)

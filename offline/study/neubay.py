@@ -28,7 +28,7 @@ from ..worlds.saved import load_worlds, save_worlds
 from ..worlds.trust import LEVELS, Trust, measure_trusts
 from .config import StudyConfig, keys_of
 from .outcome import Outcome, finish, judge
-from .setting import environment_of, hold_data, termination_of
+from .setting import environment_of, termination_of, verify_checksum
 from .source import slug
 
 NAMES = ("neubay", "neubay_markov")
@@ -113,7 +113,7 @@ def fit_posterior(
     """
     env, name = env or environment_of(dataset), slug(dataset.name)
     rule = termination_of(dataset, env, study)
-    hold_data(dataset, context)
+    verify_checksum(dataset, context)
     asked = {*LEVELS, *levels, config.agent.level}
     measured = tuple(sorted(level for level in asked if level >= 0))
     known = dataset.with_successors
@@ -235,7 +235,7 @@ def small_neubay(
     rollouts: int = 20,
     tape: int = 512,
     capacity: int = 200_000,
-    polyak: float = 0.01,
+    tau: float = 0.01,
 ) -> NeubayStudyConfig:
     """Small networks that learn ten times as fast (the memory more than that), for a CPU."""
     ensemble = replace(
@@ -248,11 +248,11 @@ def small_neubay(
     agent = RecurrentSacConfig(
         memory=MemoryConfig("lru", width=width, state=width // 2, layers=1),
         head=(width,) * 2,
-        critics=4,
+        num_critics=4,
         memory_rate=3e-4,
         head_rate=1e-3,
-        temperature_rate=1e-3,
-        polyak=polyak,
+        alpha_lr=1e-3,
+        tau=tau,
         steps=steps,
         real_weight=0.5,
     )
@@ -269,26 +269,26 @@ def small_neubay(
     )
 
 
-def small_markov(*, polyak: float = 0.02, worlds: int = 1, **sizes: Any) -> NeubayStudyConfig:
+def small_markov(*, tau: float = 0.02, worlds: int = 1, **sizes: Any) -> NeubayStudyConfig:
     """`small_neubay` without a memory, on single transitions; the temperature is fixed, as
     published for Hopper.
 
     Args:
-        polyak: of the target networks.
+        tau: of the target networks.
         worlds: ensembles to fit.
         **sizes: of `small_neubay`.
     """
-    small = small_neubay(polyak=polyak, **sizes)
+    small = small_neubay(tau=tau, **sizes)
     agent = markov(small.agent)
     learner = replace(agent.agent, learn_alpha=False, initial_alpha=0.2)
     agent = replace(agent, agent=learner, weighting="transition")
     return replace(small, agent=agent, worlds=worlds)
 
 
-def smoke_markov(*, polyak: float = 0.02) -> NeubayStudyConfig:
+def smoke_markov(*, tau: float = 0.02) -> NeubayStudyConfig:
     """`small_markov` that only runs: twenty gradient steps."""
     return small_markov(
-        polyak=polyak,
+        tau=tau,
         members=4,
         hidden=(16,),
         epochs=1,

@@ -66,13 +66,13 @@ def swing(cell: Cell) -> np.ndarray:
     return cell["return"] if cell.diverged else cell.curve("return")[1][:, -LOOKS:].std(1)
 
 
-def promised_to_earned(cell: Cell) -> np.ndarray:
+def overestimation_ratio(cell: Cell) -> np.ndarray:
     """Critics' value over the true one, which counts as 1 at least, over the last looks,
     `[seeds]`."""
     return late(cell, "estimated_value") / np.maximum(late(cell, "discounted_return"), 1.0)
 
 
-def overpromised(cell: Cell) -> np.ndarray:
+def overestimation(cell: Cell) -> np.ndarray:
     """`overestimation`, mean over the last looks, `[seeds]`."""
     return late(cell, "estimated_value") - late(cell, "discounted_return")
 

@@ -131,7 +131,7 @@ def check_rewards(dataset: Dataset, method: str) -> None:
         raise DataError(dataset.name, "rewards", "none in the file", expected, hint)
 
 
-def hold_data(dataset: Dataset, context: RunContext | None) -> None:
+def verify_checksum(dataset: Dataset, context: RunContext | None) -> None:
     """`DataError` where a run that goes on would learn from other data than it began with.
 
     What is made on the spot has no file that could change.
@@ -162,7 +162,9 @@ def line_of(dataset: Dataset, env: Environment | None) -> str:
     return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
 
 
-def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: bool) -> list[str]:
+def warnings_of(
+    dataset: Dataset, env: Environment, config: Endings, *, imagines: bool
+) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
     Args:

@@ -12,7 +12,7 @@ from ..behaviours.made import load_dataset
 from ..data import Dataset, episode_returns
 from ..data import episodes as parts_of
 from ..environments import Environment
-from .setting import environment_of, hold_data
+from .setting import environment_of, verify_checksum
 
 
 class Source(Protocol):
@@ -38,9 +38,9 @@ class Setting(NamedTuple):
 
 def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> Setting:
     """A dataset that `load_dataset` knows, with its environment; raises what those raise, and
-    what `hold_data` does."""
+    what `verify_checksum` does."""
     dataset = load_dataset(name, seed)
-    hold_data(dataset, context)
+    verify_checksum(dataset, context)
     return Setting(dataset, environment_of(dataset))
 
 

@@ -28,7 +28,7 @@ from .model_based import fit_dataset, train_in, train_model_based
 from .model_free import MODEL_FREE, Data, train_model_free
 from .neubay import fit_posterior, train_neubay
 from .outcome import Outcome
-from .setting import environment_of, facts_of, naming_extremes
+from .setting import environment_of, naming_extremes, warnings_of
 from .source import Setting
 
 
@@ -49,7 +49,7 @@ def train(
 
     Args:
         dataset: a `Dataset`, or what `load_dataset` takes: a name, a path, a mapping of arrays.
-        method: one of `METHODS`, or its settings: `Ravl(critics=5)`, `Cql(weight=10.0)`. What
+        method: one of `METHODS`, or its settings: `Ravl(num_critics=5)`, `Cql(weight=10.0)`. What
             they leave out is the budget's, so that `Ravl()` is "ravl".
         budget: sizes and lengths; None takes `small_budget()`.
         environment: where to play: what `make` takes, or "none" to train without a simulator. None
@@ -96,7 +96,7 @@ def train(
         hint = f"methods that read them while training: {', '.join(MODEL_FREE)}"
         raise ConfigError("stream", "rows on disk", expected, hint)
     if context and context.progress:
-        for fact in facts_of(dataset, env, study, imagines=method not in MODEL_FREE):
+        for fact in warnings_of(dataset, env, study, imagines=method not in MODEL_FREE):
             print(fact, flush=True)
     with naming_extremes(dataset):
         if dynamics is not None:

@@ -60,7 +60,7 @@ class PgdConfig:
         windows: drawn per refresh.
         updates: gradient steps per refresh.
         batch_size: rows per gradient step.
-        real_share: of them, from the dataset.
+        real_ratio: of them, from the dataset.
         lifetime: how many refreshes' data are kept.
     """
 
@@ -70,7 +70,7 @@ class PgdConfig:
     windows: int = positive(8192)
     updates: int = positive(10_000)
     batch_size: int = positive(256)
-    real_share: float = fraction(1 / 16)
+    real_ratio: float = fraction(1 / 16)
     lifetime: int = positive(1)
 
 
@@ -237,8 +237,8 @@ def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
 def mixed_batch(
     config: PgdConfig, data: PgdData, synthetic: replay.Replay, key: jax.Array
 ) -> Transitions:
-    """`batch_size` rows, `real_share` of them real."""
-    real_rows = round(config.batch_size * config.real_share)
+    """`batch_size` rows, `real_ratio` of them real."""
+    real_rows = round(config.batch_size * config.real_ratio)
     real_key, synthetic_key = jax.random.split(key)
     parts = []
     if real_rows:
@@ -248,7 +248,7 @@ def mixed_batch(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
-def told_anew(
+def relabelled(
     parts: PgdParts, told: tuple, rows: Transitions, valid: jax.Array, key: jax.Array
 ) -> tuple[Transitions, jax.Array]:
     """The rows of windows relabelled as trajectories, and which of them count."""
@@ -270,7 +270,7 @@ def update(
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows, valid = parts.layout.unpack(windows(parts, state, draw_key, data))
     if parts.tell is not None:
-        rows, valid = told_anew(parts, data.told, rows, valid, draw_key)
+        rows, valid = relabelled(parts, data.told, rows, valid, draw_key)
     synthetic = replay.add(state.synthetic, rows, valid)
     gap = policy_gap(agent.gaussian, state.agent.actor, rows)
     quality = {

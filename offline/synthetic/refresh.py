@@ -34,14 +34,14 @@ class RefreshConfig:
         rows: drawn at a time; the ones before are forgotten.
         updates: gradient steps on them.
         batch_size: rows per gradient step.
-        real_share: of them, from the dataset.
+        real_ratio: of them, from the dataset.
     """
 
     sampler: SamplerConfig | JumpConfig = field(default_factory=JumpConfig)
     rows: int = positive(20_000)
     updates: int = positive(500)
     batch_size: int = positive(256)
-    real_share: float = fraction(0.0)
+    real_ratio: float = fraction(0.0)
 
 
 class RefreshData(NamedTuple):
@@ -115,7 +115,7 @@ def update(
     config = parts.config
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows = drawn(parts, state, draw_key, data)
-    draw, both = mixing(config.real_share), MixedData(data.real, rows)
+    draw, both = mixing(config.real_ratio), MixedData(data.real, rows)
 
     def batch(key: jax.Array) -> Transitions:
         return draw(both, key, config.batch_size)

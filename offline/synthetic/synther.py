@@ -317,22 +317,22 @@ class MixedData(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def mixing(real_share: float) -> Callable[[MixedData, jax.Array, int], Transitions]:
+def mixing(real_ratio: float) -> Callable[[MixedData, jax.Array, int], Transitions]:
     """A batch sampler `(data, key, rows) -> batch` with a fixed number of real rows.
 
     Args:
-        real_share: 0 trains on synthetic rows only, 1 on real ones, 0.5 is the paper's online
+        real_ratio: 0 trains on synthetic rows only, 1 on real ones, 0.5 is the paper's online
             setting, 1 / 16 policy-guided diffusion's. Rounded to whole rows; real ones first.
 
     Raises:
         ConfigError: outside [0, 1].
     """
-    if not 0 <= real_share <= 1:
-        raise ConfigError("real_share", real_share, "in [0, 1]")
+    if not 0 <= real_ratio <= 1:
+        raise ConfigError("real_ratio", real_ratio, "in [0, 1]")
 
     def draw(data: MixedData, key: jax.Array, rows: int) -> Transitions:
         real_key, synthetic_key = jax.random.split(key)
-        real = round(rows * real_share)
+        real = round(rows * real_ratio)
         parts = []
         if real:
             parts.append(sample_batch(data.real, real_key, real))

@@ -60,7 +60,7 @@ class SyntheticConfig:
     Attributes:
         synther: SynthER's model of single transitions.
         rows: drawn from it once.
-        real_share: of real rows in a batch beside SynthER's; 0 replaces the data.
+        real_ratio: of real rows in a batch beside SynthER's; 0 replaces the data.
         length, stride: states of a window of policy-guided diffusion, and rows between two.
         unet, training: its model of windows.
         pgd: guidance, and how often windows are drawn anew while an agent learns.
@@ -69,7 +69,7 @@ class SyntheticConfig:
 
     synther: SyntherConfig = field(default_factory=SyntherConfig)
     rows: int = positive(5_000_000)
-    real_share: float = fraction(0.0)
+    real_ratio: float = fraction(0.0)
     length: int = number(16, least=2, expected="at least 2 states")
     stride: int = positive(8)
     unet: TemporalUnetConfig = field(default_factory=lambda: TemporalUnetConfig(features=1024))
@@ -122,7 +122,7 @@ def small_synthetic(
     return SyntheticConfig(
         SyntherConfig(ResidualMlpConfig(width=width), small_training(updates, 256), rows_sampler),
         rows=rows,
-        real_share=0.5,
+        real_ratio=0.5,
         length=length,
         unet=TemporalUnetConfig(features=features, blocks=blocks),
         training=small_training(updates // 2, 64),

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import Model, StepOutcome
+from jaxrl_rollouts.rollouts import Model, StepResult
 from jaxrl_rollouts.trees import PyTree
 
 from ..environments.base import Environment, true_model
@@ -80,7 +80,7 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
 
     def step(
         params: Blend, key: jax.Array, observations: jax.Array, actions: jax.Array, member: PyTree
-    ) -> tuple[jax.Array, StepOutcome]:
+    ) -> tuple[jax.Array, StepResult]:
         real_key, learned_key = jax.random.split(key)
         real, _ = truth.step(None, real_key, observations, actions, None)
         guess, out = learned.model.step(params.world, learned_key, observations, actions, member)

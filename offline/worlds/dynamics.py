@@ -41,7 +41,7 @@ class World(NamedTuple):
         ending: learned termination; None where the rule is known.
         limit: the uncertainty beyond which the model is lost (`trust.threshold`); None for none.
         others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`. They are
-            never rolled, only consulted about uncertainty; None where all are elites.
+            never rolled, only penalty_members about uncertainty; None where all are elites.
     """
 
     elites: PyTree
@@ -86,12 +86,12 @@ def predict(
     world: World,
     observations: jax.Array,
     actions: jax.Array,
-    consulted: Consulted = "elites",
+    penalty_members: Consulted = "elites",
 ) -> Gaussian:
     """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`; or every
     member's, `[N, B, S + 1]`, elites first."""
     params = world.elites
-    if consulted == "members" and world.others is not None:
+    if penalty_members == "members" and world.others is not None:
         params = jax.tree.map(lambda *x: jnp.concatenate(x), params, world.others)
     x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
     return _in_data_units(world, *fitter.ensemble.apply_all(params, x))
@@ -109,7 +109,7 @@ def learned_dynamics(
     termination: Termination | TerminationConfig | None,
     reward: Reward | None = None,
     disagreement: Disagreement | None = None,
-    consulted: Consulted = "elites",
+    penalty_members: Consulted = "elites",
     normalised: bool = False,
     noise: Noise = "own",
 ) -> Dynamics:
@@ -123,7 +123,7 @@ def learned_dynamics(
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction. None
             reports zero and evaluates one elite per row only, which is `E` times less work.
-        consulted: whose predictions `disagreement` is given: the elites', or all members' (MOPO).
+        penalty_members: whose predictions `disagreement` is given: the elites', or all members' (MOPO).
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
         noise: in `imagine`, does every elite draw its `own`, or is one draw `common` to them, so
@@ -164,7 +164,7 @@ def learned_dynamics(
             )
             prediction, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
-            every = predict(fitter, world, observations, actions, consulted)
+            every = predict(fitter, world, observations, actions, penalty_members)
             units = world.targets.std if normalised else 1.0
             uncertainty = disagreement(every.mean / units, every.std / units)
             rows = jnp.arange(batch)

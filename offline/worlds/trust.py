@@ -39,7 +39,9 @@ class Trust(NamedTuple):
 LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 
 
-@partial(jax.jit, static_argnames=("fitter", "disagreement", "chunk", "consulted", "normalised"))
+@partial(
+    jax.jit, static_argnames=("fitter", "disagreement", "chunk", "penalty_members", "normalised")
+)
 def uncertainties(
     fitter: Fitter,
     world: World,
@@ -48,7 +50,7 @@ def uncertainties(
     disagreement: Disagreement = spread_of_means,
     chunk: int = 1024,
     *,
-    consulted: Consulted = "elites",
+    penalty_members: Consulted = "elites",
     normalised: bool = True,
 ) -> jax.Array:
     """The members' disagreement on `[n, S]`, `[n, A]` rows: `[n]`.
@@ -63,7 +65,7 @@ def uncertainties(
 
     def of_rows(chosen: jax.Array) -> jax.Array:
         rows = observations[chosen], actions[chosen]
-        prediction = predict(fitter, world, *rows, consulted)
+        prediction = predict(fitter, world, *rows, penalty_members)
         units = world.targets.std if normalised else 1.0
         return disagreement(prediction.mean / units, prediction.std / units)
 

@@ -232,7 +232,7 @@ def test_log_variance_respects_its_bounds_and_the_bounds_learn() -> None:
         ({"initialiser": "tan"}, "initialiser"),
         ({"weight_decay": (1e-5, 1e-4)}, "weight_decay"),
         ({"log_var_low": 0.5}, "log_var_low"),
-        ({"cosine": True, "rate_drop": 0.3}, "cosine"),
+        ({"cosine": True, "lr_drop": 0.3}, "cosine"),
         ({"beta": 1.5}, "beta"),
         ({"batch_size": 0}, "batch_size"),
         ({"max_epochs": 0}, "max_epochs"),

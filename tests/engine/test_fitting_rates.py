@@ -77,7 +77,7 @@ def test_rates_as_functions_of_the_epoch() -> None:
     rates = [float(annealed(parts, ("moments", 9.9), jnp.int32(at))[-1]) for at in (0, 2, 4, 8, 20)]
     shares = np.array([1.0, 0.5 + np.sqrt(0.125), 0.5, 0.0, 0.0])
     np.testing.assert_allclose(rates, SMALL.learning_rate * shares, atol=1e-8)
-    parts = SimpleNamespace(config=replace(SMALL, rate_drop=0.3))
+    parts = SimpleNamespace(config=replace(SMALL, lr_drop=0.3))
     full = jnp.float32(SMALL.learning_rate)
     for early, rate, want, said in [
         (True, full, 0.3 * SMALL.learning_rate, True),
@@ -91,9 +91,7 @@ def test_rates_as_functions_of_the_epoch() -> None:
 
 @pytest.mark.slow
 def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
-    config = replace(
-        SMALL, patience=2, improvement=0.9, least_epochs=9, rate_drop=0.3, max_epochs=30
-    )
+    config = replace(SMALL, patience=2, improvement=0.9, min_epochs=9, lr_drop=0.3, max_epochs=30)
     f = make_fitter(config, 2, 2)
     update, state = jax.jit(f.update), f.init(jax.random.key(5))
     rates, stale, done = [], [], []

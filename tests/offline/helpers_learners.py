@@ -50,7 +50,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 
 S, A, B, MEMBERS = 2, 1, 5, 3
-FAST: dict[str, Any] = {"hidden": (8,), "actor_rate": 0.01, "critic_rate": 0.01}
+FAST: dict[str, Any] = {"hidden": (8,), "actor_lr": 0.01, "critic_lr": 0.01}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ CADENCE = ModelBasedConfig(
     epochs_retained=2,
     updates_per_epoch=2,
     batch_size=8,
-    real_share=0.5,
+    real_ratio=0.5,
 )
 
 
@@ -157,7 +157,7 @@ def discrete() -> Case:
         episodes=4,
         memory_rate=0.01,
         head_rate=0.01,
-        updates_per_token=0.1,
+        utd_ratio=0.1,
         tape=12,
         capacity=60,
         steps=20,
@@ -177,7 +177,7 @@ def discrete() -> Case:
 def planning() -> Case:
     unet = TemporalUnetConfig(features=16, blocks=1)
     return model_free(
-        PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_rate=0.01), learns_from="actions"
+        PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_lr=0.01), learns_from="actions"
     )
 
 
@@ -191,7 +191,7 @@ def guided() -> Case:
         windows=6,
         updates=2,
         batch_size=8,
-        real_share=0.5,
+        real_ratio=0.5,
         lifetime=2,
     )
     learner = make_pgd(config, Td3BcConfig(**FAST), denoiser, layout)
@@ -200,16 +200,16 @@ def guided() -> Case:
 
 
 TABLE: dict[str, Callable[[], Case]] = {
-    "bc": lambda: model_free(BcConfig(hidden=(8,), actor_rate=0.01), learns_from="actions"),
+    "bc": lambda: model_free(BcConfig(hidden=(8,), actor_lr=0.01), learns_from="actions"),
     "sac": lambda: model_free(SAC),
-    "edac": lambda: model_free(EdacConfig(critics=3, **FAST)),
+    "edac": lambda: model_free(EdacConfig(num_critics=3, **FAST)),
     "sac, gated flow": lambda: model_free(replace(SAC, actor=ActorConfig("gated", 2))),
     "bc, flow": lambda: model_free(
-        BcConfig(hidden=(8,), actor_rate=0.01, flow_steps=2), learns_from="actions"
+        BcConfig(hidden=(8,), actor_lr=0.01, flow_steps=2), learns_from="actions"
     ),
-    "cql": lambda: model_free(CqlConfig(**FAST, actions=2, gap=1.0, warm_start=3)),
+    "cql": lambda: model_free(CqlConfig(**FAST, actions=2, gap=1.0, bc_steps=3)),
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
-    "iql": lambda: model_free(IqlConfig(**FAST, value_rate=0.01)),
+    "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST)),
     "planner": planning,
     "base": lambda: model_based("base"),

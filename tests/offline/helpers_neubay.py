@@ -27,7 +27,7 @@ CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(
         memory=MemoryConfig("lru", width=8, state=4, layers=1),
         head=(8,),
-        critics=3,
+        num_critics=3,
         steps=12,
         discount=0.9,
         memory_rate=1e-3,
@@ -35,7 +35,7 @@ CONFIG = NeubayConfig(
         real_weight=0.3,
     ),
     rollouts=K,
-    updates_per_token=0.05,
+    utd_ratio=0.05,
     updates_per_iteration=2,
     tape=32,
     capacity=2000,

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 
-CONFIG = SacConfig(critics=2, diversity=0.0, hidden=(4,), discount=0.9)
+CONFIG = SacConfig(num_critics=2, eta=0.0, hidden=(4,), discount=0.9)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record import checkpoint
-from jaxrl_rollouts.record.about import ABOUT, check_facts, facts_of
+from jaxrl_rollouts.record.about import ABOUT, check_facts, warnings_of
 from jaxrl_rollouts.record.run import Run
 
 
@@ -32,9 +32,9 @@ class Outer:
 
 
 def test_settings_stand_by_their_dotted_names_as_json_has_them() -> None:
-    assert facts_of(None) == {}
-    assert facts_of(Inner()) == {"rate": 1e-3, "sizes": [8, 8]}
-    found = facts_of({"kind": "a", "agent": Outer(code=len)})
+    assert warnings_of(None) == {}
+    assert warnings_of(Inner()) == {"rate": 1e-3, "sizes": [8, 8]}
+    found = warnings_of({"kind": "a", "agent": Outer(code=len)})
     assert found["kind"] == "a" and found["agent.inner.rate"] == 1e-3
     assert found["agent.several"] == [{"rate": 1.0, "sizes": [8, 8]}]
     # Of code its kind: where it lies in memory is another place in every session.
@@ -42,11 +42,11 @@ def test_settings_stand_by_their_dotted_names_as_json_has_them() -> None:
 
 
 def test_only_what_both_know_is_compared() -> None:
-    kept = json.dumps(facts_of({"rate": 0.1, "gone": 1}))
-    check_facts(Path("x"), kept, facts_of({"rate": 0.1, "new": 2}))
-    check_facts(Path("x"), None, facts_of({"rate": 0.2}))
+    kept = json.dumps(warnings_of({"rate": 0.1, "gone": 1}))
+    check_facts(Path("x"), kept, warnings_of({"rate": 0.1, "new": 2}))
+    check_facts(Path("x"), None, warnings_of({"rate": 0.2}))
     with pytest.raises(CheckpointError, match=r"x: rate: found a training with 0.1, expected 0.2;"):
-        check_facts(Path("x"), kept, facts_of({"rate": 0.2}))
+        check_facts(Path("x"), kept, warnings_of({"rate": 0.2}))
 
 
 def run(

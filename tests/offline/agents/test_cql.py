@@ -21,14 +21,14 @@ S, A, B, K, N = 3, 2, 6, 4, 2
 CONFIG = CqlConfig(
     hidden=(16,),
     discount=0.9,
-    polyak=0.2,
-    actor_rate=0.1,
-    critic_rate=0.05,
-    temperature_rate=0.3,
+    tau=0.2,
+    actor_lr=0.1,
+    critic_lr=0.05,
+    alpha_lr=0.3,
     weight=3.0,
     actions=K,
     gap=2.0,
-    warm_start=2,
+    bc_steps=2,
 )
 KEY = jax.random.key(3)
 
@@ -124,7 +124,7 @@ def test_critic_and_multiplier_losses() -> None:
     want = -multiplier * (CONFIG.weight * gap - CONFIG.gap)
     np.testing.assert_allclose(gradient_of(after.opt_multiplier), want, rtol=1e-3)
     moved = float(after.log_multiplier - before.log_multiplier)
-    np.testing.assert_allclose(moved, CONFIG.critic_rate * np.sign(-want), rtol=1e-3)
+    np.testing.assert_allclose(moved, CONFIG.critic_lr * np.sign(-want), rtol=1e-3)
 
 
 @pytest.mark.parametrize("imitates", [True, False])
@@ -156,7 +156,7 @@ def test_target_critics_follow_slowly() -> None:
 
 
 def test_behaviour_cloning_is_the_squared_error() -> None:
-    agent = make_bc(BcConfig(hidden=(16,), actor_rate=0.01), S, A)
+    agent = make_bc(BcConfig(hidden=(16,), actor_lr=0.01), S, A)
     scaler, batch = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0])), some_batch()
     before = agent.init(KEY, scaler)
     after, metrics = jax.jit(agent.update)(before, KEY, batch)
@@ -182,7 +182,7 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
         ({"weight": -1.0}, "weight"),
         ({"actions": 0}, "actions"),
         ({"gap": -1.0}, "gap"),
-        ({"warm_start": -1}, "warm_start"),
+        ({"bc_steps": -1}, "bc_steps"),
         ({"critics": 0}, "critics"),
         ({"discount": 1.0}, "discount"),
     ],

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import World
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
-AGENT = make_sac(SacConfig(critics=3, diversity=0.0, hidden=(8,)), S, A)
+AGENT = make_sac(SacConfig(num_critics=3, eta=0.0, hidden=(8,)), S, A)
 
 
 def test_critic_view_and_start_values() -> None:

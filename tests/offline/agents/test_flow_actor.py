@@ -164,7 +164,7 @@ def test_what_was_said_of_the_actor_goes_onto_a_budget() -> None:
 
 def test_replace_says_everything() -> None:
     """As the command line does, whose settings win over a budget whatever their values."""
-    base = CqlConfig(hidden=(64,), actions=3, actor_rate=1e-3)
+    base = CqlConfig(hidden=(64,), actions=3, actor_lr=1e-3)
     said = replace(CqlConfig(weight=10.0), actions=5)
     assert onto(base, said) == said == CqlConfig(weight=10.0, actions=5)
     assert onto(base, CqlConfig(weight=10.0)).hidden == (64,)
@@ -207,7 +207,7 @@ def cloned(config: BcConfig, iterations: int = 6) -> Any:
 
 
 def test_flow_matching_clones_both_modes_where_the_mean_is_neither(tmp_path: Path) -> None:
-    net: dict[str, Any] = {"hidden": (32, 32), "actor_rate": 3e-3}
+    net: dict[str, Any] = {"hidden": (32, 32), "actor_lr": 3e-3}
     seen = jax.random.normal(KEY, (1000, S))
     agent, actor, _ = cloned(BcConfig(**net))
     mean = np.asarray(agent.policy(actor, KEY, seen, ())[0])

@@ -20,12 +20,10 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
-SMALL: dict[str, Any] = {"hidden": (16,), "discount": 0.9, "polyak": 0.2}
-BC = Td3BcConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, alpha=1.7)
-BRAC = RebracConfig(
-    **SMALL, actor_rate=0.01, critic_rate=0.01, actor_penalty=0.3, critic_penalty=0.7
-)
-IQL = IqlConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, value_rate=0.01, expectile=0.8)
+SMALL: dict[str, Any] = {"hidden": (16,), "discount": 0.9, "tau": 0.2}
+BC = Td3BcConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, alpha=1.7)
+BRAC = RebracConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, actor_bc_coef=0.3, critic_bc_coef=0.7)
+IQL = IqlConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, value_lr=0.01, expectile=0.8)
 
 
 def rows(seed: int = 0, count: int = B) -> Transitions:
@@ -52,7 +50,7 @@ def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
     agent = make_rebrac(BRAC, S, A)
     with pytest.raises(ConfigError, match="with_next_actions"):
         agent.update(agent.init(KEY), KEY, batch)
-    free = RebracConfig(**SMALL, critic_penalty=0.0)
+    free = RebracConfig(**SMALL, critic_bc_coef=0.0)
     assert isinstance(rows_for(free, rows(0)), Transitions)
     agent = make_rebrac(free, S, A)
     assert np.isfinite(agent.update(agent.init(KEY), KEY, batch)[1]["target_mean"])
@@ -77,10 +75,10 @@ def test_normalisation_comes_from_the_dataset() -> None:
         (Td3BcConfig(delay=0), "delay"),
         (Td3BcConfig(hidden=()), "hidden"),
         (Td3BcConfig(noise=-1.0), "noise"),
-        (RebracConfig(actor_penalty=-1.0), "actor_penalty"),
-        (RebracConfig(polyak=0.0), "polyak"),
+        (RebracConfig(actor_bc_coef=-1.0), "actor_bc_coef"),
+        (RebracConfig(tau=0.0), "tau"),
         (IqlConfig(expectile=1.0), "expectile"),
-        (IqlConfig(weight_clip=0.0), "weight_clip"),
+        (IqlConfig(exp_adv_max=0.0), "exp_adv_max"),
         (IqlConfig(cosine_steps=0), "cosine_steps"),
         (IqlConfig(discount=1.0), "discount"),
     ],
@@ -101,6 +99,6 @@ def test_iterations_hold_whole_periods() -> None:
         make_model_free(BC, S, A, updates_per_iteration=5)
     assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"}
     assert (agent_name(SacConfig()), agent_name(EdacConfig())) == ("sac", "edac")
-    assert (SacConfig().critics, SacConfig().diversity) == (2, 0.0)
-    assert (EdacConfig().critics, EdacConfig().diversity) == (10, 1.0)
+    assert (SacConfig().critics, SacConfig().eta) == (2, 0.0)
+    assert (EdacConfig().critics, EdacConfig().eta) == (10, 1.0)
     assert make_td3_bc(BC, S, A) is make_agent(BC, S, A)

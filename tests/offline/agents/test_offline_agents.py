@@ -21,12 +21,10 @@ from jaxrl_rollouts.scaler import Scaler
 
 S, A, B, GAMMA = 3, 2, 16, 0.9
 KEY = jax.random.key(3)
-SMALL: dict[str, Any] = {"hidden": (16,), "discount": GAMMA, "polyak": 0.2}
-BC = Td3BcConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, alpha=1.7)
-BRAC = RebracConfig(
-    **SMALL, actor_rate=0.01, critic_rate=0.01, actor_penalty=0.3, critic_penalty=0.7
-)
-IQL = IqlConfig(**SMALL, actor_rate=0.01, critic_rate=0.01, value_rate=0.01, expectile=0.8)
+SMALL: dict[str, Any] = {"hidden": (16,), "discount": GAMMA, "tau": 0.2}
+BC = Td3BcConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, alpha=1.7)
+BRAC = RebracConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, actor_bc_coef=0.3, critic_bc_coef=0.7)
+IQL = IqlConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, value_lr=0.01, expectile=0.8)
 SCALER = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0]))
 
 
@@ -204,7 +202,7 @@ def test_expectile_and_density() -> None:
 
 
 def test_great_advantages_are_clipped_and_stay_finite() -> None:
-    config = IqlConfig(**SMALL, inverse_temperature=1e6)
+    config = IqlConfig(**SMALL, beta=1e6)
     agent = make_iql(config, S, A)
     state, metrics = jax.jit(agent.update)(agent.init(KEY), KEY, jax.tree.map(jnp.asarray, rows(0)))
     assert 0 < metrics["weight"] <= 100.001

@@ -34,7 +34,7 @@ TINY = PlannerConfig(
     unet=TemporalUnetConfig(features=16, blocks=1),
     sampler=SamplerConfig(3, churn=0.0),
     hidden=(16,),
-    actor_rate=3e-3,
+    actor_lr=3e-3,
     average=0.9,
 )
 TEACHER = replace(TINY, by="teacher")
@@ -186,8 +186,8 @@ def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
         assert ((chosen(asks) > 0.5).mean(1) > 0.8).all()
     free = chosen(replace(teacher, guidance=0.0))
     assert ((free > 0.4).mean(1) > 0.2).all() and ((free < -0.4).mean(1) > 0.2).all()
-    cloned = learned(BcConfig(hidden=(32,), actor_rate=3e-3), fork(), 2)
-    bc = make_agent(BcConfig(hidden=(32,), actor_rate=3e-3), S, A)
+    cloned = learned(BcConfig(hidden=(32,), actor_lr=3e-3), fork(), 2)
+    bc = make_agent(BcConfig(hidden=(32,), actor_lr=3e-3), S, A)
     mean = np.asarray(jax.vmap(lambda a: bc.greedy(a, KEY, now, ())[0])(cloned.actor))
     np.testing.assert_allclose(mean, 0.0, atol=0.15)
 

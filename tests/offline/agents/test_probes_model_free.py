@@ -25,15 +25,15 @@ ROWS, GAMMA = 64, 0.5
 FAST: dict[str, Any] = {
     "hidden": (32,),
     "discount": GAMMA,
-    "polyak": 0.05,
-    "actor_rate": 3e-3,
-    "critic_rate": 3e-3,
+    "tau": 0.05,
+    "actor_lr": 3e-3,
+    "critic_lr": 3e-3,
 }
 # Imitation is weak, so that the values decide; the probes' actions are uniformly random.
 AGENTS = [
     Td3BcConfig(**FAST, alpha=20.0, normalise=False),
-    RebracConfig(**FAST, actor_penalty=0.01, critic_penalty=0.0),
-    IqlConfig(**FAST, value_rate=3e-3, expectile=0.9, inverse_temperature=10.0),
+    RebracConfig(**FAST, actor_bc_coef=0.01, critic_bc_coef=0.0),
+    IqlConfig(**FAST, value_lr=3e-3, expectile=0.9, beta=10.0),
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
     CqlConfig(**FAST, weight=0.01, actions=4, initial_alpha=0.01),
 ]
@@ -120,9 +120,9 @@ def test_the_best_action_depends_on_the_state(config: Any) -> None:
 def test_imitation_alone_is_the_mean_action() -> None:
     """With no weight on the value, TD3+BC and IQL do what the data do on average, as BC does."""
     for config in (
-        BcConfig(hidden=(32,), actor_rate=3e-3),
+        BcConfig(hidden=(32,), actor_lr=3e-3),
         Td3BcConfig(**FAST, alpha=0.0, normalise=False),
-        IqlConfig(**FAST, inverse_temperature=0.0),
+        IqlConfig(**FAST, beta=0.0),
     ):
         state, data = learn(config, 0.0, lambda a: a, 0.0, done=True)
         mean = float(data.actions.mean())

@@ -21,20 +21,20 @@ from jaxrl_rollouts.offline.agents.sac import (
     diversity_loss,
     make_sac,
 )
-from jaxrl_rollouts.offline.agents.soft import least_q
+from jaxrl_rollouts.offline.agents.soft import min_q
 from jaxrl_rollouts.offline.data import Transitions
 
 S, A, B, N = 3, 2, 4, 3
 # Rates so large that it shows which of the old and the new parameters a loss has used.
 CONFIG = SacConfig(
     critics=N,
-    diversity=0.7,
+    eta=0.7,
     hidden=(16, 16),
     discount=0.9,
-    polyak=0.2,
-    actor_rate=0.1,
-    critic_rate=0.05,
-    temperature_rate=0.3,
+    tau=0.2,
+    actor_lr=0.1,
+    critic_lr=0.05,
+    alpha_lr=0.3,
 )
 KEY = jax.random.key(3)
 
@@ -48,8 +48,8 @@ def some_batch(seed: int = 0) -> Transitions:
 
 
 @functools.cache
-def updated(diversity: float = 0.7, penalty: float = 0.0) -> tuple[Any, SacState, SacState, dict]:
-    agent = make_sac(replace(CONFIG, diversity=diversity), S, A)
+def updated(eta: float = 0.7, penalty: float = 0.0) -> tuple[Any, SacState, SacState, dict]:
+    agent = make_sac(replace(CONFIG, eta=eta), S, A)
     before = agent.init(jax.random.key(0))
     # An update first: target critics and temperature leave their special initial values.
     update = jax.jit(agent.update)
@@ -124,9 +124,9 @@ def explicit_diversity(gradients: np.ndarray) -> float:
     return total / gradients.shape[1] / (len(gradients) - 1)
 
 
-@pytest.mark.parametrize("diversity", [0.0, 0.7])
-def test_critic_loss(diversity: float) -> None:
-    agent, before, after, metrics = updated(diversity)
+@pytest.mark.parametrize("eta", [0.0, 0.7])
+def test_critic_loss(eta: float) -> None:
+    agent, before, after, metrics = updated(eta)
     batch = some_batch()
     target = explicit_target(before, after, batch)
     np.testing.assert_allclose(metrics["target_mean"], target.mean(), rtol=1e-4)
@@ -136,7 +136,7 @@ def test_critic_loss(diversity: float) -> None:
         fit = sum(((q[i] - target) ** 2).mean() for i in range(N))
         slope = jax.vmap(jax.grad(one_q, argnums=2), (None, 0, 0))
         gradients = [slope(member(critic, i), batch.observations, batch.actions) for i in range(N)]
-        return fit + diversity * explicit_diversity(jnp.stack(gradients))
+        return fit + eta * explicit_diversity(jnp.stack(gradients))
 
     want = jax.jit(jax.grad(loss))(before.critic)
     assert_trees(gradient_of(after.opt_critic), want, rtol=2e-3, atol=2e-4)
@@ -184,7 +184,7 @@ def test_the_least_critics_gradient_is_its_own_slope() -> None:
     nets, batch = agent.q.args[0], some_batch()
 
     def lowest(actions: jax.Array) -> jax.Array:
-        return least_q(nets, before.critic, batch.observations, actions)
+        return min_q(nets, before.critic, batch.observations, actions)
 
     values = all_q(before.critic, batch.observations, batch.actions)
     np.testing.assert_allclose(lowest(batch.actions), values.min(0), rtol=1e-5)
@@ -267,10 +267,10 @@ def test_policies() -> None:
     ("change", "setting"),
     [
         ({"critics": 0}, "critics"),
-        ({"diversity": -1.0}, "diversity"),
-        ({"critics": 1, "diversity": 1.0}, "diversity"),
+        ({"eta": -1.0}, "eta"),
+        ({"num_critics": 1, "eta": 1.0}, "eta"),
         ({"discount": 1.0}, "discount"),
-        ({"polyak": 0.0}, "polyak"),
+        ({"tau": 0.0}, "tau"),
         ({"initial_alpha": 0.0}, "initial_alpha"),
         ({"hidden": ()}, "hidden"),
     ],

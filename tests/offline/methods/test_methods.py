@@ -33,7 +33,7 @@ from jaxrl_rollouts.offline.methods.scheme import (
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 
-SAC = SacConfig(critics=2, diversity=0.0, hidden=(8,))
+SAC = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
 E, S, A = 3, 2, 1
 PARAMS = {"shift": jnp.array([-1.0, 0.5, 2.0]), "noise": 0.0}
 
@@ -57,7 +57,7 @@ CADENCE = ModelBasedConfig(
     epochs_retained=2,
     updates_per_epoch=1,
     batch_size=8,
-    real_share=0.5,
+    real_ratio=0.5,
 )
 
 
@@ -158,7 +158,7 @@ def test_mobiles_targets_leave_the_entropy_out_and_end_at_a_floor() -> None:
     hard = np.asarray(BATCH.rewards - 0.5 + SAC.discount * value)
     floor = float(np.median(hard))
     for least, want in ((None, hard), (floor, np.maximum(hard, floor))):
-        settings = MethodConfig(mobile=Mobile(least_target=least))
+        settings = MethodConfig(mobile=Mobile(min_target=least))
         agent = make_method("mobile", SAC, settings).agent
         nets = make_nets(agent, S, A, agent.actor)
         got = bellman_target(nets, state, KEY, BATCH, 0.5)
@@ -180,9 +180,9 @@ def test_mobile_penalises_imagined_rows_only() -> None:
 def test_base_and_ravl_differ_in_their_critics_only() -> None:
     settings = MethodConfig(ravl=Ravl(5, 3.0))
     base, ravl = (make_method(name, SAC, settings) for name in ("base", "ravl"))
-    assert (base.agent.critics, base.agent.diversity) == (2, 0.0)
-    assert (ravl.agent.critics, ravl.agent.diversity) == (5, 3.0)
-    assert replace(ravl.agent, critics=2, diversity=0.0) == base.agent
+    assert (base.agent.num_critics, base.agent.eta) == (2, 0.0)
+    assert (ravl.agent.num_critics, ravl.agent.eta) == (5, 3.0)
+    assert replace(ravl.agent, num_critics=2, eta=0.0) == base.agent
     assert base[2:] == ravl[2:] == Method("", SAC)[2:]
     state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(
         jax.random.key(0), imagination(ravl, dataset(), PARAMS)
@@ -197,7 +197,7 @@ def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
         name="mopo",
         coefficient=2.5,
         disagreement=max_aleatoric,
-        consulted="members",
+        penalty_members="members",
         penalise_rewards=True,
     )
     penalty = bellman_inconsistency(3, "own")

@@ -29,14 +29,14 @@ from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.trees import equations
 
 S, A = 2, 1
-METHOD = make_method("base", SacConfig(critics=2, diversity=0.0, hidden=(8,)))
+METHOD = make_method("base", SacConfig(num_critics=2, eta=0.0, hidden=(8,)))
 CONFIG = ModelBasedConfig(
     horizon=3,
     rollouts_per_epoch=10,
     epochs_retained=2,
     updates_per_epoch=2,
     batch_size=8,
-    real_share=0.25,
+    real_ratio=0.25,
 )
 
 
@@ -221,7 +221,7 @@ def test_the_share_of_dataset_rows(share: float) -> None:
         jax.debug.callback(lambda r: seen.append((len(r), np.sum(r == 1.0))), batch.rewards)
         return jnp.zeros_like(batch.rewards)
 
-    config = ModelBasedConfig(**(vars(CONFIG) | {"real_share": share}))
+    config = ModelBasedConfig(**(vars(CONFIG) | {"real_ratio": share}))
     method = METHOD._replace(bellman_penalty=look)
     agent = make_model_based(config, method, DYNAMICS, S, A)
     _, metrics = jax.jit(agent.update)(start(), data())
@@ -253,8 +253,8 @@ def test_equal_settings_share_their_functions() -> None:
         {"epochs_retained": 0},
         {"updates_per_epoch": 0},
         {"batch_size": 1},
-        {"real_share": 1.1},
-        {"real_share": -0.1},
+        {"real_ratio": 1.1},
+        {"real_ratio": -0.1},
     ],
 )
 def test_settings_are_checked(change: dict) -> None:

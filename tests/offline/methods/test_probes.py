@@ -19,14 +19,14 @@ from jaxrl_rollouts.offline.data import Transitions, sample_batch
 ROWS, GAMMA = 64, 0.5
 AGENT = make_sac(
     SacConfig(
-        critics=2,
-        diversity=0.0,
+        num_critics=2,
+        eta=0.0,
         hidden=(32,),
         discount=GAMMA,
-        polyak=0.05,
-        actor_rate=3e-3,
-        critic_rate=3e-3,
-        temperature_rate=0.1,
+        tau=0.05,
+        actor_lr=3e-3,
+        critic_lr=3e-3,
+        alpha_lr=0.1,
         target_entropy=-20.0,
     ),
     1,

@@ -31,7 +31,7 @@ def test_a_method_gets_its_penalty_and_horizon_and_keeps_the_rest() -> None:
     ours = MethodConfig(mobile=Mobile(penalty=9.0, samples=3))
     config, horizon = published("mobile", "walker2d-mixed", ours, 7)
     assert (config.mobile.penalty, config.mobile.samples, horizon) == (0.5, 3, 1)
-    assert config.mobile.least_target == 0.0 and config.mopo == ours.mopo
+    assert config.mobile.min_target == 0.0 and config.mopo == ours.mopo
     config, horizon = published("mopo", "hopper-medium-v2", ours, 7)
     assert (config.mopo.penalty, horizon) == (5.0, 5) and config.mobile == ours.mobile
     config, horizon = published("ravl", "hopper-medium-v2", ours, 7)

@@ -141,7 +141,7 @@ def test_real_tokens_come_as_prefixes_only() -> None:
         ({"rollouts": 0}, "rollouts"),
         ({"level": 1.5}, "level: found 1.5"),
         ({"penalty": -1.0}, "penalty"),
-        ({"updates_per_token": 0.0}, "updates_per_token"),
+        ({"utd_ratio": 0.0}, "utd_ratio"),
         ({"updates_per_iteration": 5}, "updates_per_iteration: found 5, expected a divisor"),
         ({"early_exit": 0}, "early_exit"),
         ({"capacity": 100}, r"capacity: found 100, expected at least 192 tokens"),

@@ -127,7 +127,7 @@ def test_the_actor_goes_on_with_what_it_saw_before() -> None:
     """Actions are those of the whole tape seen from its beginning, not of a fresh memory."""
     found, actor = collected(np.inf), made()[1].agent.actor
     agent = CONFIG.agent
-    nets = make_actor_critic(agent.memory, agent.head, agent.critics, S + A + 1, A)
+    nets = make_actor_critic(agent.memory, agent.head, agent.num_critics, S + A + 1, A)
     starts = jnp.arange(LIMIT + 1) == 0
     heads = jax.jit(nets.heads)
     forgot = 0.0

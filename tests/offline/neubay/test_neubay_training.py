@@ -43,7 +43,7 @@ CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(
         memory=MemoryConfig("lru", width=8, state=4, layers=1),
         head=(8,),
-        critics=2,
+        num_critics=2,
         steps=4,
     ),
     rollouts=3,
@@ -148,7 +148,7 @@ def test_agents_are_trained_and_looked_at() -> None:
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
     agent, states, settings = ready.learner.agent, result.state.agent, CONFIG.agent
-    nets = make_actor_critic(settings.memory, settings.head, settings.critics, 5, 1)
+    nets = make_actor_critic(settings.memory, settings.head, settings.num_critics, 5, 1)
     tokens = jax.random.normal(jax.random.key(0), (5, 5))
     found = start_values(agent, states, tokens)
     one = jax.tree.map(lambda x: x[1], states)

@@ -32,7 +32,7 @@ CONFIG = DqnConfig(
     memory=MemoryConfig("gru", width=8, layers=1),
     head=(8,),
     discount=0.9,
-    polyak=0.3,
+    tau=0.3,
     memory_rate=1e-3,
     head_rate=1e-2,
     clip=None,
@@ -40,7 +40,7 @@ CONFIG = DqnConfig(
     steps=200,
     epsilon_share=0.5,
     episodes=4,
-    updates_per_token=0.025,
+    utd_ratio=0.025,
     tape=210,
     capacity=900,
 )
@@ -231,12 +231,12 @@ def test_sizes_of_the_ring() -> None:
     [
         ({"head": ()}, "head"),
         ({"discount": 1.0}, "discount"),
-        ({"polyak": 0.0}, "polyak"),
+        ({"tau": 0.0}, "tau"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"clip": 0.0}, "clip"),
         ({"huber": 0.0}, "huber"),
         ({"steps": 0}, "steps"),
-        ({"updates_per_token": 0.0}, "updates_per_token"),
+        ({"utd_ratio": 0.0}, "utd_ratio"),
     ],
 )
 def test_settings_of_the_agent_are_checked(change: dict, setting: str) -> None:

@@ -40,16 +40,18 @@ AGENTS = BUDGET.model_free.agents
 def test_what_settings_say_comes_on_top_of_a_budget() -> None:
     method, budget = BUDGET.of(Cql(weight=10.0))
     assert method == "cql" and budget.model_free.agents.cql == replace(AGENTS.cql, weight=10.0)
-    method, budget = BUDGET.of(Ravl(critics=5))
+    method, budget = BUDGET.of(Ravl(num_critics=5))
     assert method == "ravl" and budget.study.methods.ravl == Ravl(5, 1.0)
-    method, budget = BUDGET.of(Neubay(level=0.9, agent=RecurrentSacConfig(critics=7)))
+    method, budget = BUDGET.of(Neubay(level=0.9, agent=RecurrentSacConfig(num_critics=7)))
     small = BUDGET.neubay.agent
     assert method == "neubay"
-    assert budget.neubay.agent == replace(small, level=0.9, agent=replace(small.agent, critics=7))
+    assert budget.neubay.agent == replace(
+        small, level=0.9, agent=replace(small.agent, num_critics=7)
+    )
     kinds = (Base, Mopo, Mobile, Edac, Sac, Iql, Rebrac, Bc)
     names = [BUDGET.of(kind)[0] for kind in kinds]
     assert names == ["base", "mopo", "mobile", "edac", "sac", "iql", "rebrac", "bc"]
-    for wrong, setting in ((Ravl(critics=0), "critics"), (Cql(actions=0), "actions")):
+    for wrong, setting in ((Ravl(num_critics=0), "critics"), (Cql(actions=0), "actions")):
         with pytest.raises(ConfigError, match=f"{setting}: found 0"):
             train("no such dataset", wrong)
     with pytest.raises(ConfigError, match="method: found 'int'"):
@@ -67,8 +69,8 @@ def test_a_penalty_on_deviations_needs_them_for_every_row() -> None:
 
 def test_critics_that_a_method_sets_itself_are_not_asked_for_in_vain() -> None:
     """They would be overruled, and nobody would know."""
-    budget = replace(BUDGET, study=replace(BUDGET.study, agent=SacConfig(critics=5)))
-    with pytest.raises(ConfigError, match=r"agent.critics: found 5, expected .* base has 2"):
+    budget = replace(BUDGET, study=replace(BUDGET.study, agent=SacConfig(num_critics=5)))
+    with pytest.raises(ConfigError, match=r"agent.num_critics: found 5, expected .* base has 2"):
         budget.check_method("base")
     with pytest.raises(ConfigError, match=r"ravl has 10.*; it is study.methods.ravl.critics"):
         train("no such dataset", "ravl", budget)
@@ -87,17 +89,17 @@ def test_nothing_is_trained_towards_a_floor_above_all_that_can_be_earned() -> No
     rows = pendulum_mixed(jax.random.key(0), 600)
     costs = Dataset("pendulum-mixed", rows, "pendulum", Path("(made)"), "")
     paid = replace(costs, transitions=rows._replace(rewards=rows.rewards + 20))
-    floor = replace(BUDGET.study.methods.mobile, least_target=0.0)
+    floor = replace(BUDGET.study.methods.mobile, min_target=0.0)
     study = replace(BUDGET.study, methods=replace(BUDGET.study.methods, mobile=floor))
-    says = r"study.methods.mobile.least_target: found 0.0, expected less than -.*pendulum-mixed"
+    says = r"study.methods.mobile.min_target: found 0.0, expected less than -.*pendulum-mixed"
     with pytest.raises(ConfigError, match=says):
         train(costs, "mobile", replace(BUDGET, study=study))
     check_settings("mobile", long_budget().study, costs)
     check_settings("mobile", study, paid)
     check_settings("ravl", study, costs)
     check_settings("mobile", BUDGET.study, costs)
-    agent = replace(BUDGET.study.agent, least_target=0.0)
-    with pytest.raises(ConfigError, match="study.agent.least_target: found 0.0"):
+    agent = replace(BUDGET.study.agent, min_target=0.0)
+    with pytest.raises(ConfigError, match="study.agent.min_target: found 0.0"):
         check_settings("base", replace(BUDGET.study, agent=agent), costs)
 
 
@@ -108,7 +110,7 @@ def test_the_long_budget_serves_every_method() -> None:
         budget.check_method(method)
     bound = budget.study.agent
     steps = budget.study.epochs * budget.study.rollouts.updates_per_epoch
-    assert steps * bound.polyak * (1 - bound.discount) == pytest.approx(40)
+    assert steps * bound.tau * (1 - bound.discount) == pytest.approx(40)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_the_long_budget_is_what_reports_were_made_with(name: str) -> None:
     study = json.loads(json.dumps(asdict(long_budget().study)))
     for config in (made, study):
         config["methods"]["mopo"].pop("penalty"), config["methods"]["mobile"].pop("penalty")
-        config["methods"]["mobile"].pop("least_target")  # 0 there, where returns are positive
+        config["methods"]["mobile"].pop("min_target")  # 0 there, where returns are positive
     if name.startswith("halfcheetah"):
         assert study["agent"].pop("max_alpha") == 1 and made["agent"].pop("max_alpha") is None
     assert study == made

@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.study.edge_of_reach import (
 )
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 
-AGENT = SacConfig(critics=2, diversity=0.0, hidden=(8,))
+AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
 
 
 @pytest.fixture(scope="module")

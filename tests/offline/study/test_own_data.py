@@ -41,9 +41,9 @@ from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     check_fits,
     check_rewards,
     environment_of,
-    facts_of,
-    hold_data,
     termination_of,
+    verify_checksum,
+    warnings_of,
 )
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
@@ -200,23 +200,23 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     assert (
         termination_of(dataset, PENDULUM, replace(config, termination="learned")) is config.ending
     )
-    said = " ".join(facts_of(dataset, env, config, imagines=True))
+    said = " ".join(warnings_of(dataset, env, config, imagines=True))
     assert "rescaled to [-1, 1] from the declared [-0.4, 0.4]" in said
     assert "learned from the dataset's own ends (no rule is known)" in said
     assert "Not evaluated" in said
-    assert "learned" not in " ".join(facts_of(dataset, env, config, imagines=False))
-    assert facts_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []
+    assert "learned" not in " ".join(warnings_of(dataset, env, config, imagines=False))
+    assert warnings_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []
 
 
 def test_a_run_goes_on_with_the_data_it_began_with(tmp_path: Path) -> None:
     arrays = played()
     context = RunContext(RunFolder.at(tmp_path / "run", "cart"), progress=False)
     given: dict[str, Any] = {"action_low": LOW, "action_high": HIGH, "name": "cart"}
-    hold_data(from_arrays(**arrays, **given), context)
-    hold_data(from_arrays(**arrays, **given), context)
+    verify_checksum(from_arrays(**arrays, **given), context)
+    verify_checksum(from_arrays(**arrays, **given), context)
     other = from_arrays(**arrays | {"rewards": -arrays["rewards"]}, **given)
-    hold_data(replace(other, sha256=""), context)  # made on the spot
-    hold_data(other, None)
+    verify_checksum(replace(other, sha256=""), context)  # made on the spot
+    verify_checksum(other, None)
     study = replace(BUDGET.study, seeds=1)
     env, budget = environment_of(other, "none"), replace(BUDGET, study=study)
     said = "run.json: data.cart.sha256: found .*start a new run"
@@ -238,8 +238,8 @@ def test_ends_without_a_successor_are_learned_as_values_and_told() -> None:
     assert not alone.with_successors.terminations.any()
     env = environment_of(alone, "none")
     says = f"robot: what followed the {ended} rows in which an episode ended is not in the data"
-    assert facts_of(alone, env, BUDGET.study, imagines=False)[0].startswith(says)
-    assert says not in " ".join(facts_of(whole, env, BUDGET.study, imagines=False))
+    assert warnings_of(alone, env, BUDGET.study, imagines=False)[0].startswith(says)
+    assert says not in " ".join(warnings_of(whole, env, BUDGET.study, imagines=False))
     kinds = {one.kind for one in inspect(alone).suspicions}
     assert any(kind.startswith("ends without a successor") for kind in kinds)
     config = EnsembleConfig(members=2, elites=2, hidden=(8,), weight_decay=(0.0,), max_epochs=1)
@@ -286,5 +286,5 @@ def test_a_divergence_says_which_column_is_extreme(tmp_path: Path) -> None:
     with pytest.raises(DivergenceError, match=says):
         train(dataset, "td3_bc", replace(BUDGET), environment="none")
     env = environment_of(dataset, "none")
-    facts = facts_of(dataset, env, BUDGET.study, imagines=False)
+    facts = warnings_of(dataset, env, BUDGET.study, imagines=False)
     assert facts[0].startswith("robot: rewards has 1 extreme") and "Look at it" in facts[0]

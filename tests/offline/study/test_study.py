@@ -178,7 +178,7 @@ def test_agents_learn_from_rows_that_were_made(data: Any, method: str, tmp_path:
     outcome = train(dataset(), method, BUDGET, data=data, context=context)
     said = {"synther": "60 rows that SynthER", "pgd": "up to 24 rows per seed that guided"}[data]
     assert f"Data: {said}" in outcome.source.synthetic
-    assert ("critic_penalty" in outcome.source.synthetic) == (method == "rebrac")
+    assert ("critic_bc_coef" in outcome.source.synthetic) == (method == "rebrac")
     assert outcome.steps == 8
     if data == "synther":
         kept = np.load(folder.stage("pendulum-mixed-synther") / "rows.npz")

@@ -204,7 +204,7 @@ def test_refreshes_are_relabelled_as_trajectories() -> None:
 def test_pgd_settings_are_checked() -> None:
     denoiser, layout, _, _ = setting()
     for change, setting_name in (
-        ({"real_share": 2.0}, "real_share"),
+        ({"real_ratio": 2.0}, "real_ratio"),
         ({"coefficient": -1.0}, "coefficient"),
         ({"lifetime": 0}, "lifetime"),
         ({"updates": 3}, "updates"),

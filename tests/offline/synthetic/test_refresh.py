@@ -88,7 +88,7 @@ def test_an_update_draws_anew_and_learns_from_it_without_compiling_again() -> No
     actors = [jax.tree.leaves(after.agent.actor)[0] for _, after in seen]
     assert float(jnp.abs(actors[0] - actors[1]).max()) > 0
     # Only real rows: the model may say what it likes.
-    learner = learner_of(constant(0.0), real_share=1.0)
+    learner = learner_of(constant(0.0), real_ratio=1.0)
     update, state = jax.jit(learner.update), learner.init(KEY, RefreshData(DATA, jnp.float32(0.0)))
     both = [update(state, RefreshData(DATA, jnp.float32(m)))[0].agent.actor for m in (0.0, 1.0)]
     jax.tree.map(np.testing.assert_array_equal, *both)

@@ -162,7 +162,7 @@ def test_an_agent_learns_from_mixed_data_with_the_real_statistics() -> None:
 
 
 def test_mixing_is_checked() -> None:
-    with pytest.raises(ConfigError, match="real_share: found 1.5"):
+    with pytest.raises(ConfigError, match="real_ratio: found 1.5"):
         mixing(1.5)
 
 

@@ -37,7 +37,7 @@ def dataset() -> Dataset:
 
 def test_small_budgets_draw_transitions_with_half_the_calls() -> None:
     config = small_synthetic(steps=32)
-    assert config.real_share == 0.5
+    assert config.real_ratio == 0.5
     assert config.synther.sampler.calls == 32 and config.synther.sampler.eta == 1.0
     assert config.pgd.sampler.calls == 63 and config.pgd.sampler.method == "heun"
 
@@ -89,6 +89,6 @@ def test_what_cannot_be_made_is_named() -> None:
             synthesise(dataset(), kind, policy=(agent, None))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="episodes"):
         synthesise(dataset(), "pgd", config=small_synthetic(length=300))
-    for wrong, setting in (({"real_share": 2.0}, "real_share"), ({"length": 1}, "length")):
+    for wrong, setting in (({"real_ratio": 2.0}, "real_ratio"), ({"length": 1}, "length")):
         with pytest.raises(ConfigError, match=setting):
             check(SyntheticConfig(**wrong))

@@ -31,14 +31,14 @@ from jaxrl_rollouts.rollouts import Model, outcome
 
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
 ACTIONS = jnp.array([[0.5, 0.5], [-1.0, 1.0], [1.0, 0.25]])
-AGENT = SacConfig(critics=2, diversity=0.0, hidden=(8,))
+AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
 SMALL = ModelBasedConfig(
     horizon=2,
     rollouts_per_epoch=6,
     epochs_retained=2,
     updates_per_epoch=3,
     batch_size=8,
-    real_share=0.0,
+    real_ratio=0.0,
 )
 
 

@@ -121,7 +121,7 @@ def test_members_that_are_no_elites_are_consulted_and_never_rolled() -> None:
     # One loud member that is no elite decides MOPO's uncertainty, and moves nothing.
     loud = jax.tree.map(lambda x: x + 3.0, here.others)
     both = [
-        dynamics(disagreement=max_aleatoric, consulted="members").model.step(
+        dynamics(disagreement=max_aleatoric, penalty_members="members").model.step(
             here._replace(others=others), jax.random.key(1), s, ACTIONS, MEMBER
         )
         for others in (here.others, loud)
