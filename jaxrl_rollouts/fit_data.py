@@ -39,7 +39,8 @@ class FitData(NamedTuple):
 def part_rows(config: EnsembleConfig, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Which of `rows` rows members learn from, ascending, and which they are judged on.
 
-    The latter are `min(holdout_fraction * rows, holdout_rows)` random ones, the same for all members.
+    The latter are `min(holdout_fraction * rows, holdout_rows)` random ones, the same for all
+    members.
 
     Raises:
         ConfigError: too few rows to leave both parts non-empty.

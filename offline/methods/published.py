@@ -89,6 +89,6 @@ def published(
         theirs: Mobile = replace(config.mobile, penalty=choice.penalty, min_target=LEAST_TARGET)
         return replace(config, mobile=theirs), choice.horizon
     if method == "ravl" and kind.startswith("hopper-"):
-        many: Ravl = replace(config.ravl, critics=HOPPER_CRITICS)
+        many: Ravl = replace(config.ravl, num_critics=HOPPER_CRITICS)
         return replace(config, ravl=many), horizon
     return config, horizon

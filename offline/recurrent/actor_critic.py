@@ -70,7 +70,7 @@ def make_actor_critic(
         y,
         a,
     )
-    critic_nets = ensemble(critic_net, critics)
+    critic_nets = ensemble(critic_net, num_critics)
 
     def init(head_init: Callable[[jax.Array], PyTree], key: jax.Array) -> Parts:
         memory_key, head_key = jax.random.split(key)

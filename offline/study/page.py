@@ -72,7 +72,7 @@ def overestimation_ratio(cell: Cell) -> np.ndarray:
     return late(cell, "estimated_value") / np.maximum(late(cell, "discounted_return"), 1.0)
 
 
-def overestimation(cell: Cell) -> np.ndarray:
+def final_overestimation(cell: Cell) -> np.ndarray:
     """`overestimation`, mean over the last looks, `[seeds]`."""
     return late(cell, "estimated_value") - late(cell, "discounted_return")
 

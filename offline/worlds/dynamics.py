@@ -123,7 +123,8 @@ def learned_dynamics(
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction. None
             reports zero and evaluates one elite per row only, which is `E` times less work.
-        penalty_members: whose predictions `disagreement` is given: the elites', or all members' (MOPO).
+        penalty_members: whose predictions `disagreement` is given: the elites', or all members'
+            (MOPO).
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
         noise: in `imagine`, does every elite draw its `own`, or is one draw `common` to them, so

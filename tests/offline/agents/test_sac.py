@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.data import Transitions
 S, A, B, N = 3, 2, 4, 3
 # Rates so large that it shows which of the old and the new parameters a loss has used.
 CONFIG = SacConfig(
-    critics=N,
+    num_critics=N,
     eta=0.7,
     hidden=(16, 16),
     discount=0.9,
@@ -236,7 +236,7 @@ def test_a_critic_that_ignores_the_action_has_finite_gradients() -> None:
 
 
 def test_initial_weights() -> None:
-    config = SacConfig(critics=N, hidden=(32, 32, 32))
+    config = SacConfig(num_critics=N, hidden=(32, 32, 32))
     state = make_sac(config, S, A).init(jax.random.key(0))
     for net, inputs, bound in ((state.actor, S, 1e-3), (state.critic, S + A, 3e-3)):
         for i, fan_in in enumerate((inputs, 32, 32)):

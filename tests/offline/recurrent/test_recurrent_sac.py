@@ -31,7 +31,7 @@ KEY = jax.random.key(5)
 CONFIG = RecurrentSacConfig(
     memory=MemoryConfig("gru", width=8, layers=1),
     head=(8,),
-    critics=N,
+    num_critics=N,
     drawn=2,
     discount=0.9,
     tau=0.3,
