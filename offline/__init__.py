@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .methods.combo import Combo as Combo
     from .methods.mopo import Mopo as NextMopo
     from .online.learner import OnlineConfig as OnlineConfig
-    from .online.sets import make_set as make_set
     from .online.train import train_online as train_online
     from .policy import Policy as Policy
     from .policy import load_policy as load_policy

@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts data inspect`, `data collect` and `data make`."""
+"""`jaxrl-rollouts data inspect`, `collect`, `make` and `export`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing, names
 
 from .methods import METHODS as REGISTRY
-from .online.command import make
+from .tapes.command import export, make
 
 if TYPE_CHECKING:
     from .data.transitions import Transitions
@@ -211,7 +211,7 @@ def _check(out: Path, steps: int, seed: int) -> None:
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `data ...`; raises `UserError` for bad input."""
-    commands = {"inspect": inspect, "collect": collect, "make": make}
+    commands = {"inspect": inspect, "collect": collect, "make": make, "export": export}
     call(commands, arguments, prog, COMMAND.summary)
 
 

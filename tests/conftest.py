@@ -123,12 +123,13 @@ def forget_programs() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def made_hopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small `hopper-random`, as `jaxrl-rollouts data make` makes it."""
+    """A folder with a small `hopper-random` as a tape, and exported to D4RL's layout."""
     pytest.importorskip("mujoco")
-    from jaxrl_rollouts.offline.online.sets import make_set
+    from jaxrl_rollouts.offline.tapes.command import export, make
 
     folder = tmp_path_factory.mktemp("made")
-    make_set("hopper-random", folder, rows=2000)
+    make("hopper-random", folder / "hopper-random.tape", rows=2000, progress=False)
+    export(str(folder / "hopper-random.tape"), folder / "hopper-random.hdf5")
     return folder
 
 

@@ -68,12 +68,12 @@ def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
     write_atomically(path, text + "\n")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that `path` holds either all of it or what it held before."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that `path` holds either all of it or what it held before."""
     handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes it private

@@ -15,6 +15,8 @@ from ..data import (
     Transitions,
     load,
 )
+from ..tapes.replay import load_tape
+from ..tapes.tape import SUFFIX, packaged
 from .acrobot import acrobot_broad, acrobot_narrow
 from .mixed import pendulum_mixed
 
@@ -33,7 +35,8 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
     """A dataset: a name, a path, a mapping of arrays, a Minari dataset, or one made on the spot.
 
     Args:
-        name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; else what `load`
+        name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; a tape of the
+            package, `hopper-medium-mini-v1`, or the path of one; else what `load`
             takes: a D4RL name such as `hopper-medium-v2`, the path of an HDF5 or npz file or of a
             Minari folder, a mapping with D4RL's keys, a `MinariDataset`.
         seed: of what is made on the spot.
@@ -43,10 +46,15 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
         DataError: not found, or not what a dataset should be.
         ConfigError: an option out of range, or any for a dataset that is made on the spot.
     """
-    if not isinstance(name, str) or name not in MADE:
+    tape = isinstance(name, str | Path) and (name in packaged() or Path(name).suffix == SUFFIX)
+    if not tape and (not isinstance(name, str) or name not in MADE):
         return load(name, **options)
     if options:
-        raise ConfigError(f"dataset {name}", sorted(options), "none: it is made on the spot")
+        raise ConfigError(
+            f"dataset {name}", sorted(options), "none: its rows are made by a program"
+        )
+    if tape:
+        return load_tape(name)
     environment, make_rows = MADE[name]
     rows = make_rows(jax.random.key(seed))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")

@@ -1,6 +1,6 @@
 """Offline datasets: find, read, check, write, look at and sample them.
 
-dataset = load("hopper-medium-v2")      # or a path, "halfcheetah-mixed", a Minari id, a dict
+dataset = load("hopper-medium-v2")      # or a path, a Minari id, a dict
 dataset = from_arrays(observations, actions, rewards, terminals, timeouts, action_low=-2, ...)
 print_inspection(inspect(dataset))
 transitions = to_device(dataset.transitions)
@@ -9,7 +9,7 @@ batch = sample_batch(transitions, key, 256)
 
 from .arrays import from_arrays
 from .bounds import from_unit, to_unit
-from .catalogue import CATALOGUE, MADE_DATASETS
+from .catalogue import CATALOGUE
 from .checks import validate
 from .d4rl import load_d4rl, write_d4rl
 from .inspection import Inspection, inspect, inspect_file
@@ -31,7 +31,6 @@ from .views import draw_inspection, print_inspection
 
 __all__ = [
     "CATALOGUE",
-    "MADE_DATASETS",
     "REFERENCE_SCORES",
     "Dataset",
     "Episodes",

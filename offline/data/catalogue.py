@@ -127,21 +127,3 @@ BY_STEM: dict[str, str] = {
     for name, entry in CATALOGUE.items()
     if "/gym_mujoco/" not in entry.url
 }
-
-# What `jaxrl-rollouts data make` makes, by name. A mixed Pendulum set is made on the spot (`made`).
-MADE_FAMILIES = (
-    "halfcheetah",
-    "hopper",
-    "walker2d",
-    "inverted-double-pendulum",
-    "reacher",
-    "swimmer",
-    "pendulum",
-)
-MADE_KINDS = ("random", "medium", "expert", "mixed")
-MADE_DATASETS = tuple(
-    f"{family}-{kind}"
-    for family in MADE_FAMILIES
-    for kind in MADE_KINDS
-    if (family, kind) != ("pendulum", "mixed")
-)

@@ -6,8 +6,6 @@ name                        file
 a path                      itself
 `hopper-medium-v2`          `hopper-medium-v2.hdf5` or `hopper_medium-v2.hdf5` in the data folder,
                             D4RL's own name in `~/.d4rl/datasets`, else downloaded
-`halfcheetah-mixed`         `halfcheetah-mixed.hdf5` in the data folder, where
-                            `jaxrl-rollouts data make halfcheetah-mixed` puts it
 `D4RL/door/human-v2`        the folder in Minari's local store (nothing is downloaded)
 ==========================  =====================================================================
 
@@ -33,7 +31,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
 from .arrays import from_mapping
-from .catalogue import BY_STEM, CATALOGUE, MADE_DATASETS
+from .catalogue import BY_STEM, CATALOGUE
 from .d4rl import load_d4rl
 from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
@@ -78,10 +76,6 @@ def resolve(
     folders = data_folders(data_dir)
     if text in CATALOGUE:
         return _resolve_d4rl(text, folders, download)
-    if text in MADE_DATASETS:
-        theirs = f" (D4RL's is called {text}-v2)" if f"{text}-v2" in CATALOGUE else ""
-        hint = f"make it with: jaxrl-rollouts data make {text}{theirs}"
-        return _in_folders(text, f"{text}.hdf5", folders, hint)
     path = Path(name_or_path).expanduser()
     stored = minari_store() / text
     try:
@@ -119,15 +113,8 @@ def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
     return fetch(url, places[0], name=name, size=SIZES.get(name))
 
 
-def _in_folders(name: str, file: str, folders: list[Path], hint: str) -> Path:
-    found = next((folder / file for folder in folders if (folder / file).is_file()), None)
-    if found is None:
-        raise DataError(name, "file", "nothing", file, hint)
-    return found
-
-
 def _unknown(name: str, expected: str) -> DataError:
-    names = [*CATALOGUE, *MADE_DATASETS]
+    names = [*CATALOGUE]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else ""
     shown = name if len(name) <= 80 else name[:77] + "..."

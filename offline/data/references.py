@@ -2,9 +2,9 @@
 
 `score = 100 (R - low) / (high - low)`: 0 is a random policy, 100 the expert of Fu et al. 2020.
 The returns are D4RL's (Apache-2.0, `d4rl/infos.py`, `d4rl/pointmaze/__init__.py`). A score is
-comparable with published ones only if the data and the environment are D4RL's; for those of `data
-make` the same references are used and the name says that the data are others. Minari and NeoRL data
-have no entry: their environments are other versions, and no number is better than a wrong one.
+comparable with published ones only if the data and the environment are D4RL's; the datasets of the
+package (`hopper-medium-mini-v1`) use the same references, and their names differ from D4RL's.
+Minari and NeoRL data have no entry: their environments are other versions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS, MADE_DATASETS
+from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS
 
 Returns = TypeVar("Returns", float, np.ndarray)
 
@@ -69,10 +69,9 @@ REFERENCE_SCORES: dict[str, tuple[float, float]] = dict(_table())
 def reference_scores(name: str) -> tuple[float, float] | None:
     """Returns of D4RL's random and expert policy for a dataset name, None if there are none.
 
-    What `data make` makes (`<environment>-<kind>` without a version) takes the references of that
-    locomotion environment.
+    The package's datasets (`hopper-medium-mini-v1`) have those of their environment.
     """
-    if name in MADE_DATASETS:
+    if name.endswith("-mini-v1"):
         return _LOCOMOTION.get(name.split("-")[0])
     return REFERENCE_SCORES.get(name)
 

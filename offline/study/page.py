@@ -21,7 +21,6 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..data import Dataset, normalised_score
-from ..data.catalogue import MADE_DATASETS
 from ..environments.absent import is_simulator
 from ..training import Best
 from .colours import COLOURS, colour
@@ -169,13 +168,13 @@ def note_environments(report: Report, settings: Iterable[Source]) -> None:
 
 
 def note_made(report: Report, datasets: Iterable[Dataset]) -> None:
-    """What the datasets are that `data make` made, each with its digest."""
-    made = [data for data in datasets if slug(data.name) in MADE_DATASETS]
+    """Which of the datasets are tapes, each with its digest."""
+    made = [data for data in datasets if data.attributes.get("format") == "tape"]
     if made:
-        digests = ", ".join(f"{slug(data.name)} {data.sha256[:16]}" for data in made)
+        digests = ", ".join(f"{data.name} {data.sha256[:16]}" for data in made)
         report.note(
-            f"Made with `jaxrl-rollouts data make NAME`: {digests} (SHA-256). They are not D4RL's: "
-            "scores use D4RL's reference returns and must not be compared with D4RL tables."
+            f"Datasets of this library, not D4RL's: {digests} (SHA-256). Their scores use D4RL's "
+            "reference returns and must not be compared with D4RL tables."
         )
 
 

@@ -36,7 +36,7 @@ def pendulum() -> Online:
 def test_episodes_follow_each_other_and_rows_keep_the_true_successor() -> None:
     start = PENDULUM.reset(jax.random.key(0), 2)
     start = start._replace(time=jnp.array([PENDULUM.max_episode_steps - 2, 0]))
-    state, rows = act(PENDULUM, random_policy(1), (), start, jax.random.key(1), 4)
+    state, (rows, _) = act(PENDULUM, random_policy(1), (), start, jax.random.key(1), 4)
     rows = jax.tree.map(lambda x: np.asarray(x).reshape(4, 2, *x.shape[1:]), rows)
     assert rows.truncations.tolist() == [[False] * 2, [True, False], [False] * 2, [False] * 2]
     assert state.time.tolist() == [2, 4] and not rows.terminations.any()
@@ -93,7 +93,7 @@ def test_a_cut_run_in_mujoco_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     )
     jax.tree.map(np.testing.assert_array_equal, *data)
     np.testing.assert_array_equal(resumed.curve()[1], whole.curve()[1])
-    ended = resumed.trained.state.replay.rows
+    ended = resumed.trained.state.replay.rows[0]
     assert np.asarray(ended.terminations).any(), "episodes end and begin on the way"
     assert [row["steps"] for row in report.tables["learning curve"]] == [80, 120]
     np.testing.assert_array_equal(report.numbers["return"].values, resumed.returns)
