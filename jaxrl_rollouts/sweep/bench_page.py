@@ -1,0 +1,180 @@
+"""A benchmark's page and pictures, built from its table file.
+
+Aggregates follow Agarwal et al. 2021 (arXiv:2108.13264): the interquartile mean over all seeds and
+datasets with stratified bootstrap intervals, performance profiles, and the probability that one
+method earns more than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..reports.pictures import figure
+from ..reports.statistics import FEWEST, bootstrap_interval, iqm
+from .suite import Suite
+from .table import Curves, final, result
+
+Cells = Mapping[tuple[str, str], Curves]
+
+
+def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
+    """The page as Markdown.
+
+    Args:
+        suite: what was asked.
+        name: of the suite.
+        cells: results that exist; the others stay empty.
+        picture: file name of the performance profile, where there is one.
+    """
+    datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
+    methods = [m for m in dict.fromkeys([*suite.methods, *(m for _, m in cells)])]
+    done = sum((d, m) in cells for d in suite.datasets for m in suite.methods)
+    total = len(suite.datasets) * len(suite.methods)
+    lines = [f"# {suite.question}", "", f"{done} of {total} cells are measured; others are empty."]
+    lines += ["", *_scores(suite, datasets, methods, cells), ""]
+    lines += [f"Mean of the last {suite.last} evaluations. In brackets the {_spread(suite.seeds)}."]
+    if suite.tuning:
+        lines.append(suite.tuning)
+    lines += ["", "## Over all datasets", "", *_aggregates(suite, datasets, methods, cells)]
+    lines += ["", f"![Performance profile]({picture})"] if picture else []
+    lines += ["", "## Estimated and true value", "", *_values(suite, datasets, methods, cells)]
+    lines += ["", "## How it was made", "", *_settings(suite, name, datasets, cells), ""]
+    return "\n".join(lines)
+
+
+def _spread(seeds: int) -> str:
+    return "95 % bootstrap interval" if seeds >= FEWEST else f"range of {seeds} seeds"
+
+
+def _cell(values: np.ndarray) -> str:
+    """Mean and spread of `[seeds]` values."""
+    if not np.isfinite(values).all():
+        return "diverged"
+    if len(values) >= FEWEST:
+        low, high = bootstrap_interval(values, "mean")
+    else:
+        low, high = values.min(), values.max()
+    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _scores(
+    suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
+) -> list[str]:
+    """Methods times datasets; scores where a dataset has references, else returns."""
+    lines = [
+        "| dataset | " + " | ".join(suite.title(m) for m in methods) + " |",
+        "|---|" + "--:|" * len(methods),
+    ]
+    for dataset in datasets:
+        row = []
+        for method in methods:
+            if (dataset, method) not in cells:
+                row.append("")
+                continue
+            row.append(_cell(result(cells[dataset, method], suite.last)))
+        lines.append(f"| {dataset} | " + " | ".join(row) + " |")
+    return lines
+
+
+def whole(suite: Suite, datasets: Sequence[str], method: str, cells: Cells) -> np.ndarray | None:
+    """Scores `[seeds, datasets]` of a method that has every dataset of the suite; else None."""
+    columns = []
+    for dataset in datasets:
+        if (dataset, method) not in cells:
+            return None
+        columns.append(result(cells[dataset, method], suite.last))
+    seeds = min(map(len, columns))
+    return np.stack([column[:seeds] for column in columns], 1)
+
+
+def improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """P(X > Y), mean over datasets: the share of pairs of seeds in which ours earns more, ties as
+    one half (Agarwal et al. 2021, section 4.3). Both `[seeds, datasets]`."""
+    above = ours[:, None] > theirs[None]
+    equal = ours[:, None] == theirs[None]
+    return float((above + 0.5 * equal).mean((0, 1)).mean())
+
+
+def _aggregates(
+    suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
+) -> list[str]:
+    names = [d for d in datasets if d in suite.datasets]
+    found = {m: whole(suite, names, m, cells) for m in methods}
+    complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
+    if not complete:
+        return ["No method has been run on every dataset yet."]
+    base = complete.get(suite.reference)
+    compared = f"P(better than {suite.title(suite.reference)})" if base is not None else ""
+    lines = [
+        f"| method | interquartile mean | 95 % interval |{f' {compared} |' if compared else ''}",
+        f"|---|--:|--:|{'--:|' if compared else ''}",
+    ]
+    for method, values in sorted(complete.items(), key=lambda pair: -iqm(pair[1])):
+        low, high = bootstrap_interval(values, "iqm")
+        line = f"| {suite.title(method)} | {iqm(values):.1f} | {low:.1f} to {high:.1f} |"
+        if base is not None:
+            line += f" {improvement(values, base):.2f} |"
+        lines.append(line)
+    return lines
+
+
+def _values(
+    suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
+) -> list[str]:
+    """What critics estimate and what their policies earn, discounted."""
+    lines = ["| dataset | method | estimated | true | minutes |", "|---|---|--:|--:|--:|"]
+    for dataset in datasets:
+        for method in methods:
+            if (dataset, method) not in cells:
+                continue
+            cell = cells[dataset, method]
+            estimated, true = (
+                final(cell, metric, suite.last) for metric in ("estimated_value", "true_value")
+            )
+            shown = [f"{x.mean():.4g}" if np.isfinite(x).all() else "" for x in (estimated, true)]
+            minutes = f"{cell.seconds / 60:.0f}"
+            lines.append(
+                f"| {dataset} | {suite.title(method)} | {shown[0]} | {shown[1]} | {minutes} |"
+            )
+    return lines
+
+
+def _settings(suite: Suite, name: str, datasets: Sequence[str], cells: Cells) -> list[str]:
+    shas = {d: cell.sha256 for (d, _), cell in cells.items()}
+    options = ", ".join(f"{key} {value}" for key, value in suite.options.items())
+    lines = [
+        f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
+        f"this page. Every run: {options}; {suite.seeds} seeds.",
+        "",
+        "| dataset | sha256 |",
+        "|---|---|",
+    ]
+    return [*lines, *(f"| {d} | `{shas[d]}` |" for d in datasets if d in shas)]
+
+
+def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) -> bool:
+    """The share of seeds and datasets above each score, a line for each complete method.
+
+    Returns:
+        Whether there was anything to draw.
+    """
+    found = {m: whole(suite, suite.datasets, m, cells) for m in suite.methods}
+    complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
+    if not complete:
+        return False
+    highest = max(float(x.max()) for x in complete.values())
+    lowest = min(0.0, *(float(x.min()) for x in complete.values()))
+    levels = np.linspace(lowest, highest, thresholds)
+    drawn, axes = figure(1, 1, titles=("Share of runs above a score",))
+    ax = np.ravel(axes)[0]
+    for method, values in complete.items():
+        share = (values.reshape(-1)[None] > levels[:, None]).mean(1)
+        ax.step(levels, share, where="post", label=suite.title(method))
+    ax.set_xlabel("normalised score")
+    ax.set_ylabel("share of seeds and datasets")
+    ax.legend(fontsize=8)
+    drawn.savefig(path, dpi=120)
+    return True

@@ -1,0 +1,209 @@
+"""A benchmark's results as one table file: a row for every seed, evaluation and metric."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError
+from ..record.files import write_atomically
+from .suite import Cell, Suite
+from .tasks import finished_report, run_folder
+
+COLUMNS = (
+    "dataset",
+    "sha256",
+    "method",
+    "settings",
+    "seed",
+    "step",
+    "metric",
+    "value",
+    "seconds",
+    "commit",
+)
+# Metrics of an evaluation, under the names they have in tables.
+METRICS = {
+    "return": "return",
+    "estimated_value": "estimated_value",
+    "discounted_return": "true_value",
+}
+DIGITS = 6
+Row = Mapping[str, str]
+Score = Callable[[str, float], float | None]
+
+
+class Curves(NamedTuple):
+    """Results of one cell.
+
+    Attributes:
+        metrics: name -> `[seeds, evaluations]`.
+        seconds: wall time of the whole cell.
+        sha256: of the dataset, its first 12 digits.
+        settings: digest of what was run.
+        commit: of the code.
+    """
+
+    metrics: Mapping[str, np.ndarray]
+    seconds: float
+    sha256: str
+    settings: str
+    commit: str
+
+
+def read_table(path: Path) -> list[Row]:
+    """All rows; none where there is no file yet.
+
+    Raises:
+        DataError: other columns than `COLUMNS`.
+    """
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        reader = csv.DictReader(stream)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            found = ", ".join(reader.fieldnames or ()) or "nothing"
+            raise DataError(path, "columns", found, ", ".join(COLUMNS))
+        return list(reader)
+
+
+def write_table(path: Path, rows: Iterable[Row]) -> None:
+    """Write the rows, sorted, so that equal results give equal bytes."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sorted(rows, key=_order))
+    write_atomically(path, text.getvalue())
+
+
+def _order(row: Row) -> tuple:
+    return (
+        row["dataset"],
+        row["method"],
+        row["settings"],
+        int(row["seed"]),
+        row["metric"],
+        int(row["step"]),
+    )
+
+
+def key_of(row: Row) -> tuple[str, str, str]:
+    """Which cell a row belongs to: dataset, method, settings."""
+    return row["dataset"], row["method"], row["settings"]
+
+
+def merged(table: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """The table with a cell's new rows in the place of its old ones."""
+    replaced = {key_of(row) for row in new}
+    return [row for row in table if key_of(row) not in replaced] + list(new)
+
+
+def has_cell(table: Sequence[Row], cell: Cell) -> bool:
+    """Whether the table holds a cell, with all its seeds."""
+    key = (cell.dataset, cell.method, cell.settings)
+    return len({row["seed"] for row in table if key_of(row) == key}) >= cell.seeds
+
+
+def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
+    """Rows of a finished run; none of one that is not finished.
+
+    Args:
+        folder: of the cell's task.
+        cell: what was run. Its option `steps` is the last evaluation's step; without one the loop's
+            iterations are counted.
+        score: `(dataset, returns) -> normalised scores`, None for a dataset without references.
+    """
+    report, run = finished_report(folder), run_folder(folder)
+    if report is None or run is None:
+        return []
+    facts = json.loads((run / "run.json").read_text("utf-8"))
+    about = {
+        "dataset": cell.dataset,
+        "sha256": _sha256(facts)[:12],
+        "method": cell.method,
+        "settings": cell.settings,
+        "seconds": f"{report.wall_seconds:.0f}",
+        "commit": str(facts.get("versions", {}).get("commit", ""))[:12],
+    }
+    found = [{**about, **row} for row in _evaluations(run, cell.options.get("steps"))]
+    for row in [row for row in found if row["metric"] == "return"]:
+        value = score(cell.dataset, float(row["value"]))
+        if value is not None:
+            found.append({**row, "metric": "score", "value": f"{value:.{DIGITS}g}"})
+    return found
+
+
+def _sha256(facts: Mapping[str, Any]) -> str:
+    """Of the first dataset that a run recorded."""
+    data = facts.get("data") or {}
+    return str(next(iter(data.values()), {}).get("sha256", ""))
+
+
+def _evaluations(run: Path, last_step: int | None) -> list[dict[str, str]]:
+    """Seed, step, metric and value of every evaluation of the stage that was evaluated."""
+    found = []
+    for history in sorted(run.glob("*/history.jsonl")):
+        records = [json.loads(line) for line in history.read_text("utf-8").splitlines() if line]
+        evaluated = [r for r in records if {"return", "estimated_value"} & set(r["metrics"])]
+        if not evaluated:
+            continue
+        scale = 1.0 if last_step is None else last_step / records[-1]["iteration"]
+        for record in evaluated:
+            step = str(round(record["iteration"] * scale))
+            for metric, name in METRICS.items():
+                for seed, value in enumerate(record["metrics"].get(metric, ())):
+                    shown = f"{value:.{DIGITS}g}"
+                    found.append({"seed": str(seed), "step": step, "metric": name, "value": shown})
+    return found
+
+
+def curves_of(table: Sequence[Row], suite: Suite) -> dict[tuple[str, str], Curves]:
+    """Curves by dataset and method; of several settings of a method those of the suite, else the
+    last ones in the table."""
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in table:
+        cells.setdefault(key_of(row), []).append(row)
+    found: dict[tuple[str, str], Curves] = {}
+    for (dataset, method, settings), rows in cells.items():
+        wanted = suite.cell(dataset, method).settings
+        if (dataset, method) in found and settings != wanted:
+            continue
+        found[dataset, method] = Curves(
+            {
+                name: _curve([row for row in rows if row["metric"] == name])
+                for name in dict.fromkeys(row["metric"] for row in rows)
+            },
+            float(rows[0]["seconds"]),
+            rows[0]["sha256"],
+            settings,
+            rows[0]["commit"],
+        )
+    return found
+
+
+def _curve(rows: Sequence[Row]) -> np.ndarray:
+    """`[seeds, evaluations]` of one metric."""
+    seeds = sorted({int(row["seed"]) for row in rows})
+    steps = sorted({int(row["step"]) for row in rows})
+    curve = np.full((len(seeds), len(steps)), np.nan)
+    for row in rows:
+        curve[seeds.index(int(row["seed"])), steps.index(int(row["step"]))] = float(row["value"])
+    return curve
+
+
+def final(curves: Curves, metric: str, last: int) -> np.ndarray:
+    """`[seeds]`: the mean over the last evaluations; NaN where a metric is missing."""
+    if metric not in curves.metrics:
+        return np.full(1, np.nan)
+    return curves.metrics[metric][:, -last:].mean(1)
+
+
+def result(curves: Curves, last: int) -> np.ndarray:
+    """`[seeds]`: normalised scores, or returns of a dataset without references."""
+    return final(curves, "score" if "score" in curves.metrics else "return", last)
