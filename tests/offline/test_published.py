@@ -25,9 +25,10 @@ FILES = {
 BENCHMARKS = ("paper", "d4rl", "neorl")
 
 # Settings of these papers that no class has yet; a setting leaves the list when its class has it.
-NEW_NAMES = {"cosine", "agent.cosine", "penalty_scale"} | {
+NEW_NAMES = {"cosine", "agent.cosine", "penalty_scale", "num_actions", "world.lr"} | {
     f"rollouts.{name}" for name in ("length", "batch_size", "retain_epochs", "every")
 }
+NEW_NAMES |= {"world.selection_metric"}
 MISSING = {
     "mobile": {"max_q_backup", "reward", "agent.learn_alpha"},
     "edac": {"max_q_backup"},
@@ -139,13 +140,13 @@ def test_a_recipe_has_the_published_values(method: str) -> None:
     absent = {name for name in of_all if not has(default, name)}
     if absent:
         pytest.skip(f"{method} has no {', '.join(sorted(absent))} yet")
-    datasets = {row.dataset for row in PUBLISHED if row[:2] == (method, "d4rl")}
-    for dataset in sorted(datasets):
-        own = {row.setting: row.value for row in PUBLISHED if row[:3] == (method, "d4rl", dataset)}
+    rows = [row for row in PUBLISHED if row.method == method and row.dataset]
+    for key in sorted({row[1:3] for row in rows}):
+        own = {row.setting: row.value for row in rows if row[1:3] == key}
         if all(has(default, name) for name in own):
-            made = recipe(method, "paper", f"{dataset}-v2")
+            made = recipe(method, "paper", name_of(*key))
             for name, value in {**of_all, **own}.items():
-                assert plain(at(made, name)) == value, (dataset, name)
+                assert plain(at(made, name)) == value, (key, name)
 
 
 def made_by_name(method: str) -> type:
@@ -154,6 +155,14 @@ def made_by_name(method: str) -> type:
     if method not in METHODS:
         pytest.skip(f"{method} is no method of the registry yet")
     return METHODS[method]
+
+
+def name_of(benchmark: str, dataset: str) -> str:
+    """A dataset's name as its benchmark has it: `hopper-medium-v2`, `hopper-v3-low`."""
+    if benchmark == "d4rl":
+        return f"{dataset}-v2"
+    robot, _, level = dataset.partition("-")
+    return f"{robot}-v3-{level}"
 
 
 def at(settings: Any, name: str) -> Any:
