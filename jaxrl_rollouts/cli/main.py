@@ -142,5 +142,5 @@ def _run_placeholder() -> None:
 def _placeholder(name: str) -> Callable[[], None]:
     def command() -> None: ...
 
-    command.__doc__ = f"See `{PROG} {name} --help`."
+    command.__doc__ = plugins.load_command(name).summary
     return command
