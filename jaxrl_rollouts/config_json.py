@@ -97,10 +97,27 @@ def _one_of(registry: Any, data: Any, where: str, path: str, base: Any) -> Any:
     if not isinstance(data, Mapping):
         raise _error(where, path, data, f'{{"NAME": settings}} of one of {", ".join(registry)}')
     cls, inner = type(base), data
-    if len(data) == 1 and isinstance(next(iter(data.values())), Mapping):
+    own = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    if len(data) == 1 and isinstance(next(iter(data.values())), Mapping) and not own & set(data):
         ((name, inner),) = data.items()
         cls = registry[name]
-    return _dataclass(cls, inner, where, path, base if type(base) is cls else None)
+    if base is not None and type(base) is not cls:
+        base = _carried(cls, base)
+    return _dataclass(cls, inner, where, path, base)
+
+
+def _carried(cls: type, base: Any) -> Any:
+    """Settings of another kind, with what was changed in `base` and means the same here."""
+    there, here = typing.get_type_hints(type(base)), typing.get_type_hints(cls)
+    known = {field.name for field in dataclasses.fields(cls)}
+    kept = {}
+    for field in dataclasses.fields(base):
+        value, made = getattr(base, field.name), field.default_factory
+        default = field.default if made is dataclasses.MISSING else made()
+        same = field.name in known and there[field.name] == here[field.name]
+        if same and value != default:
+            kept[field.name] = value
+    return cls(**kept)
 
 
 def _error(where: str, path: str, found: Any, expected: str, hint: str = "") -> ConfigError:

@@ -54,7 +54,7 @@ class EnsembleConfig:
             that nothing far outside the data is asked for what no row has taught (10 in RAVL's
             code). None leaves them.
         bootstrap: give each member rows drawn with replacement; else all see the same.
-        learning_rate: of Adam.
+        lr: of Adam.
         lr_drop: what the rate is multiplied with, once, when `patience` runs out before
             `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
@@ -65,7 +65,7 @@ class EnsembleConfig:
         max_epochs: passes over the rows, at most.
         min_epochs: passes before patience may end the fit (350 in RAVL's code).
         patience: epochs without an improvement of any member after which the fit ends.
-        judge: what a snapshot is judged by on the holdout: squared error of its means (`mse`),
+        selection_metric: of snapshots on the holdout: squared error of its means (`mse`),
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
             nats of its likelihood.
@@ -88,7 +88,7 @@ class EnsembleConfig:
     bound_weight: float = number(0.01, least=0)
     input_clip: float | None = number(None, above=0)
     bootstrap: bool = True
-    learning_rate: float = step_size(1e-3)
+    lr: float = step_size(1e-3)
     lr_drop: float | None = number(None, above=0, most=1)
     cosine: bool = False
     weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
@@ -97,7 +97,7 @@ class EnsembleConfig:
     max_epochs: int = positive(100)
     min_epochs: int = number(0, least=0)
     patience: int = positive(5)
-    judge: Literal["mse", "nll"] = "mse"
+    selection_metric: Literal["mse", "nll"] = "mse"
     improvement: float = number(0.01, least=0)
     holdout_fraction: float = number(0.2, above=0, below=1)
     holdout_rows: int = positive(1000)

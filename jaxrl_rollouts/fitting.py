@@ -120,7 +120,7 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
     adam = optax.scale_by_adam()
     decayed = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
     order = (decayed, adam) if config.decay == "coupled" else (adam, decayed)
-    rate = optax.GradientTransformation(lambda params: jnp.float32(config.learning_rate), downhill)
+    rate = optax.GradientTransformation(lambda params: jnp.float32(config.lr), downhill)
     return optax.chain(*order, rate)
 
 
@@ -204,7 +204,7 @@ def judge(
     else:
         inputs, targets = inputs[data.own.held], targets[data.own.held]
         mean, log_var = parts.members.apply_each(params, inputs)
-    if config.judge == "mse":
+    if config.selection_metric == "mse":
         holdout = jnp.square(mean - targets).mean((1, 2))
         return holdout, holdout < best_loss * (1.0 - config.improvement)
     # A likelihood has no zero to be a share of.
@@ -217,7 +217,7 @@ def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax
     config, (*others, rate) = parts.config, moments
     if config.lr_drop is None:
         return moments, jnp.bool_(False)
-    lower = early & (rate >= config.learning_rate)
+    lower = early & (rate >= config.lr)
     return (*others, jnp.where(lower, rate * config.lr_drop, rate)), lower
 
 
@@ -227,7 +227,7 @@ def annealed(parts: FitParts, moments: Any, epoch: jax.Array) -> Any:
     if not config.cosine:
         return moments
     share = jnp.minimum(epoch / config.max_epochs, 1.0)
-    return (*others, 0.5 * config.learning_rate * (1.0 + jnp.cos(jnp.pi * share)))
+    return (*others, 0.5 * config.lr * (1.0 + jnp.cos(jnp.pi * share)))
 
 
 def update(
@@ -262,8 +262,8 @@ def update(
     state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
     metrics = {
         "loss": 0.5 * losses.mean() / config.members,
-        f"holdout_{config.judge}": holdout.mean(),
-        f"best_holdout_{config.judge}": state.best_loss.mean(),
+        f"holdout_{config.selection_metric}": holdout.mean(),
+        f"best_holdout_{config.selection_metric}": state.best_loss.mean(),
         "stale_epochs": state.stale,
     }
     if config.min_epochs:

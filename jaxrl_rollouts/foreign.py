@@ -14,8 +14,8 @@ from typing import Any
 
 from .errors import DataError, printable
 
-# The name of code to import, `package.module:factory`, with its options.
-CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\?.*)?", re.DOTALL)
+# The name of code to import, `package.module:factory` or `FILE.py:Class`, with its options.
+CODE = re.compile(r"([A-Za-z_][\w.]*|[^:]*\.py):[A-Za-z_][\w.]*(\?.*)?", re.DOTALL)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -89,5 +89,6 @@ def code_in(data: Any) -> Iterator[str]:
     """Names of code to import anywhere in JSON data."""
     if isinstance(data, str) and CODE.fullmatch(data):
         yield data
-    for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+    inside = [*data, *data.values()] if isinstance(data, dict) else data
+    for item in inside if isinstance(inside, list) else ():
         yield from code_in(item)

@@ -1,11 +1,16 @@
 """Settings classes by name: ours, each imported when it is asked for, and other packages'.
 
-A registry is the only place where a method, an agent, a network or an objective has a name.
+A registry is the only place where a method, an agent, a network or an objective has a name. A class
+of a file or a module is named by where it is: `my_file.py:Mine` or `package.module:Mine`.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -25,10 +30,13 @@ class Registry(Mapping[str, type]):
 
     def __init__(self, kind: str, group: str, ours: Mapping[str, str]) -> None:
         self.kind, self.group, self._ours = kind, group, ours
+        self._places: dict[type, str] = {}  # of classes that were named by where they are
 
     def __getitem__(self, name: str) -> type:
         if name in self._ours:
             return resolve_name(self._ours[name])
+        if is_place(name):
+            return self._placed(name)
         announced = entries(self.group)
         if name not in announced:
             raise unknown(self.kind, name, self)
@@ -55,8 +63,51 @@ class Registry(Mapping[str, type]):
         Raises:
             ConfigError: they are none of these.
         """
-        for name in self:
-            if type(settings) is self[name]:
+        cls = type(settings)
+        place = f"{cls.__module__}:{cls.__qualname__}"
+        for name, ours in self._ours.items():
+            if ours == place:
                 return name
-        found = type(settings).__name__
-        raise ConfigError(self.kind, found, f"a name or settings of {', '.join(self)}")
+        for name, entry in entries(self.group).items():
+            if entry.value == place or self[name] is cls:
+                return name
+        if cls in self._places:
+            return self._places[cls]
+        expected = f"a name or settings of {', '.join(self)}"
+        raise ConfigError(self.kind, cls.__name__, expected)
+
+    def _placed(self, name: str) -> type:
+        place, _, attribute = name.rpartition(":")
+        is_file = place.endswith(".py")
+        place = str(Path(place).expanduser().resolve()) if is_file else place
+        try:
+            module = _module_of(place) if is_file else importlib.import_module(place)
+            cls = getattr(module, attribute)
+        except Exception as error:
+            expected = f"a class to import: {type(error).__name__}: {error}"
+            raise ConfigError(self.kind, name, expected) from error
+        if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+            raise ConfigError(self.kind, name, f"a frozen dataclass, a {self.kind} of your own")
+        self._places[cls] = f"{place}:{attribute}"
+        return cls
+
+
+def is_place(name: str) -> bool:
+    """Whether a name says where a class is, `FILE.py:Class` or `package.module:Class`."""
+    return ":" in name
+
+
+def _module_of(file: str) -> Any:
+    """The module of a file, imported once; a second class of it is of the same module."""
+    name = f"jaxrl_rollouts_file_{abs(hash(file)):x}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is None or spec.loader is None or not Path(file).is_file():
+            raise FileNotFoundError(file)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

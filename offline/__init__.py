@@ -2,8 +2,8 @@
 
     from jaxrl_rollouts import offline
 
-    outcome = offline.train("hopper-medium-v2", "ravl", seeds=4)
-    outcome.returns                                           # [seeds]
+    result = offline.train("hopper-medium-v2", "ravl", seeds=4)
+    result.returns                                            # [seeds]
 
 The names that are imported here are stable; see `jaxrl_rollouts`.
 """
@@ -26,7 +26,20 @@ if TYPE_CHECKING:
     from jaxrl_rollouts.exported import load_exported as load_exported
 
     from .agents.actors import ActorConfig as ActorConfig
-    from .agents.iql_method import Iql as NextIql
+    from .agents.bc import Bc as Bc
+    from .agents.bc import BcConfig as BcConfig
+    from .agents.cql import Cql as Cql
+    from .agents.cql import CqlConfig as CqlConfig
+    from .agents.iql import Iql as Iql
+    from .agents.iql import IqlConfig as IqlConfig
+    from .agents.rebrac import Rebrac as Rebrac
+    from .agents.rebrac import RebracConfig as RebracConfig
+    from .agents.sac import Edac as Edac
+    from .agents.sac import EdacConfig as EdacConfig
+    from .agents.sac import Sac as Sac
+    from .agents.sac import SacConfig as SacConfig
+    from .agents.td3_bc import Td3Bc as Td3Bc
+    from .agents.td3_bc import Td3BcConfig as Td3BcConfig
     from .behaviours.made import load_dataset as load
     from .collect import random_policy as random_policy
     from .data import episode_returns as episode_returns
@@ -34,36 +47,26 @@ if TYPE_CHECKING:
     from .environments import from_gymnasium as from_gymnasium
     from .environments import make as make
     from .environments import register_environment as register_environment
-    from .job import train as next_train
+    from .job import train as train
+    from .method import Method as Method
+    from .methods import METHODS as METHODS
+    from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
-    from .methods.mopo import Mopo as NextMopo
+    from .methods.mobile import Mobile as Mobile
+    from .methods.model_based import ModelBased as ModelBased
+    from .methods.model_based import Rollouts as Rollouts
+    from .methods.mopo import Mopo as Mopo
+    from .methods.ravl import Ravl as Ravl
     from .online.learner import OnlineConfig as OnlineConfig
     from .online.train import train_online as train_online
     from .policy import Policy as Policy
     from .policy import load_policy as load_policy
+    from .policy_value import imagined_value as imagined_value
     from .recipes import recipe as recipe
-    from .study import METHODS as METHODS
-    from .study import Base as Base
-    from .study import Bc as Bc
-    from .study import Budget as Budget
-    from .study import Cql as Cql
-    from .study import Edac as Edac
-    from .study import Iql as Iql
-    from .study import Mobile as Mobile
-    from .study import Mopo as Mopo
-    from .study import Neubay as Neubay
-    from .study import Outcome as Outcome
-    from .study import Planner as Planner
-    from .study import Ravl as Ravl
-    from .study import Rebrac as Rebrac
-    from .study import Sac as Sac
-    from .study import Td3Bc as Td3Bc
-    from .study import imagined_value as imagined_value
-    from .study import long_budget as long_budget
-    from .study import small_budget as small_budget
-    from .study import train as train
+    from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.blend import true_dynamics as true_dynamics
+    from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_worlds as fit_worlds
     from .worlds.trust import trust as trust
 else:

@@ -11,9 +11,9 @@ import tyro
 from jaxrl_rollouts.cli.before import check_picture
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.errors import ConfigError, UserError
-from jaxrl_rollouts.plugins import Command, Listing, names
+from jaxrl_rollouts.plugins import Command, Listing
 
-from .methods import METHODS as REGISTRY
+from .methods import METHODS
 from .tapes.command import export, make
 
 if TYPE_CHECKING:
@@ -22,28 +22,18 @@ if TYPE_CHECKING:
     from .evaluation import Policy
     from .saved_policies import SavedPolicy
 
-# What `run offline --method` takes: ours, and those that other packages announce.
-METHODS = (
-    *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
-    *("neubay", "neubay_markov"),
-    *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"),
-    *names("jaxrl_rollouts.agents"),
-)
-
 # The main job; known without importing it.
 MAIN_JOB = Listing(
     "offline",
     "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
     "",
-    minutes={"smoke": 1, "cpu": 2, "cpu-long": None, "paper": None},
-    choices={"method": METHODS, "data": ("real", "synther", "pgd")},
+    minutes={"smoke": 1, "small": 2, "long": None, "paper": None},
+    choices={"method": tuple(METHODS)},
     main=True,
     prepare="jaxrl_rollouts.offline.main_job:prepare",
-    unread="jaxrl_rollouts.offline.main_job:unread",
     longer="jaxrl_rollouts.offline.main_job:longer",
 )
-NEXT = Listing("next", "the main job in its new form", "", choices={"method": tuple(REGISTRY)})
-LISTINGS = {MAIN_JOB.name: MAIN_JOB, NEXT.name: NEXT}
+LISTINGS = {MAIN_JOB.name: MAIN_JOB}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {

@@ -1,95 +1,185 @@
-"""The library's top floor: a dataset and a method, and out comes what was trained.
+"""The library's top floor: a dataset and a method go in, a trained and evaluated policy comes out.
 
-outcome = train("hopper-medium-v2", "ravl", preset="small", seeds=4)
-outcome.returns, outcome.true_value, outcome.estimated_value      # [seeds] each
+result = train("hopper-medium-v2", "ravl", preset="small", seeds=4)
+result.returns, result.true_value, result.estimated_value      # [seeds] each
+action = result.policy(0)(observation)                         # numpy in and out
+result.save("somewhere")                                       # and load_policy("somewhere")
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+
+from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
 
-from .behaviours.made import load_dataset
+from .behaviours.made import HasEpisodes, load_dataset
 from .data import Dataset
+from .environments import Environment
 from .method import Job, Method
-from .recipes import method_of
-from .study.config import keys_of
-from .study.outcome import Outcome, finish, judge
-from .study.setting import environment_of, naming_extremes, verify_checksum
-from .study.source import Setting, slug
+from .methods import MethodName
+from .recipes import LOOKS, benchmark_of, differences, method_of, published
+from .result import TrainResult, finish, make_evaluator
+from .task import (
+    EnvironmentLike,
+    Task,
+    check_rewards,
+    environment_of,
+    keys_of,
+    naming_extremes,
+    slug,
+    verify_checksum,
+    warnings_of,
+)
 from .training import train_learner
+from .worlds.dynamics import Dynamics
+
+DatasetLike = Dataset | str | Path | Mapping[str, ArrayLike] | HasEpisodes
 
 
 def train(
-    dataset: Any,
-    method: str | Method | type[Method] = "mopo",
+    dataset: DatasetLike,
+    method: MethodName | str | Method | type[Method] = "mopo",
     *,
     preset: str | None = None,
-    seeds: int = 2,
+    seeds: int | None = None,
     seed: int = 0,
-    steps: int | None = None,
-    evaluations: int = 5,
-    episodes: int = 10,
-    environment: Any = None,
+    evaluations: int | None = None,
+    episodes: int | None = None,
+    environment: EnvironmentLike | None = None,
+    dynamics: Dynamics | None = None,
+    world_models: PyTree = (),
+    sweep: Mapping[str, Sequence[float]] | None = None,
     context: RunContext | None = None,
-) -> Outcome:
-    """Train a method on a dataset, play its policy in the true environment, save both.
+    **changes: object,
+) -> TrainResult:
+    """Fit world models where the method has some, train, evaluate in the environment, save.
 
     Args:
-        dataset: a `Dataset`, or what `load` takes.
-        method: a name, whose settings are the preset's, or settings, which say everything.
-        preset: `small` unless given, `long` or `paper`.
-        seeds: side by side.
+        dataset: a `Dataset`, a name, a path, a mapping of arrays, or a Minari dataset.
+        method: a name, whose settings are the preset's; or settings, which are whole; or
+            `FILE.py:Class`.
+        preset: `smoke`, `small` unless given, `long` or `paper`.
+        seeds: trained side by side; None takes the preset's, as for the next two.
         seed: of the random numbers.
-        steps: gradient steps, instead of the method's.
-        evaluations, episodes: looks at the policy while training, and episodes of each.
-        environment: where to play; None takes what the dataset says, "none" has no simulator.
-        context: a run whose folder keeps checkpoints and policies.
+        evaluations: during the training, evenly spread.
+        episodes: of an evaluation, per seed.
+        environment: of the evaluation; None takes what the dataset says, "none" has no simulator.
+        dynamics: rolled in place of world models fitted here; of `fit_worlds(...).dynamics`,
+            `true_dynamics`, or your own.
+        world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
+        sweep: values of a method's coefficient, `{"penalty": (1, 2, 5)}`, trained side by side in
+            one program; the result has as many times `seeds`, of which seeds vary fastest.
+        context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
+            there. None trains in memory and in silence.
+        **changes: settings instead of the recipe's: `steps=20_000`, `agent={"hidden": (64, 64)}`.
 
     Raises:
-        ConfigError, DataError, DivergenceError, Interrupted: see `jaxrl_rollouts.errors`.
+        ConfigError: an unknown method, preset or setting, or one out of range.
+        DataError: the dataset cannot be read, or does not fit its environment or the method.
+        DivergenceError: training became non-finite.
+        Interrupted: the context's stop flag was raised; the run can be resumed.
     """
     dataset = dataset if isinstance(dataset, Dataset) else load_dataset(dataset, seed)
-    changes = {} if steps is None else {"steps": steps}
-    settings, called = method_of(method, preset, dataset.name, **changes)
-    job = Job(seeds, seed, evaluations, episodes, context)
-    return train_method(dataset, settings, job, environment, preset=called)
+    settings, name = method_of(method, preset, dataset, changes)
+    looks = LOOKS[name]
+    job = Job(
+        looks.seeds if seeds is None else seeds,
+        seed,
+        looks.evaluations if evaluations is None else evaluations,
+        looks.episodes if episodes is None else episodes,
+        context,
+        dynamics,
+        world_models,
+        {key: tuple(values) for key, values in (sweep or {}).items()},
+    )
+    return train_method(dataset, settings, job, environment, preset=name)
 
 
 def train_method(
-    dataset: Dataset, method: Method, job: Job, environment: Any = None, *, preset: str = ""
-) -> Outcome:
-    """`train` with everything said."""
+    dataset: Dataset,
+    method: Method,
+    job: Job,
+    environment: EnvironmentLike | None = None,
+    *,
+    preset: str = "",
+) -> TrainResult:
+    """`train` with a `Dataset`, whole settings and a `Job`."""
     check(method)
     check(job)
-    env, context = environment_of(dataset, environment), job.context
+    context, env = job.context, environment_of(dataset, environment)
     verify_checksum(dataset, context)
+    check_dataset(dataset, method, job)
+    if context and context.progress:
+        for fact in facts_of(dataset, method, job, env, preset):
+            print(fact, flush=True)
     with naming_extremes(dataset):
-        made = method.prepare(Setting(dataset, env), job)
+        made = method.prepare(Task(dataset, env), job)
         train_key, play_key = keys_of(job.seed)
-        stage = f"{slug(dataset.name)}-{method.name}"
-        keep = judge(
-            made.learner, made.source, made.env, play_key, job.episodes, made.acts.discount
-        )
+        keep = make_evaluator(made, play_key, job.episodes)
+        stage = f"{slug(dataset.name)}-{slug(method.name)}"
+        # A training that is continued beyond its length is the same one.
+        kept = method if method.fixed_length() else replace(method, steps=1)
         trained = train_learner(
             made.learner,
             made.data,
             train_key,
-            seeds=job.seeds,
+            seeds=job.arms * job.seeds,
             iterations=made.iterations,
             per_seed=made.per_seed,
             evaluate=keep,
             evaluate_at=evenly(made.iterations, job.evaluations),
             stage=stage,
             context=context,
-            about={"method": method.name, method.name: replace(method, steps=1), **made.about},
+            save_every_seconds=made.save_every_seconds,
+            about={"method": method.name, method.name: kept, "sweep": job.sweep, **made.about},
         )
-        outcome = finish(
-            trained, made.learner, made.acts, method.name, made.source, made.env,
-            stage=stage, context=context, best=keep,
-        )  # fmt: skip
-    return outcome._replace(about={**outcome.about, "preset": preset, "settings": method})
+    return finish(
+        trained,
+        made,
+        method,
+        keep,
+        stage=stage,
+        context=context,
+        preset=preset,
+        differs=differences(method, dataset),
+    )
+
+
+def check_dataset(dataset: Dataset, method: Method, job: Job) -> None:
+    """Raise where a method cannot learn from a dataset.
+
+    Raises:
+        DataError: rewards that the dataset does not have.
+        ConfigError: rows on the disk, dynamics for a method that rolls none, or see the method.
+    """
+    check_rewards(dataset, method.name)
+    if dataset.rows_file is not None and not method.reads_disk:
+        hint = "methods without a world model read them while training"
+        raise ConfigError("stream", "rows on disk", f"rows in memory for {method.name}", hint)
+    if job.dynamics is not None and not method.imagines:
+        raise ConfigError(
+            "dynamics", "given", f"none for {method.name}, which rolls no world model"
+        )
+    if dataset.rows_file is None:
+        method.check_dataset(dataset)
+
+
+def facts_of(
+    dataset: Dataset, method: Method, job: Job, env: Environment, preset: str
+) -> list[str]:
+    """Sentences that a user should read before the numbers of a training."""
+    facts = warnings_of(dataset, env, getattr(method, "world", None), imagines=method.imagines)
+    what = f"{method.name}, preset {preset or 'none'}"
+    facts.append(f"{what}: {method.steps:,} gradient steps, {job.arms * job.seeds} seeds.")
+    if preset == "paper" and not published(type(method), dataset):
+        where = "a benchmark" if benchmark_of(dataset) is None else f"{method.name}'s table"
+        facts.append(f"{dataset.name} is not in {where}: the paper's general settings.")
+    return facts

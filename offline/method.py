@@ -1,28 +1,33 @@
-"""What a method is: one frozen dataclass with everything it reads, which can be trained.
+"""A method: one frozen dataclass with everything it reads, which can be trained.
 
     class Mine(Method):                     # in a package of yours, announced by an entry point
         name = "mine"
         strength: float = coefficient(1.0, least=0)
 
-        def prepare(self, setting, job): ...    # -> Prepared: a learner and its data
+        def prepare(self, task, job): ...   # -> Prepared: a learner and its data
 
-Most methods need not write `prepare`: `ModelFree` trains an agent on rows, `ModelBased` in rollouts
-of world models, and both leave what makes a method to a few functions with defaults.
+Most methods need no `prepare`: `ModelFree` trains an agent on rows, `ModelBased` in rollouts of
+world models, and both leave what makes a method to a few functions with defaults.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
-from jaxrl_rollouts.configs import coefficients, positive
+from jaxrl_rollouts.configs import check, coefficients, positive, settings, unknown
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from .agents.agent import Learner
+from .agent import Learner
+from .data import Dataset
 from .environments import Environment
-from .study.source import Setting
+from .rewards import RAW, RewardScale
+from .task import Source, Task
+from .worlds.dynamics import Dynamics
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,9 @@ class Job:
         evaluations: during the training, evenly spread.
         episodes: of an evaluation, per seed.
         context: a run whose folder keeps checkpoints; None trains in memory.
+        dynamics: rolled in place of world models fitted here.
+        world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
+        sweep: values of a coefficient, trained side by side in one program.
     """
 
     seeds: int = positive(2)
@@ -42,10 +50,18 @@ class Job:
     evaluations: int = positive(5)
     episodes: int = positive(10)
     context: RunContext | None = field(default=None, compare=False)
+    dynamics: Dynamics | None = field(default=None, compare=False)
+    world_models: PyTree = field(default=(), compare=False)
+    sweep: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
+
+    @property
+    def arms(self) -> int:
+        """Combinations of the values that are swept."""
+        return math.prod(len(values) for values in self.sweep.values())
 
 
 class Prepared(NamedTuple):
-    """A method bound to a dataset: what the loop is given, and what a result is made of.
+    """A method bound to a dataset: what the loop takes, and what a result is made of.
 
     Attributes:
         learner: its functions.
@@ -53,9 +69,11 @@ class Prepared(NamedTuple):
         iterations: of the loop, each of `learner.updates` gradient steps.
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
-        source: what was learned from: a `Setting`, or world models.
+        source: what was learned from: a `Task`, or world models.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
-        about: more that checkpoints should know, by name.
+        about: further settings that checkpoints are compared by, by name.
+        reward: the view of the rewards that was learned from.
+        save_every_seconds: least time between two checkpoints.
     """
 
     learner: Learner
@@ -63,9 +81,11 @@ class Prepared(NamedTuple):
     iterations: int
     acts: Any
     env: Environment
-    source: Any
+    source: Source
     per_seed: PyTree = False
     about: Mapping[str, Any] = {}
+    reward: RewardScale = RAW
+    save_every_seconds: float = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +98,12 @@ class Method:
     """
 
     name: ClassVar[str]
+    imagines: ClassVar[bool] = False  # rolls world models, whose episodes have to end
+    reads_disk: ClassVar[bool] = False  # learns from rows that stay on the disk
     steps: int = positive(1_000_000)
     batch_size: int = positive(256)
 
-    def prepare(self, setting: Setting, job: Job) -> Prepared:
+    def prepare(self, task: Task, job: Job) -> Prepared:
         """Fit what has to be fitted first, and bind the method to a dataset.
 
         Raises:
@@ -89,22 +111,53 @@ class Method:
         """
         raise NotImplementedError
 
+    def check_dataset(self, dataset: Dataset) -> None:
+        """Raise `ConfigError` or `DataError` where the method cannot learn from a dataset."""
+
     def program(self) -> Self:
         """The same with coefficients and length at their defaults: methods that are equal so share
         what is compiled."""
         free = {"steps", *coefficients(self)}
         return replace(self, **{f.name: f.default for f in fields(self) if f.name in free})
 
+    def fixed_length(self) -> bool:
+        """Whether a rate falls to zero over the steps, so that a longer training is another one."""
+        known = settings(self).items()
+        return any(value is True and name.rpartition(".")[2] == "cosine" for name, value in known)
 
-def cadence(updates: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:
-    """Iterations, and gradient steps of each, that come as near to `updates` as they can.
+
+def swept(method: Method, job: Job) -> dict[str, list[float]]:
+    """Every coefficient's value in each arm of a sweep, `[arms]`; the last one varies fastest.
+
+    Raises:
+        ConfigError: a setting that is no coefficient of the method.
+    """
+    own = coefficients(method)
+    if job.sweep and not own:
+        expected = f"none for {method.name}, which has no coefficient"
+        raise ConfigError("sweep", ", ".join(job.sweep), expected)
+    for name in job.sweep:
+        if name not in own:
+            raise unknown("sweep", name, own)
+    columns = {name: [float(value)] for name, value in own.items()}
+    for name, values in job.sweep.items():
+        for value in values:
+            check(replace(method, **{name: value}))
+        columns = {key: [x for x in found for _ in values] for key, found in columns.items()}
+        count = len(columns[name]) // len(values)
+        columns[name] = [float(value) for _ in range(count) for value in values]
+    return columns
+
+
+def cadence(steps: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:
+    """Iterations, and gradient steps of each, that come as near to `steps` as they can.
 
     Args:
-        updates: gradient steps in all.
+        steps: gradient steps in all.
         most: of an iteration.
         period: of the agent: an iteration holds whole periods.
         evaluations: that there should be room for.
     """
-    per = min(most, max(updates // evaluations, 1))
+    per = min(most, max(steps // evaluations, 1))
     per = max(per // period, 1) * period
-    return max(round(updates / per), 1), per
+    return max(round(steps / per), 1), per

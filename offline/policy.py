@@ -36,7 +36,7 @@ from jaxrl_rollouts.exported import Player
 from jaxrl_rollouts.record.files import plain
 from jaxrl_rollouts.rollouts import where_rows
 
-from .agents.agent import Agent
+from .agent import Agent
 from .environments.base import rescale
 from .saved_policies import SavedPolicy, read_policy
 

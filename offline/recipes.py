@@ -1,93 +1,123 @@
 """Whole settings of a method: small ones, long ones, and those that were published.
 
-    recipe("mopo", "paper", "hopper-medium-v2")      # a Mopo with horizon 5 and penalty 5
+    recipe("mopo", "paper", "hopper-medium-v2")      # a Mopo with length 5 and penalty 5
     recipe("cql", "small", weight=10.0)
 
-They stand in a file beside the method's own, `mopo.toml`: `[small]`, `[long]` and `[paper]` on top
-of the class's defaults, and `[BENCHMARK.DATASET]` on top of `[paper]`; each says its source.
+A class's defaults are the published general settings. A file beside its module, `mopo.toml`, has
+`[smoke]`, `[small]` and `[long]` on top of them, and `[BENCHMARK.DATASET]` for `paper`, with its
+`source` and what `differs` from it. A subclass has the presets of its bases (`model_based.toml`).
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from jaxrl_rollouts.config_json import read
-from jaxrl_rollouts.configs import unknown
+from jaxrl_rollouts.configs import settings
+from jaxrl_rollouts.configs import unknown as no_such
 from jaxrl_rollouts.errors import ConfigError
 
+from .data import Dataset
 from .method import Method
-from .methods import METHODS
+from .methods import METHODS, MethodName
 
 PRESETS = ("smoke", "small", "long", "paper")
+OWN = "own settings"  # the preset of settings that were given whole
+NULL = "null"  # None in a file of recipes: TOML has no word for it
 
 
-def recipe(method: str, preset: str = "paper", dataset: str = "", **changes: Any) -> Any:
+@dataclass(frozen=True)
+class Looks:
+    """Seeds and evaluations of a preset."""
+
+    seeds: int
+    evaluations: int
+    episodes: int
+
+
+LOOKS: Mapping[str, Looks] = {
+    "smoke": Looks(2, 1, 2),
+    "small": Looks(2, 5, 10),
+    "long": Looks(4, 20, 20),
+    "paper": Looks(5, 60, 10),
+    OWN: Looks(2, 5, 10),
+}
+# Widths of D4RL's observations and actions, by the first word of a dataset's name.
+WIDTHS: Mapping[str, tuple[int, int]] = {
+    "halfcheetah": (17, 6),
+    "hopper": (11, 3),
+    "walker2d": (17, 6),
+    "antmaze": (29, 8),
+    "pen": (45, 24),
+    "door": (39, 28),
+    "hammer": (46, 26),
+    "relocate": (39, 30),
+    "kitchen": (60, 9),
+    "maze2d": (4, 2),
+}
+# NeoRL's observations begin with the position along x, which Gym's leave out.
+NEORL_WIDTHS: Mapping[str, tuple[int, int]] = {
+    "halfcheetah": (18, 6),
+    "hopper": (12, 3),
+    "walker2d": (18, 6),
+}
+D4RL_NAME = re.compile(r"([a-z0-9]+)-([a-z-]+)-v\d+")
+NEORL_NAME = re.compile(r"(?:neorl/)?(halfcheetah|hopper|walker2d)-v3-(low|medium|high)\b.*")
+
+
+def recipe(
+    method: MethodName | str,
+    preset: str = "paper",
+    dataset: Dataset | str | None = None,
+    **changes: object,
+) -> Method:
     """A method's whole settings.
 
     Args:
         method: its name.
-        preset: `small` (minutes on two cores), `long` (hours) or `paper`.
-        dataset: with `paper`, whose published settings; a name like `hopper-medium-v2`.
+        preset: `smoke` (shows that it runs), `small` (minutes on two cores), `long` (hours) or
+            `paper`.
+        dataset: with `paper`, the one whose published settings are taken.
         **changes: settings instead of the recipe's; of nested ones a mapping,
-            `agent={"hidden": (64, 64)}`.
+            `agent={"hidden": (64, 64)}`; another agent by its name, `agent={"cql": {}}`.
 
     Raises:
         ConfigError: an unknown method, preset or setting.
     """
     cls = METHODS[method]
     if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    table = written(cls)
-    if preset != "paper" and preset not in table:
-        known = ", ".join(name for name in PRESETS if name in table or name == "paper")
-        raise ConfigError("preset", preset, f"one of {method}'s: {known}")
-    made = read(cls, table.get(preset, {}), f"{method}.toml: {preset}", cls())
-    if preset == "paper" and (own := published(table, dataset)):
-        made = read(cls, own, f"{method}.toml: {dataset}", made)
-    return read(cls, lists(changes), method, made)
+        raise no_such("preset", preset, PRESETS)
+    made, found = cls(), preset == "paper"
+    for where, tables in files_of(cls):
+        if preset in tables and preset != "paper":
+            table = tables[preset] if where == f"{cls.name}.toml" else _known(tables[preset], made)
+            made, found = read(cls, table, f"{where}: {preset}", made), True
+    if not found:
+        hint = f"write it in {cls.name}.toml beside the class"
+        raise ConfigError("preset", preset, f"one that {method} has", hint)
+    if preset == "paper" and (row := published(cls, dataset)):
+        made = read(cls, row, f"{cls.name}.toml: {dataset_name(dataset)}", made)
+    return changed(made, changes)
 
 
-def is_published(method: str, dataset: str) -> bool:
-    """Whether there are published settings of a method for a dataset."""
-    return bool(published(written(METHODS[method]), dataset))
+def changed(method: Method, changes: Mapping[str, object]) -> Method:
+    """The same settings with some changed; nested ones by a mapping."""
+    return read(type(method), _lists(changes), method.name, method) if changes else method
 
 
-def published(table: Mapping[str, Any], dataset: str) -> Mapping[str, Any]:
-    """The settings of a dataset; none where it is of no benchmark that the table has."""
-    benchmark, _, name = key_of(dataset).partition(".")
-    return table.get(benchmark, {}).get(name, {})
-
-
-def key_of(dataset: str) -> str:
-    """`d4rl.hopper-medium` of `hopper-medium-v2`; what is no benchmark's is in none."""
-    stem, _, version = dataset.rpartition("-v")
-    known = ("halfcheetah-", "hopper-", "walker2d-", "antmaze-", "pen-", "door-", "kitchen-")
-    is_d4rl = version.isdigit() and stem.startswith(known)
-    return f"d4rl.{stem}" if is_d4rl else f".{dataset}"
-
-
-def written(cls: type) -> Mapping[str, Any]:
-    """A method's file of recipes, beside its module; nothing where there is none."""
-    file = Path(inspect.getfile(cls)).with_name(f"{cls.name}.toml")  # type: ignore[attr-defined]
-    return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
-
-
-def lists(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, as files have them."""
-    return {
-        name: lists(value) if isinstance(value, Mapping)
-        else list(value) if isinstance(value, tuple) else value
-        for name, value in changes.items()
-    }  # fmt: skip
-
-
-def method_of(method: Any, preset: str | None, dataset: str, **changes: Any) -> tuple[Method, str]:
-    """The settings that `train` was given, by name and preset or as they are, and what they are
-    called.
+def method_of(
+    method: str | Method | type[Method],
+    preset: str | None,
+    dataset: Dataset,
+    changes: Mapping[str, object],
+) -> tuple[Method, str]:
+    """The settings that `train` was given, by name and preset or as they are, and their name.
 
     Raises:
         ConfigError: a preset beside settings, which have all they need.
@@ -97,12 +127,111 @@ def method_of(method: Any, preset: str | None, dataset: str, **changes: Any) -> 
         return recipe(method, preset, dataset, **changes), preset
     if preset is not None:
         name = getattr(method, "name", "method")
-        expected = "none beside settings, which say everything"
+        expected = "none beside settings, which are whole"
         raise ConfigError("preset", preset, expected, f'recipe("{name}", "{preset}", ...)')
-    method = method() if isinstance(method, type) else method
-    return recipe_like(method, changes), "own settings"
+    made = method() if isinstance(method, type) else method
+    if not isinstance(made, Method):
+        expected = f"a name or settings of {', '.join(METHODS)}"
+        raise ConfigError("method", type(made).__name__, expected)
+    return changed(made, changes), OWN
 
 
-def recipe_like(method: Method, changes: Mapping[str, Any]) -> Method:
-    """The same settings with some changed."""
-    return read(type(method), lists(changes), method.name, method)
+def benchmark_of(dataset: Dataset | str | None) -> tuple[str, str] | None:
+    """The benchmark that a dataset is of and its name there: `("d4rl", "hopper-medium")`.
+
+    A dataset is known by its format and its widths as well as by its name; what `data make` makes
+    is of none. A name alone is believed.
+    """
+    name = dataset_name(dataset)
+    known, widths = None, None
+    if match := NEORL_NAME.fullmatch(name.lower()):
+        known, widths, kind = ("neorl", "-".join(match.groups())), NEORL_WIDTHS[match[1]], "neorl"
+    elif (match := D4RL_NAME.fullmatch(name)) and match[1] in WIDTHS:
+        known, widths, kind = ("d4rl", f"{match[1]}-{match[2]}"), WIDTHS[match[1]], "d4rl"
+    if known is None or not isinstance(dataset, Dataset):
+        return known
+    rows = dataset.transitions
+    fits = (rows.observations.shape[1], rows.actions.shape[1]) == widths
+    return known if fits and dataset.attributes.get("format") == kind else None
+
+
+def dataset_name(dataset: Dataset | str | None) -> str:
+    """A dataset's name; "" for none."""
+    return dataset.name if isinstance(dataset, Dataset) else dataset or ""
+
+
+def published(cls: type[Method], dataset: Dataset | str | None) -> Mapping[str, Any]:
+    """The published settings of a method for a dataset; none where it has no row."""
+    benchmark = benchmark_of(dataset)
+    if benchmark is None:
+        return {}
+    tables = dict(files_of(cls)).get(f"{cls.name}.toml", {})
+    return tables.get(benchmark[0], {}).get(benchmark[1], {})
+
+
+def differences(method: Method, dataset: Dataset | str | None) -> tuple[str, ...]:
+    """What differs from the paper, a line each: settings, and what the code itself does."""
+    cls = type(method)
+    paper = changed(cls(), published(cls, dataset)) if cls.name else method
+    theirs, ours = settings(paper), settings(method)
+    lines = [
+        f"{name} {_word(ours.get(name))} (paper {_word(theirs.get(name))})"
+        for name in dict.fromkeys((*ours, *theirs))
+        if ours.get(name) != theirs.get(name)
+    ]
+    own = dict(files_of(cls)).get(f"{cls.name}.toml", {})
+    return (*lines, *own.get("differs", ()))
+
+
+def source_of(cls: type[Method]) -> str:
+    """Where a method's published settings are from; "" where its file does not say."""
+    return dict(files_of(cls)).get(f"{cls.name}.toml", {}).get("source", "")
+
+
+def files_of(cls: type) -> list[tuple[str, Mapping[str, Any]]]:
+    """Files of recipes of a method, by name, those of its bases first."""
+    found = []
+    for base in reversed(cls.__mro__):
+        if not issubclass(base, Method):
+            continue
+        try:
+            module = Path(inspect.getfile(base))
+        except (OSError, TypeError):  # a class of a notebook
+            continue
+        file = module.with_name(f"{base.__dict__.get('name', module.stem)}.toml")
+        if file.is_file():
+            found.append((file.name, _nulls(tomllib.loads(file.read_text("utf-8")))))
+    return found
+
+
+def _known(table: Mapping[str, Any], method: Method) -> Mapping[str, Any]:
+    """A table of a base, without what another agent than its own does not have."""
+    agent = getattr(method, "agent", None)
+    own = {f.name for f in fields(agent)} if is_dataclass(agent) else set()
+    return (
+        {**table, "agent": {k: v for k, v in table.get("agent", {}).items() if k in own}}
+        if own
+        else table
+    )
+
+
+def _nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _nulls(item) for key, item in value.items()}
+    return None if isinstance(value, str) and value == NULL else value
+
+
+def _lists(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Tuples as lists, as files have them."""
+    return {
+        name: _lists(value)
+        if isinstance(value, Mapping)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in changes.items()
+    }
+
+
+def _word(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else f"{value}"

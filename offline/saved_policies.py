@@ -7,7 +7,7 @@ arrays; here is what the library itself plays it with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,17 +24,15 @@ from jaxrl_rollouts.record.saved import (
 )
 from jaxrl_rollouts.trees import PyTree
 
-from .agents.agent import Agent
-from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
+from .agent import Agent, AgentConfig
+from .agents import AGENTS
 from .environments import Environment
 from .environments.absent import is_simulator
-from .recurrent.histories import remembering
-from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 
 FORMAT = 2  # 1 did not say the bounds of actions
 FILE = "policy.json"
 LAST, BEST = "policy", "policy-best"  # folders of a run: after training, and of its best evaluation
-RECURRENT = "recurrent_sac"
+RECURRENT = "recurrent_sac"  # the kind of NEUBAY's agent, which no other method takes
 _SIZES = ("observation_size", "action_size")
 
 Bounds = tuple[Sequence[float] | None, Sequence[float] | None]
@@ -66,7 +64,11 @@ class SavedPolicy(NamedTuple):
         Raises:
             ConfigError: its observations or actions are of other sizes.
         """
-        shown = remembering(env) if self.remembers else env
+        shown = env
+        if self.remembers:
+            from .recurrent.histories import remembering
+
+            shown = remembering(env)
         for name in _SIZES:
             if getattr(shown, name) != self.facts[name]:
                 found = f"{env.name} ({name} {getattr(shown, name)})"
@@ -85,7 +87,7 @@ class SavedPolicy(NamedTuple):
 
 
 def policy_of(
-    config: AgentConfig | RecurrentSacConfig,
+    config: AgentConfig,
     actors: PyTree,
     env: Environment | None = None,
     *,
@@ -116,7 +118,7 @@ def policy_of(
     record = {
         **facts,
         "format": FORMAT,
-        "kind": RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config),
+        "kind": RECURRENT if _is_recurrent(config) else AGENTS.name_of(config),
         "agent": to_json(config),
         "environment": env.name if env is not None and is_simulator(env) else None,
         "observation_size": sizes[0],
@@ -130,7 +132,7 @@ def policy_of(
 
 def save_policy(
     folder: str | Path,
-    config: AgentConfig | RecurrentSacConfig,
+    config: AgentConfig,
     actors: PyTree,
     env: Environment | None = None,
     **given: Any,
@@ -161,13 +163,13 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     folder = find_folder(path, FILE, "policy", lambda found: best == (found.name == BEST))
     file = folder / FILE
     facts = read_facts(file, f"a {name} folder", FORMAT, _SIZES)
-    known = {name: spec.config for name, spec in AGENTS.items()} | {RECURRENT: RecurrentSacConfig}
     kind = facts.get("kind")
-    if kind not in known:
-        raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {', '.join(known)}")
+    if kind not in (*AGENTS, RECURRENT):
+        known = ", ".join((*AGENTS, RECURRENT))
+        raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {known}")
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
-    config = from_json(known[kind], facts.get("agent"), str(file))
+    config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
     agent = _agent(config, *(facts[name] for name in _SIZES))
     actors = load_params(folder, lambda key: agent.init(key).actor, facts["seeds"])
     return SavedPolicy(agent, actors, facts, _remembers(config))
@@ -180,11 +182,26 @@ def check_bound(file: Path, name: str, bound: Any, size: int) -> None:
         raise CheckpointError(f"{file}: {name}: found {bound!r}, expected {size} numbers or null")
 
 
-def _remembers(config: AgentConfig | RecurrentSacConfig) -> bool:
-    return isinstance(config, RecurrentSacConfig) and config.memory.kind != "none"
+def _settings_of(kind: str) -> type:
+    if kind != RECURRENT:
+        return AGENTS[kind]
+    from .recurrent.sac import RecurrentSacConfig
+
+    return RecurrentSacConfig
+
+
+def _is_recurrent(config: Any) -> bool:
+    """By the class's name: the room of recurrent agents is imported for those only."""
+    return type(config).__name__ == "RecurrentSacConfig"
+
+
+def _remembers(config: Any) -> bool:
+    return _is_recurrent(config) and config.memory.kind != "none"
 
 
 def _agent(config: Any, observation_size: int, action_size: int) -> Agent:
-    recurrent = isinstance(config, RecurrentSacConfig)
-    make: Callable[..., Agent] = make_recurrent_sac if recurrent else make_agent
-    return make(config, observation_size, action_size)
+    if not _is_recurrent(config):
+        return config.make(observation_size, action_size)
+    from .recurrent.sac import make_recurrent_sac
+
+    return make_recurrent_sac(config, observation_size, action_size)

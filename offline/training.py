@@ -14,13 +14,13 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
-from .agents.agent import Learner
+from .agent import AgentConfig, Learner
 from .agents.critics import start_values
 from .agents.model_free import make_model_free
-from .agents.registry import AgentConfig
 from .data import sample_batch
 from .environments import Environment
 from .evaluation import evaluate_seeds
+from .rewards import RAW, RewardScale, discounted_steps
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
 
@@ -81,12 +81,13 @@ def evaluator(
     episodes: int,
     *,
     discount: float = 0.99,
+    reward: RewardScale = RAW,
 ) -> Evaluate:
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
-    Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, what the
-    critics promise from the start states (mean over critics), so that the two can be compared. An
-    agent without critics promises nothing, and nothing is recorded of it.
+    Records, per seed: `return`, `discounted_return`, `length`, and `estimated_value`, the critics'
+    value of the start states (mean over critics) in the environment's own rewards. It is left out
+    for an agent without critics.
 
     Args:
         learner: whose agent's greedy policy to play.
@@ -94,6 +95,7 @@ def evaluator(
         key: consumed; start states depend on it and on the iteration.
         episodes: per seed.
         discount: for `discounted_return`.
+        reward: the view of the rewards that the critics learned from.
     """
     agent = learner.agent
 
@@ -119,7 +121,10 @@ def evaluator(
             "length": played.lengths.mean(1, dtype=jnp.float32),
         }
         if agent.q is not None:
-            metrics["estimated_value"] = start_values(agent, state.agent, starts)
+            values = np.asarray(start_values(agent, state.agent, starts))
+            lengths, ended = np.asarray(played.lengths), np.asarray(played.terminated)
+            weight = discounted_steps(lengths, ended, discount).mean(1)
+            metrics["estimated_value"] = reward.undo(values, weight)
         return {name: np.asarray(value) for name, value in metrics.items()}
 
     return evaluate
@@ -191,21 +196,26 @@ def look_keys(key: jax.Array, iteration: int) -> tuple[jax.Array, jax.Array]:
     return start_key, play_key
 
 
-def promises(learner: Learner, starts: np.ndarray) -> Evaluate:
+def value_evaluator(
+    learner: Learner, starts: np.ndarray, reward: RewardScale = RAW, weight: float = 0.0
+) -> Evaluate:
     """An `evaluate` where there is no simulator: `estimated_value` alone, per seed.
 
-    Nothing at all of an agent without critics.
+    Nothing is recorded of an agent without critics.
 
     Args:
-        learner: whose critics to ask.
+        learner: whose critics are evaluated.
         starts: `[B, D]` start states as the agent sees them.
+        reward: the view of the rewards that the critics learned from.
+        weight: mean `discounted_steps` of the dataset's episodes.
     """
     states = jnp.asarray(starts)
 
     def evaluate(state: PyTree, iteration: int) -> dict[str, np.ndarray]:
         if learner.agent.q is None:
             return {}
-        return {"estimated_value": np.asarray(start_values(learner.agent, state.agent, states))}
+        values = np.asarray(start_values(learner.agent, state.agent, states))
+        return {"estimated_value": reward.undo(values, weight)}
 
     return evaluate
 
@@ -255,7 +265,14 @@ def train_on_rows(
         batch_size, updates_per_iteration, draw: as for `make_model_free`.
         **training: for `train_and_play`: `episodes`, `seeds`, `iterations`, `stage` and so on.
     """
-    sizes = {"batch_size": batch_size, "updates_per_iteration": updates_per_iteration}
-    learner = make_model_free(config, env.observation_size, env.action_size, draw=draw, **sizes)
+    learner = make_model_free(
+        config,
+        env.observation_size,
+        env.action_size,
+        batch_size=batch_size,
+        updates_per_iteration=updates_per_iteration,
+        draw=draw,
+        steps=training["iterations"] * updates_per_iteration,
+    )
     training.setdefault("about", config)
     return train_and_play(learner, rows, env, keys, discount=config.discount, **training)

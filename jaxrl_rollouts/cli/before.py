@@ -13,7 +13,7 @@ from ..configs import settings
 from ..errors import ConfigError
 from ..plugins import Experiment
 from ..record.provenance import cpu_model
-from .shown import option
+from .shown import names_of_choices, option
 
 CACHE = "JAXRL_ROLLOUTS_CACHE"
 CACHE_BYTES = 2e9  # what is kept of compiled programs
@@ -48,6 +48,10 @@ def duration(experiment: Experiment, preset: str, config: Any) -> str:
         for name in experiment.choices
         if experiment.begin is None and getattr(config, name) != getattr(start, name)
     ]
+    before = names_of_choices(start)
+    for name, chosen in names_of_choices(config).items():
+        if before.get(name) != chosen:
+            others.append(f"{option(name)} {chosen}")
     if minutes is None or others:
         what = f"preset {preset}" + (f" with {' '.join(others)}" if others else "")
         return f"how long {what} takes was not measured; progress shows the time left"

@@ -12,12 +12,23 @@ from typing import Annotated, Any
 import tyro
 
 from ..config_json import read
-from ..configs import FLAT, REGISTRY, check, settings, unknown
+from ..configs import FLAT, check, settings, unknown
 from ..errors import ConfigError
+from ..foreign import code_in
 from ..plugins import Experiment, Listing
+from ..registry import is_place
 from . import parsing
 from .files import read_settings
-from .shown import hides, merged, option, options, positional, shown
+from .shown import (
+    choices_of,
+    hides,
+    merged,
+    names_of_choices,
+    option,
+    options,
+    positional,
+    shown,
+)
 
 PROG = "jaxrl-rollouts"
 
@@ -49,7 +60,7 @@ def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
     chosen = {}
     for name, choices in listing.choices.items():
         value = parsing.value_of(arguments, option(name))
-        if value is not None and value not in choices:
+        if value is not None and value not in choices and not is_place(value):
             raise unknown(option(name), value, choices)
         if value is not None:
             chosen[name] = value
@@ -76,17 +87,21 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     start = experiment.preset(preset)
     if experiment.begin is not None:
         start = experiment.begin(preset, lambda name: parsing.value_of(arguments, name))
+    if data is not None:
+        _check_code(data, str(file), arguments)
     base = start if data is None else read(type(start), data, str(file), start)
-    base = base if experiment.begin is not None else replace(base, **chosen)
+    _check_chosen(base, arguments, file)
+    begins = experiment.begin is not None
+    base = base if begins else replace(base, **chosen)
     hidden = experiment.hidden(base)
     asks = any(argument in ("-h", "--help") for argument in arguments)
     undecided = [name for name in experiment.choices if name not in chosen and data is None]
-    if asks:
+    if asks and not begins:
         hidden |= _read_by_some_only(experiment, base, undecided)
     visible = shown(base, hidden)
-    own = _own(visible, preset, names_of_choices(base))
+    own = _own(visible, preset, names_of_choices(base), choices_of(base))
     _check_options(experiment, base, own, arguments, hidden, prog)
-    description = _describe(experiment, preset, undecided if asks else [])
+    description = _describe(experiment, preset, undecided if asks and not begins else [], base)
     parsed = parsing.read(
         lambda: tyro.cli(
             type(own),
@@ -107,19 +122,41 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     return parsed.options, config, remaking_command(experiment.name, given)
 
 
-def names_of_choices(config: Any) -> dict[str, str]:
-    """Of settings that are one of a registry: option -> the name of what is chosen."""
-    return {
-        field.name: field.metadata[REGISTRY].name_of(getattr(config, field.name))
-        for field in fields(config)
-        if REGISTRY in field.metadata
-    }
+def _check_code(data: Any, file: str, arguments: Sequence[str]) -> None:
+    """`ConfigError` for a file that names code to import which the command line does not."""
+    if unknown_code := sorted(set(code_in(data)) - set(arguments)):
+        expected = "no code to import but what is typed as an option"
+        raise ConfigError(file, unknown_code[0], expected, "copy the file without it, and type it")
 
 
-def _own(visible: Any, preset: str, choices: Mapping[str, str] = {}) -> Any:
+def _check_chosen(config: Any, arguments: Sequence[str], file: str | None) -> None:
+    """`ConfigError` for a choice that is typed where a file's settings are of another."""
+    for name, has in names_of_choices(config).items():
+        typed_name = parsing.value_of(arguments, option(name))
+        if file is not None and typed_name not in (None, has):
+            raise ConfigError(option(name), typed_name, f"{has}, which {file} has settings of")
+
+
+def _choice(name: str, known: Sequence[str]) -> Any:
+    text = f"Whose settings follow: {', '.join(known)}; or FILE.py:CLASS, one of your own."
+    return tyro.conf.arg(name=name.replace("_", "-"), help=text)
+
+
+def _own(
+    visible: Any,
+    preset: str,
+    choices: Mapping[str, str] = {},
+    known: Mapping[str, Sequence[str]] = {},
+) -> Any:
     """Options and settings side by side, none of them in a group of its own."""
     flat = tyro.conf.arg(name="")
-    named = make_dataclass("Choices", [(n, str, field(default=v)) for n, v in choices.items()])
+    named = make_dataclass(
+        "Choices",
+        [
+            (n.replace(".", "__"), Annotated[str, _choice(n, known.get(n, []))], field(default=v))
+            for n, v in choices.items()
+        ],
+    )
     made = make_dataclass(
         "Run",
         [
@@ -154,7 +191,7 @@ def _check_options(
     prog: str,
 ) -> None:
     """Raise `ConfigError` for an option nobody knows, or that what was chosen does not read."""
-    run_options = options(shown(own.options)) | {option(f.name): str for f in fields(own.choices)}
+    run_options = options(shown(own.options)) | {option(n): str for n in names_of_choices(base)}
     known = {**options(own.settings), **run_options}
     everything = {option(name): name for name in settings(base)}
     for argument in filter(parsing.is_option, arguments):
@@ -184,12 +221,17 @@ def _not_read(experiment: Experiment, base: Any, setting: str, name: str) -> Con
     return ConfigError(name, "an option that this configuration does not read", "another")
 
 
-def _describe(experiment: Experiment, preset: str, undecided: Sequence[str]) -> str:
+def _describe(experiment: Experiment, preset: str, undecided: Sequence[str], base: Any) -> str:
     source = f" ({experiment.source})" if experiment.source else ""
     text = (
         f"{experiment.summary}{source}\n\n"
         f"Presets: {', '.join(experiment.presets)}; the defaults below are those of {preset}."
     )
+    for name, chosen in names_of_choices(base).items():
+        text += (
+            f"\n\nSettings of {option(name)} {chosen} are among these; `{option(name)} NAME --help` "
+            "shows those of another."
+        )
     for name in undecided:
         values = ", ".join(experiment.choices[name])
         text += (

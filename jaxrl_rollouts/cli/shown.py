@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import docstring_parser
 import tyro
 
-from ..configs import FLAT
+from ..configs import FLAT, REGISTRY, joined
 
 # What the values of a list look like on the command line, by the type of one.
 EXAMPLES = {int: "64 64", float: "0.5 1.0", str: "NAME NAME"}
@@ -105,6 +105,31 @@ def merged(config: Any, parsed: Any) -> Any:
         nested = dataclasses.is_dataclass(value) and type(value) is not type(before)
         changes[field.name] = merged(before, value) if nested else value
     return dataclasses.replace(config, **changes)
+
+
+def names_of_choices(config: Any, path: str = "") -> dict[str, str]:
+    """Of settings that are one of a registry, also inside others: dotted name as it is typed -> the
+    name of what is chosen."""
+    names: dict[str, str] = {}
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), joined(path, field.name)
+        if REGISTRY in field.metadata:
+            names[name] = field.metadata[REGISTRY].name_of(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names |= names_of_choices(value, path if field.metadata.get(FLAT) else name)
+    return names
+
+
+def choices_of(config: Any, path: str = "") -> dict[str, list[str]]:
+    """What may be chosen of each of `names_of_choices`."""
+    found: dict[str, list[str]] = {}
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), joined(path, field.name)
+        if REGISTRY in field.metadata:
+            found[name] = list(field.metadata[REGISTRY])
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            found |= choices_of(value, path if field.metadata.get(FLAT) else name)
+    return found
 
 
 def positional(cls: type) -> set[str]:

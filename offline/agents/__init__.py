@@ -3,13 +3,18 @@
 from jaxrl_rollouts.registry import Registry
 
 _HERE = "jaxrl_rollouts.offline.agents"
-# Settings of an agent: a frozen dataclass with `discount` and `make(S, A) -> Agent`.
+# Settings of an agent: a frozen dataclass with `discount` and `make` (`offline.agent.AgentConfig`).
 AGENTS = Registry(
     "agent",
     "jaxrl_rollouts.agents",
     {
+        "bc": f"{_HERE}.bc:BcConfig",
         "sac": f"{_HERE}.sac:SacConfig",
+        "edac": f"{_HERE}.sac:EdacConfig",
         "cql": f"{_HERE}.cql:CqlConfig",
+        "td3_bc": f"{_HERE}.td3_bc:Td3BcConfig",
         "iql": f"{_HERE}.iql:IqlConfig",
+        "rebrac": f"{_HERE}.rebrac:RebracConfig",
+        "planner": f"{_HERE}.planner_parts:PlannerConfig",
     },
 )

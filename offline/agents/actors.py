@@ -16,14 +16,13 @@ from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.trees import PyTree
 
-from .given import Settings
 from .tanh_gaussian import mode, sample_and_log_prob
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class ActorConfig(Settings):
+class ActorConfig:
     """Which policy; its networks are as wide as the agent's. See `flow_actor` for the flows.
 
     Attributes:

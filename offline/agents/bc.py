@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, AgentSpec, Scaled
+from ..agent import Agent, Scaled
 from .flow_actor import field, follow, make_field
-from .given import Settings
+from .model_free import ModelFree
 
 
 @dataclass(frozen=True)
-class BcConfig(Settings):
+class BcConfig:
     """Hyper-parameters; those of TD3+BC's actor.
 
     Attributes:
@@ -48,6 +48,9 @@ class BcConfig(Settings):
     actor_lr: float = step_size(3e-4)
     discount: float = number(0.99, least=0, below=1)
     flow_steps: int | None = positive(None)
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_bc(self, observation_size, action_size)
 
 
 class BcState(NamedTuple):
@@ -200,4 +203,8 @@ def flow_update(
     return BcState(Scaled(net, scaler), opt_actor), {"actor_loss": loss}
 
 
-AGENT = AgentSpec(BcConfig, make_bc)
+@dataclass(frozen=True, kw_only=True)
+class Bc(BcConfig, ModelFree):
+    """Behaviour cloning on the rows of a dataset."""
+
+    name: ClassVar[str] = "bc"

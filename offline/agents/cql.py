@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,11 @@ from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
+from ..agent import Agent
 from ..data import Transitions
 from . import soft
 from .actors import ActorConfig
-from .agent import Agent, AgentSpec
+from .model_free import ModelFree
 from .soft import SoftConfig, SoftNets, temperature_step
 from .tanh_gaussian import log_prob, sample_and_log_prob
 
@@ -41,23 +42,23 @@ class CqlConfig(SoftConfig):
 
     Attributes:
         weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
-        actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
-        gap: tau in equation 30: the multiplier of the conservative term is learned so that the
-            weighted term stays near it (5 or 10 there). None: no multiplier.
+        num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+        target_gap: tau in equation 30: the multiplier of the conservative term is learned so that
+            the weighted term stays near it (5 or 10 there). None: no multiplier.
         bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
     """
 
     actor_lr: float = step_size(3e-5)
     alpha_lr: float = step_size(3e-5)
-    weight: float = number(5.0, least=0)
-    actions: int = positive(10)
-    gap: float | None = number(None, least=0)
+    weight: float = number(10.0, least=0)
+    num_actions: int = positive(10)
+    target_gap: float | None = number(None, least=0)
     backup_entropy: bool = False
     bc_steps: int = number(0, least=0)
 
-    def make(self, observation_size: int, action_size: int) -> Agent:
-        return make_cql(self, observation_size, action_size)
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_cql(self, observation_size, action_size, steps if self.cosine else None)
 
 
 class CqlState(NamedTuple):
@@ -76,14 +77,16 @@ class CqlState(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def make_cql(config: CqlConfig, observation_size: int, action_size: int) -> Agent:
+def make_cql(
+    config: CqlConfig, observation_size: int, action_size: int, steps: int | None = None
+) -> Agent:
     """Bind the functions of this module and `soft`. Equal arguments give the same functions.
 
     Raises:
         ConfigError: a setting is out of range.
     """
     check(config)
-    nets = soft.make_nets(config, observation_size, action_size, ActorConfig())
+    nets = soft.make_nets(config, observation_size, action_size, ActorConfig(), steps)
     functions: Any = (init, update, soft.policy, soft.greedy, soft.q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
@@ -215,7 +218,7 @@ def update(
     step, opt_alpha = temperature_step(nets, state, density)
     moved = state._replace(actor=actor, log_alpha=state.log_alpha + step)
     target = bellman_target(nets, moved, target_key, batch)
-    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch, config.actions))
+    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch, config.num_actions))
     multiplier = jnp.minimum(jnp.exp(state.log_multiplier), LARGEST)
     critic, opt_critic, _, (values, fit, gap) = descend(
         nets.learn_critic,
@@ -245,17 +248,21 @@ def update(
         opt_alpha=opt_alpha,
         steps=state.steps + 1,
     )
-    if config.gap is None:
+    if config.target_gap is None:
         return moved, metrics
     log_multiplier, opt_multiplier, _, _ = descend(
         nets.learn_critic,
         multiplier_loss,
         state.log_multiplier,
         state.opt_multiplier,
-        config.weight * gap.mean() - config.gap,
+        config.weight * gap.mean() - config.target_gap,
     )
     moved = moved._replace(log_multiplier=log_multiplier, opt_multiplier=opt_multiplier)
     return moved, metrics | {"multiplier": multiplier}
 
 
-AGENT = AgentSpec(CqlConfig, make_cql)
+@dataclass(frozen=True, kw_only=True)
+class Cql(CqlConfig, ModelFree):
+    """Conservative Q-learning on the rows of a dataset."""
+
+    name: ClassVar[str] = "cql"

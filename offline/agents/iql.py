@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -30,20 +30,19 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, AgentSpec, Scaled
-from .given import Settings
+from ..agent import Agent, Scaled
+from ..rewards import RewardView
+from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class IqlConfig(Settings):
-    """Hyper-parameters; defaults are the paper's for locomotion, but for the actor's rate.
-
-    The paper lets that rate fall to zero by a cosine over the whole training (`cosine_steps`).
+class IqlConfig:
+    """Hyper-parameters; defaults are the paper's for locomotion.
 
     Attributes:
-        critics: how many; their minimum is the value learned from.
+        num_critics: how many; their minimum is the value learned from.
         hidden: widths of all networks.
         critic_norm: layer normalisation in critics and value, after each activation; not published.
         expectile: tau (0.9 on AntMaze).
@@ -53,7 +52,7 @@ class IqlConfig(Settings):
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
         actor_lr, critic_lr, value_lr: learning rates (Adam).
-        cosine_steps: the actor's rate falls to zero over so many updates; None keeps it.
+        cosine: the actor's rate falls to zero along a cosine over the training.
     """
 
     num_critics: int = positive(2)
@@ -68,10 +67,10 @@ class IqlConfig(Settings):
     actor_lr: float = step_size(3e-4)
     critic_lr: float = step_size(3e-4)
     value_lr: float = step_size(3e-4)
-    cosine_steps: int | None = positive(None)
+    cosine: bool = True
 
-    def make(self, observation_size: int, action_size: int) -> Agent:
-        return make_iql(self, observation_size, action_size)
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_iql(self, observation_size, action_size, steps if self.cosine else None)
 
 
 class IqlState(NamedTuple):
@@ -124,7 +123,9 @@ class IqlNets(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agent:
+def make_iql(
+    config: IqlConfig, observation_size: int, action_size: int, steps: int | None = None
+) -> Agent:
     """Bind the functions of this module. Equal arguments give the same functions.
 
     Raises:
@@ -134,8 +135,8 @@ def make_iql(config: IqlConfig, observation_size: int, action_size: int) -> Agen
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     rate: Any = config.actor_lr
-    if config.cosine_steps is not None:
-        rate = optax.cosine_decay_schedule(config.actor_lr, config.cosine_steps)
+    if steps:
+        rate = optax.cosine_decay_schedule(config.actor_lr, steps)
     norm = config.critic_norm
     values = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm)
     nets = IqlNets(
@@ -293,4 +294,9 @@ def update(
     return state, metrics
 
 
-AGENT = AgentSpec(IqlConfig, make_iql)
+@dataclass(frozen=True, kw_only=True)
+class Iql(IqlConfig, ModelFree):
+    """Implicit Q-learning on the rows of a dataset."""
+
+    name: ClassVar[str] = "iql"
+    reward: RewardView = "iql"

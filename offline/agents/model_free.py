@@ -1,26 +1,101 @@
-"""Offline RL without a world model: an agent of `registry.AGENTS` straight on the dataset.
+"""Methods without a world model: an agent on the rows of the dataset.
 
-That is BC, SAC-N, EDAC, CQL, TD3+BC, IQL, ReBRAC or the planner.
+That is BC, SAC-N, EDAC, CQL, TD3+BC, IQL, ReBRAC or the planner: `class Iql(IqlConfig, ModelFree)`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import numpy as np
 
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.feeds import Drawn, ReadAhead, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
-from ..data import Dataset, Transitions, sample_batch
+from ..agent import Agent, AgentConfig, Learner, first_state, learn, step_keys
+from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
 from ..data.transitions import drawn_rows
-from .agent import Learner, first_state, learn, step_keys
-from .registry import AgentConfig, make_agent
+from ..method import Job, Method, Prepared, cadence, swept
+from ..rewards import RewardScale, RewardView, reward_scale
+from ..task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFree(Method):
+    """An agent on rows; a method is `class Iql(IqlConfig, ModelFree)`.
+
+    Attributes:
+        reward: view of the rewards that is learned from: `raw`; `iql`, times 1000 over the
+            difference of the highest and lowest return; `minus_one`; `standard`, of mean 0 and
+            deviation 1; or a scale and a shift.
+        per_iteration: gradient steps of one iteration of the loop at most.
+    """
+
+    reads_disk: ClassVar[bool] = True
+    reward: RewardView = "raw"
+    per_iteration: int = positive(1000)
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """The agent; every agent's settings have it."""
+        raise NotImplementedError
+
+    def rows(self, transitions: Transitions) -> Any:
+        """What the agent learns from, on the host."""
+        return transitions
+
+    def for_synthetic_rows(self) -> Self:
+        """The same for rows whose successors are unknown."""
+        return self
+
+    @property
+    def acts(self) -> AgentConfig:
+        """The agent's part of the settings."""
+        agents = (c for c in type(self).__mro__ if is_dataclass(c) and not issubclass(c, Method))
+        kind: Any = next(agents)
+        return kind(**{f.name: getattr(self, f.name) for f in fields(kind)})
+
+    def schedule(self, task: Task, job: Job) -> tuple[int, int]:
+        """Iterations of the loop, and gradient steps of each."""
+        sizes = task.env.observation_size, task.env.action_size
+        period = self.acts.make(*sizes, self.steps).period
+        return cadence(self.steps, self.per_iteration, period, job.evaluations)
+
+    def prepare(self, task: Task, job: Job) -> Prepared:
+        swept(self, job)
+        sizes = task.env.observation_size, task.env.action_size
+        iterations, per = self.schedule(task, job)
+        learner = make_model_free(
+            self.acts,
+            *sizes,
+            batch_size=self.batch_size,
+            updates_per_iteration=per,
+            steps=iterations * per,
+        )
+        scale = reward_scale(task.dataset, self.reward)
+        data = self.device_rows(task.dataset, scale, per)
+        return Prepared(learner, data, iterations, self.acts, task.env, task, reward=scale)
+
+    def device_rows(self, dataset: Dataset, scale: RewardScale, per: int) -> Any:
+        """The rows on the device, or a feed of those that stay on the disk.
+
+        Raises:
+            ConfigError: rows on the disk that this method has to change.
+        """
+        rows = self.rows(scale.of(dataset.transitions))
+        if dataset.rows_file is None:
+            return to_device(rows)
+        if rows is not dataset.transitions:
+            expected = "rows in memory for these settings"
+            hint = "read them (stream='never', --stream never), or take another method"
+            raise ConfigError("stream", f"rows on disk for {self.name}", expected, hint)
+        return rows_feed(dataset, self.batch_size, per)
 
 
 class ModelFreeState(NamedTuple):
@@ -30,7 +105,6 @@ class ModelFreeState(NamedTuple):
     key: jax.Array
 
 
-@functools.lru_cache(maxsize=32)
 def make_model_free(
     config: AgentConfig,
     observation_size: int,
@@ -39,6 +113,7 @@ def make_model_free(
     batch_size: int = 256,
     updates_per_iteration: int = 1000,
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
+    steps: int | None = None,
 ) -> Learner:
     """A learner whose data are rows. Equal arguments give the same functions.
 
@@ -49,6 +124,7 @@ def make_model_free(
         batch_size: rows per gradient step.
         updates_per_iteration: gradient steps in one `update`; a multiple of the agent's period.
         draw: `(dataset, key, rows) -> batch`; `synther.mixing` makes others.
+        steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -56,7 +132,21 @@ def make_model_free(
     if batch_size < 1 or updates_per_iteration < 1:
         found = (batch_size, updates_per_iteration)
         raise ConfigError("batch_size, updates_per_iteration", found, "both at least 1")
-    agent = make_agent(config, observation_size, action_size)
+    steps = steps if getattr(config, "cosine", False) else None
+    sizes = observation_size, action_size
+    return _bind(config, sizes, batch_size, updates_per_iteration, draw, steps)
+
+
+@functools.lru_cache(maxsize=32)
+def _bind(
+    config: AgentConfig,
+    sizes: tuple[int, int],
+    batch_size: int,
+    updates_per_iteration: int,
+    draw: Any,
+    steps: int | None,
+) -> Learner:
+    agent = config.make(*sizes, steps)
     if updates_per_iteration % agent.period:
         expected = f"a multiple of {agent.period}, the actor's delay"
         raise ConfigError("updates_per_iteration", updates_per_iteration, expected)

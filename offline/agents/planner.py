@@ -23,8 +23,8 @@ from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.diffusion.continued import Given
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
+from ..agent import Agent
 from ..data import Transitions
-from .agent import Agent, AgentSpec
 from .iql import expectile_loss
 from .plan_rows import PlanRows, plan_rows
 from .planner_acting import act, memory
@@ -124,6 +124,3 @@ def rows_for(config: PlannerConfig, transitions: Transitions) -> PlanRows:
     """Windows of the dataset's episodes with the rank of their return."""
     settings = {"discount": config.discount, "most": config.windows}
     return plan_rows(transitions, config.history, config.horizon, **settings)
-
-
-AGENT = AgentSpec(PlannerConfig, make_planner, rows_for)

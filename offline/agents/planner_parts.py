@@ -28,11 +28,9 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .given import Settings
-
 
 @dataclass(frozen=True)
-class PlannerConfig(Settings):
+class PlannerConfig:
     """Hyper-parameters.
 
     Attributes:

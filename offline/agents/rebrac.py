@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import layers, number, step_size
+from jaxrl_rollouts.configs import layers, number, positive, step_size
 from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.errors import ConfigError
 
+from ..agent import Agent
 from ..data import Transitions
-from .agent import Agent, AgentSpec
+from .model_free import ModelFree
 from .td3 import Td3Config, make_td3
 
 
@@ -42,6 +43,17 @@ class RebracConfig(Td3Config):
     critic_lr: float = step_size(1e-3)
     actor_bc_coef: float = number(0.01, least=0)
     critic_bc_coef: float = number(0.01, least=0)
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_rebrac(self, observation_size, action_size)
+
+    def rows(self, transitions: Transitions) -> Any:
+        """With next actions where they are penalised."""
+        return with_next_actions(transitions) if self.critic_bc_coef > 0 else transitions
+
+    def for_synthetic_rows(self) -> Self:
+        """Without the critic's penalty, which needs the next action."""
+        return replace(self, critic_bc_coef=0.0)
 
 
 class NextActionTransitions(NamedTuple):
@@ -115,14 +127,9 @@ def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -
     return make_td3(config, observation_size, action_size, *penalties)
 
 
-def rows_for(config: RebracConfig, transitions: Transitions) -> Any:
-    """With next actions where they are penalised."""
-    return with_next_actions(transitions) if config.critic_bc_coef > 0 else transitions
+@dataclass(frozen=True, kw_only=True)
+class Rebrac(RebracConfig, ModelFree):
+    """ReBRAC on the rows of a dataset."""
 
-
-def alone(config: RebracConfig) -> RebracConfig:
-    """Without the critic's penalty, which needs the next action."""
-    return replace(config, critic_bc_coef=0.0)
-
-
-AGENT = AgentSpec(RebracConfig, make_rebrac, rows_for, alone)
+    name: ClassVar[str] = "rebrac"
+    batch_size: int = positive(1024)

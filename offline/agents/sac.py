@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,10 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
+from ..agent import Agent
 from ..data import Transitions
 from .actors import ActorConfig
-from .agent import Agent, AgentSpec
+from .model_free import ModelFree
 from .soft import (
     SoftConfig,
     SoftNets,
@@ -60,8 +61,8 @@ class SacConfig(SoftConfig):
     min_target: float | None = None
     actor: ActorConfig = ActorConfig()
 
-    def make(self, observation_size: int, action_size: int) -> Agent:
-        return make_sac(self, observation_size, action_size)
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_sac(self, observation_size, action_size, steps if self.cosine else None)
 
     def validate(self) -> None:
         if self.eta > 0 and self.num_critics < 2:
@@ -105,7 +106,9 @@ def diversity_loss(gradients: jax.Array) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=32)
-def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agent:
+def make_sac(
+    config: SacConfig, observation_size: int, action_size: int, steps: int | None = None
+) -> Agent:
     """Bind the functions of this module and `soft`. Equal arguments give the same functions.
 
     `update` takes besides the batch `penalty` (`[B]` or 0), subtracted from the Bellman target, and
@@ -115,7 +118,7 @@ def make_sac(config: SacConfig, observation_size: int, action_size: int) -> Agen
         ConfigError: a setting is out of range.
     """
     check(config)
-    nets = make_nets(config, observation_size, action_size, config.actor)
+    nets = make_nets(config, observation_size, action_size, config.actor, steps)
     functions: Any = (init, update, policy, greedy, q)
     return Agent(
         *(functools.partial(function, nets) for function in functions),
@@ -228,5 +231,17 @@ def update(
     return state, metrics
 
 
-AGENT = AgentSpec(SacConfig, make_sac)
-EDAC = AgentSpec(EdacConfig, make_sac)
+@dataclass(frozen=True, kw_only=True)
+class Sac(SacConfig, ModelFree):
+    """SAC-N on the rows of a dataset."""
+
+    name: ClassVar[str] = "sac"
+    steps: int = positive(3_000_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edac(EdacConfig, ModelFree):
+    """EDAC on the rows of a dataset."""
+
+    name: ClassVar[str] = "edac"
+    steps: int = positive(3_000_000)

@@ -22,15 +22,16 @@ from jaxrl_rollouts.trees import PyTree
 from ..data import Transitions
 from .actors import Actor, ActorConfig, gaussian_actor
 from .flow_actor import make_flow_actor
-from .given import Settings
+
+BACKUP_ACTIONS = 10  # drawn next actions of `max_q_backup`
 
 
 @dataclass(frozen=True)
-class SoftConfig(Settings):
+class SoftConfig:
     """Hyper-parameters of every agent with a soft value: SAC, EDAC and CQL.
 
     Attributes:
-        critics: how many; their minimum is bootstrapped from.
+        num_critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
@@ -40,9 +41,10 @@ class SoftConfig(Settings):
             dimensions.
         max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
             away with exploding values. None: no bound.
-        cosine_steps: gradient steps over which the actor's rate falls to 0 along a cosine
-            (MOBILE). None keeps the rate.
+        cosine: the actor's rate falls to 0 along a cosine over the training (MOBILE).
         backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
+        max_q_backup: bootstrap from each critic's highest value over ten drawn next actions, then
+            the least critic; the entropy is not counted (CQL's code on AntMaze, MOBILE's on pen).
     """
 
     num_critics: int = positive(2)
@@ -55,8 +57,9 @@ class SoftConfig(Settings):
     initial_alpha: float = number(1.0, above=0)
     target_entropy: float | None = None
     max_alpha: float | None = number(None, above=0)
-    cosine_steps: int | None = positive(None)
+    cosine: bool = False
     backup_entropy: bool = True
+    max_q_backup: bool = False
 
 
 class SoftNets(NamedTuple):
@@ -73,9 +76,20 @@ class SoftNets(NamedTuple):
 
 
 def make_nets(
-    config: SoftConfig, observation_size: int, action_size: int, actor_config: ActorConfig
+    config: SoftConfig,
+    observation_size: int,
+    action_size: int,
+    actor_config: ActorConfig,
+    steps: int | None = None,
 ) -> SoftNets:
-    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own."""
+    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own.
+
+    Args:
+        config: of the agent.
+        observation_size, action_size: of the environment.
+        actor_config: of its policy.
+        steps: over which the actor's rate falls to 0; None keeps it.
+    """
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     bias = jax.nn.initializers.constant(0.1)
@@ -91,8 +105,8 @@ def make_nets(
     else:
         actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)
     wanted, rate = config.target_entropy, config.actor_lr
-    if config.cosine_steps is not None:
-        rate = optax.cosine_decay_schedule(rate, config.cosine_steps)
+    if steps:
+        rate = optax.cosine_decay_schedule(rate, steps)
     return SoftNets(
         config,
         actor.entropy if wanted is None else wanted,
@@ -197,8 +211,14 @@ def greedy(
 def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Array) -> jax.Array:
     """`min_i Q'_i(s, a) - alpha log pi(a | s)` with `a ~ pi`, `[B]`, of the target critics.
 
-    Without `backup_entropy` the logarithm is left out.
+    Without `backup_entropy` the logarithm is left out; with `max_q_backup` the value is
+    `min_i max_k Q'_i(s, a_k)` over `BACKUP_ACTIONS` draws (Kumar et al. 2020, appendix F).
     """
+    if nets.config.max_q_backup:
+        keys = jax.random.split(key, BACKUP_ACTIONS)
+        tried = jax.vmap(lambda k: sample(nets, state.actor, k, observations)[0])(keys)
+        values = jax.vmap(lambda a: q(nets, state.target_critic, observations, a))(tried)
+        return values.max(0).min(0)
     actions, log_prob = sample(nets, state.actor, key, observations)
     value = q(nets, state.target_critic, observations, actions).min(0)
     if nets.config.backup_entropy:

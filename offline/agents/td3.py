@@ -25,16 +25,15 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, Scaled
-from .given import Settings
+from ..agent import Agent, Scaled
 
 
 @dataclass(frozen=True)
-class Td3Config(Settings):
+class Td3Config:
     """Hyper-parameters of TD3; defaults are those of TD3+BC.
 
     Attributes:
-        critics: how many; their minimum is bootstrapped from.
+        num_critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
         critic_norm: layer normalisation in the critics, after each activation.
         edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import number
 
-from .agent import Agent, AgentSpec
+from ..agent import Agent
+from .model_free import ModelFree
 from .td3 import Td3Config, make_td3
 
 
@@ -24,6 +25,9 @@ class Td3BcConfig(Td3Config):
     """
 
     alpha: float = number(2.5, least=0)
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_td3_bc(self, observation_size, action_size)
 
 
 def actor_loss(
@@ -56,4 +60,8 @@ def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) ->
     return make_td3(config, observation_size, action_size, loss)
 
 
-AGENT = AgentSpec(Td3BcConfig, make_td3_bc)
+@dataclass(frozen=True, kw_only=True)
+class Td3Bc(Td3BcConfig, ModelFree):
+    """TD3+BC on the rows of a dataset."""
+
+    name: ClassVar[str] = "td3_bc"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
@@ -21,6 +21,12 @@ from .acrobot import acrobot_broad, acrobot_narrow
 from .mixed import pendulum_mixed
 
 PENDULUM = "pendulum-mixed"
+
+
+class HasEpisodes(Protocol):
+    """A `MinariDataset`."""
+
+    def iterate_episodes(self) -> Iterator[Any]: ...
 
 
 # Datasets made on the spot: their environment, and how.

@@ -1,14 +1,43 @@
-"""Every method by its name. A method is one frozen dataclass in one file; see `offline.method`."""
+"""Every method by its name. A method is one frozen dataclass in one file; see `offline.method`.
+
+Another package announces its own in the entry-point group `jaxrl_rollouts.methods`.
+"""
+
+from typing import Literal
 
 from jaxrl_rollouts.registry import Registry
 
 _OFFLINE = "jaxrl_rollouts.offline"
+# The names of `METHODS`, for editors.
+MethodName = Literal[
+    "base",
+    "mopo",
+    "mobile",
+    "ravl",
+    "combo",
+    "bc",
+    "sac",
+    "edac",
+    "cql",
+    "td3_bc",
+    "iql",
+    "rebrac",
+]
 METHODS = Registry(
     "method",
-    "jaxrl_rollouts.offline_methods",
+    "jaxrl_rollouts.methods",
     {
+        "base": f"{_OFFLINE}.methods.base:Base",
         "mopo": f"{_OFFLINE}.methods.mopo:Mopo",
+        "mobile": f"{_OFFLINE}.methods.mobile:Mobile",
+        "ravl": f"{_OFFLINE}.methods.ravl:Ravl",
         "combo": f"{_OFFLINE}.methods.combo:Combo",
-        "iql": f"{_OFFLINE}.agents.iql_method:Iql",
+        "bc": f"{_OFFLINE}.agents.bc:Bc",
+        "sac": f"{_OFFLINE}.agents.sac:Sac",
+        "edac": f"{_OFFLINE}.agents.sac:Edac",
+        "cql": f"{_OFFLINE}.agents.cql:Cql",
+        "td3_bc": f"{_OFFLINE}.agents.td3_bc:Td3Bc",
+        "iql": f"{_OFFLINE}.agents.iql:Iql",
+        "rebrac": f"{_OFFLINE}.agents.rebrac:Rebrac",
     },
 )

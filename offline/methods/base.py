@@ -1,26 +1,19 @@
 """Base: model-based policy optimisation with no pessimism about the model (MBPO offline).
 
-Two critics and their minimum, as in SAC; nothing tells the agent where the model or the critics
-cannot be trusted. The control every other method is compared with.
+Janner et al. 2019, arXiv:1906.08253. Two critics and their minimum, as in SAC; neither the model's
+uncertainty nor a diversity of critics enters. The control that other methods are compared with.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ..agents.given import Settings
-from ..agents.sac import SacConfig
-from .scheme import Method
-
-
-def base(agent: SacConfig) -> Method:
-    """`agent` with two critics and no diversity term."""
-    return Method("base", replace(agent, num_critics=2, eta=0.0))
+from .model_based import ModelBased
 
 
-@dataclass(frozen=True)
-class Base(Settings):
-    """No settings of its own."""
+@dataclass(frozen=True, kw_only=True)
+class Base(ModelBased):
+    """MBPO on a dataset; no settings of its own."""
 
-    def method(self, agent: SacConfig) -> Method:
-        return base(agent)
+    name: ClassVar[str] = "base"

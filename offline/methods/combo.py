@@ -14,30 +14,46 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import coefficient, fraction, positive
+from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents import cql, soft
-from ..agents.agent import Agent
-from ..agents.sac import bellman_target
+from ..agent import Agent, AgentConfig
+from ..agents import AGENTS, cql, soft
+from ..agents.sac import SacConfig, bellman_target
 from ..agents.soft import SoftNets
 from ..data import Transitions
+from ..worlds.fit import WorldModelConfig
 from .model_based import Learning, ModelBased, Rolled, both
+
+
+def combo_agent() -> SacConfig:
+    """SAC as OfflineRL-Kit has it for COMBO."""
+    rates = {"actor_lr": 1e-4, "alpha_lr": 1e-4}
+    return SacConfig(**rates, cosine=True, backup_entropy=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Combo(ModelBased):
-    """COMBO's settings; its agent is one with a soft value (SAC, EDAC).
+    """COMBO's settings; its agent is `sac` or `edac` with a normal policy.
 
     Attributes:
         weight: beta, of the conservative term.
-        actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+        num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
     """
 
     name: ClassVar[str] = "combo"
+    agent: AgentConfig = chosen(AGENTS, combo_agent)
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
+    steps: int = positive(1_000_000)
     weight: float = coefficient(5.0, least=0)
-    actions: int = positive(10)
+    num_actions: int = positive(10)
     real_ratio: float = fraction(0.5)
+
+    def validate(self) -> None:
+        if not isinstance(self.agent, SacConfig) or self.agent.actor.kind != "gaussian":
+            expected = "sac or edac with a gaussian actor, whose density the soft maximum takes"
+            raise ConfigError("agent", type(self.agent).__name__, expected)
 
     def learn(
         self,
@@ -54,7 +70,7 @@ class Combo(ModelBased):
         actor_key, target_key, draw_key = jax.random.split(key, 3)
         sac, acted = soft.actor_step(nets, sac, actor_key, batch)
         target = bellman_target(nets, sac, target_key, batch)
-        drawn = cql.candidates(nets, sac.actor, draw_key, batch, self.actions)
+        drawn = cql.candidates(nets, sac.actor, draw_key, batch, self.num_actions)
         sac, learned = soft.critic_step(
             nets, sac, critic_loss, batch, target, jax.lax.stop_gradient(drawn), real, self.weight
         )

@@ -1,136 +1,129 @@
 """MOBILE (Sun et al. 2023): Bellman targets are lowered where the members disagree about them.
 
 Each elite samples next states of a row; the target critics value them; the standard deviation over
-elites of those Bellman estimates is the penalty. It, too, vanishes with the model's error.
+elites of those Bellman estimates is the penalty. It vanishes with the model's error.
 
-As in the authors' code, targets do not count the entropy and the spread is over `E - 1`. Three more
-of its choices are the agent's or the task's, and settings here: rates and networks
-(`published.py`), targets of at least 0 and elites whose draws are their own. One is not kept: there
-the critics move before the policy, here after it, as in RAVL's.
+As in the authors' code, targets do not count the entropy, are at least `agent.min_target`, and the
+spread is over `E - 1`. One choice differs: there the critics move before the policy, here after it.
 """
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.configs import chosen, coefficient, positive
 from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
-from ..agents.agent import Agent
-from ..agents.given import Settings
+from ..agent import Agent, AgentConfig
+from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
-from ..data import Transitions
-from ..worlds.dynamics import Dynamics, Noise
-from .base import base
-from .scheme import BellmanPenalty, Method
+from ..data import Dataset, Transitions
+from ..worlds.dynamics import Noise
+from ..worlds.fit import WorldModelConfig
+from .model_based import Learning, ModelBased, Rolled, both
 
 
-def inconsistency(
-    samples: int,
-    noise: Noise,
-    agent: Agent,
-    dynamics: Dynamics,
-    state: SacState,
-    world: Any,
-    key: jax.Array,
-    batch: Transitions,
-) -> jax.Array:
-    """`std_e mean_j min_i Q'_i(s'_ej, a'_ej)` over elites e, `[B]`; section 4.
-
-    Args:
-        samples: next states per elite and row (index j), averaged before the spread is taken.
-        noise: do elites draw their `own` actions, or from numbers `common` to all? Their next
-            states are as `dynamics` draw them.
-        agent, state: whose target critics value them, at its own actions.
-        dynamics, world: that imagine them.
-        key: consumed.
-        batch: `[B]` rows.
-    """
-
-    def act(key: jax.Array, observations: jax.Array) -> jax.Array:
-        assert agent.sample is not None
-        return agent.sample(state.actor, key, observations)[0]
-
-    def once(key: jax.Array) -> jax.Array:
-        model_key, action_key = jax.random.split(key)
-        imagined = dynamics.imagine(world, model_key, batch.observations, batch.actions)
-        of_elites = jax.vmap(act, (None, 0)) if noise == "common" else act
-        actions = of_elites(action_key, imagined.next_observations)
-        rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
-        value = agent.q(state.target_critic, *rows).min(0)
-        return value.reshape(imagined.rewards.shape)
-
-    estimates = jax.vmap(once)(jax.random.split(key, samples)).mean(0)
-    return jax.lax.stop_gradient(bellman_spread(estimates))
-
-
-@functools.lru_cache(maxsize=32)
-def bellman_inconsistency(samples: int, noise: Noise) -> BellmanPenalty:
-    """`inconsistency` with so many samples; equal arguments give the same function."""
-    return functools.partial(inconsistency, samples, noise)
-
-
-def mobile(
-    agent: SacConfig,
-    *,
-    penalty: float = 1.0,
-    samples: int = 10,
-    noise: Noise = "own",
-    backup_entropy: bool = False,
-    min_target: float | None = None,
-) -> Method:
-    """Base with `penalty` times the inconsistency off imagined rows' targets.
-
-    The authors' code takes a penalty (beta) of 0.1 to 5, by dataset. The other arguments are those
-    of `Mobile`.
-
-    Raises:
-        ConfigError: a negative penalty or no samples.
-    """
-    if penalty < 0:
-        raise ConfigError("penalty", penalty, "at least 0")
-    if samples < 1:
-        raise ConfigError("samples", samples, "at least 1")
-    agent = replace(agent, backup_entropy=backup_entropy, min_target=min_target)
-    return base(agent)._replace(
-        name="mobile",
-        coefficient=penalty,
-        noise=noise,
-        bellman_penalty=bellman_inconsistency(samples, noise),
+def mobile_agent() -> SacConfig:
+    """SAC as MOBILE's authors have it."""
+    return SacConfig(
+        hidden=(256, 256),
+        actor_lr=1e-4,
+        alpha_lr=1e-4,
+        cosine=True,
+        backup_entropy=False,
+        max_alpha=1.0,
+        min_target=0.0,
     )
 
 
-@dataclass(frozen=True)
-class Mobile(Settings):
-    """Settings of MOBILE.
+@dataclass(frozen=True, kw_only=True)
+class Mobile(ModelBased):
+    """MOBILE's settings; its agent is `sac` or `edac`.
 
     Attributes:
-        penalty: beta: how much the members' disagreement takes from a Bellman target.
-        samples: next states per elite and row.
-        noise: of those samples: every elite draws its `own` (the authors' code), or all share
+        penalty: beta: weight of the members' disagreement in a Bellman target (0.1 to 5).
+        num_samples: next states per elite and row.
+        sample_noise: of those samples: every elite has its `own` (the authors' code), or all share
             one draw (`common`), so that few samples measure their disagreement and nothing else.
-        backup_entropy: count the entropy in Bellman targets; not in the authors' code.
-        min_target: Bellman targets are not let below it; 0 in the authors' code, whose tasks
-            have positive returns. None lets them be.
     """
 
-    penalty: float = number(1.0, least=0)
-    samples: int = positive(10)
-    noise: Noise = "own"
-    backup_entropy: bool = False
-    min_target: float | None = None
+    name: ClassVar[str] = "mobile"
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
+    agent: AgentConfig = chosen(AGENTS, mobile_agent)
+    penalty: float = coefficient(1.0, least=0)
+    num_samples: int = positive(10)
+    sample_noise: Noise = "own"
 
-    def method(self, agent: SacConfig) -> Method:
-        return mobile(
-            agent,
-            penalty=self.penalty,
-            samples=self.samples,
-            noise=self.noise,
-            backup_entropy=self.backup_entropy,
-            min_target=self.min_target,
+    def validate(self) -> None:
+        if not isinstance(self.agent, SacConfig):
+            found = type(self.agent).__name__
+            raise ConfigError("agent", found, "sac or edac, whose targets take a penalty")
+
+    def check_dataset(self, dataset: Dataset) -> None:
+        """Raise `ConfigError` where no reward of the dataset is above `min_target` for ever."""
+        assert isinstance(self.agent, SacConfig)
+        least = self.agent.min_target
+        if least is None:
+            return
+        most = float(dataset.transitions.rewards.max()) / (1 - self.agent.discount)
+        if most <= least:
+            expected = (
+                f"less than {most:,.4g}, the discounted sum of {dataset.name}'s largest reward"
+            )
+            hint = "None leaves targets as they are; else every target would be cut there"
+            raise ConfigError("agent.min_target", least, expected, hint)
+
+    def sampling(self) -> Noise:
+        return self.sample_noise
+
+    def learn(
+        self,
+        agent: Agent,
+        state: Learning,
+        key: jax.Array,
+        real: Transitions,
+        imagined: Transitions,
+        world: Rolled,
+        **moves: bool,
+    ) -> tuple[Learning, dict[str, jax.Array]]:
+        """SAC's step with `beta inconsistency` off the targets of imagined rows, equation 10."""
+        penalty = self.inconsistency(
+            agent, state.agent, jax.random.fold_in(key, 1), imagined, world
         )
+        penalty = jnp.concatenate([jnp.zeros(len(real.rewards)), self.penalty * penalty])
+        moved, metrics = agent.update(state.agent, key, both(real, imagined), penalty)
+        return state._replace(agent=moved), metrics
+
+    def inconsistency(
+        self, agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled
+    ) -> jax.Array:
+        """`std_e mean_j min_i Q'_i(s'_ej, a'_ej)` over elites e, `[B]`; section 4.
+
+        Args:
+            agent, state: whose target critics value next states, at its own actions.
+            key: consumed.
+            batch: `[B]` rows.
+            world: that imagines the next states.
+        """
+
+        def act(key: jax.Array, observations: jax.Array) -> jax.Array:
+            assert agent.sample is not None
+            return agent.sample(state.actor, key, observations)[0]
+
+        def once(key: jax.Array) -> jax.Array:
+            model_key, action_key = jax.random.split(key)
+            imagined = world.imagine(model_key, batch.observations, batch.actions)
+            # One action key for all elites where only their predictions should differ.
+            of_elites = jax.vmap(act, (None, 0)) if self.sample_noise == "common" else act
+            actions = of_elites(action_key, imagined.next_observations)
+            rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
+            value = agent.q(state.target_critic, *rows).min(0)
+            return value.reshape(imagined.rewards.shape)
+
+        estimates = jax.vmap(once)(jax.random.split(key, self.num_samples)).mean(0)
+        return jax.lax.stop_gradient(bellman_spread(estimates))

@@ -15,68 +15,28 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
-from jaxrl_rollouts.configs import chosen, coefficients, fraction, positive
-from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.configs import chosen, fraction, positive
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
+from ..agent import Agent, AgentConfig, Learner, first_state
 from ..agents import AGENTS
-from ..agents.agent import Agent, Learner, first_state
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
-from ..method import Job, Method, Prepared, cadence
-from ..study.model_based import FittedDataset, fit_dataset
-from ..study.setting import termination_of
-from ..study.source import Setting
-from ..worlds.dynamics import Consulted, Disagreement, Dynamics, World, learned_dynamics
-from ..worlds.endings import TerminationConfig
-from ..worlds.fit import Targets
+from ..method import Job, Method, Prepared, cadence, swept
+from ..task import Source, Task, termination_of
+from ..worlds.dynamics import Consulted, Disagreement, Dynamics, Noise, World, learned_dynamics
+from ..worlds.fit import WorldModelConfig
 from ..worlds.trust import uncertainties
-
-
-@dataclass(frozen=True)
-class WorldModelConfig(EnsembleConfig):
-    """An ensemble as a world model: what it predicts, and how imagined episodes end.
-
-    Attributes:
-        targets: units in which it learns changes and rewards: each standardised (`change`), as
-            they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
-        shared: fit one and give it to every seed; else each seed has its own.
-        termination: by the `known` rule of the environment, or by a `learned` classifier, which
-            also takes the rule's place where none is known.
-        ending: that classifier.
-        error_horizon: steps over which its open-loop error is reported.
-    """
-
-    targets: Targets = "change"
-    shared: bool = False
-    termination: Literal["known", "learned"] = "known"
-    ending: TerminationConfig = TerminationConfig()
-    error_horizon: int = positive(50)
-
-    def fit(self, setting: Setting, job: Job) -> FittedDataset:
-        """Fit it to a dataset, for every seed, and measure how far it can be trusted."""
-        asked: Any = _Fit(self, self.targets, self.shared, job.seeds, job.seed, self.error_horizon,
-                          self.termination, self.ending)  # fmt: skip
-        return fit_dataset(setting.dataset, asked, job.context, setting.env)
-
-
-class _Fit(NamedTuple):  # what `fit_dataset` reads of today's `StudyConfig`
-    ensemble: EnsembleConfig
-    targets: Targets
-    shared_world: bool
-    seeds: int
-    seed: int
-    error_horizon: int
-    termination: str
-    ending: TerminationConfig
 
 
 @dataclass(frozen=True)
@@ -84,19 +44,22 @@ class Rollouts:
     """Cadence of model rollouts; defaults are RAVL's.
 
     Attributes:
-        horizon: most steps of a rollout.
-        starts: rollouts of an epoch, from states of the dataset.
-        retained: epochs whose imagined rows are kept.
-        updates: gradient steps of an epoch.
+        length: most steps of a rollout.
+        batch_size: rollouts of an epoch, from states of the dataset.
+        retain_epochs: epochs whose imagined rows are kept.
+        every: gradient steps of an epoch.
         member: draw the member that moves a row at each `step` (MBPO), or once per `trajectory`.
+        adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
+            (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
     """
 
-    horizon: int = positive(5)
-    starts: int = positive(50_000)
-    retained: int = positive(5)
-    updates: int = positive(1000)
+    length: int = positive(5)
+    batch_size: int = positive(50_000)
+    retain_epochs: int = positive(5)
+    every: int = positive(1000)
     member: Literal["step", "trajectory"] = "step"
+    adaptive: bool = False
     early_exit: int | None = positive(None)
 
 
@@ -167,7 +130,8 @@ class ModelBased(Method):
         real_ratio: of a batch that comes from the dataset.
     """
 
-    agent: Any = chosen(AGENTS, SacConfig)
+    imagines: ClassVar[bool] = True
+    agent: AgentConfig = chosen(AGENTS, SacConfig)
     world: WorldModelConfig = WorldModelConfig()
     rollouts: Rollouts = Rollouts()
     steps: int = positive(3_000_000)
@@ -178,6 +142,10 @@ class ModelBased(Method):
     def uncertainty(self) -> Uncertainty | None:
         """What the model reports of its uncertainty; None asks one member per row only."""
         return None
+
+    def sampling(self) -> Noise:
+        """How `world.imagine` draws the elites' samples."""
+        return "own"
 
     def begin(self, agent: Agent, key: jax.Array, data: Imagination) -> PyTree:
         """What is learned beside the agent, before the first step."""
@@ -222,35 +190,52 @@ class ModelBased(Method):
 
     # ---------------------------------------------------------------------------------------------
 
-    @property
-    def discount(self) -> float:
-        return self.agent.discount
+    def reported(self) -> Uncertainty | None:
+        """`uncertainty`, or what adaptive rollouts stop at."""
+        own = self.uncertainty()
+        if not self.rollouts.adaptive:
+            return own
+        return (own or Uncertainty(spread_of_means, normalised=True))._replace(stops=True)
 
-    def prepare(self, setting: Setting, job: Job) -> Prepared:
-        fitted = self.world.fit(setting, job)
-        dynamics, worlds, typical = self.dynamics(fitted)
-        own = {name: jnp.full(job.seeds, value) for name, value in coefficients(self).items()}
-        data = Imagination(to_device(setting.dataset.transitions), worlds, own, typical)
-        iterations, updates = cadence(self.steps, self.rollouts.updates, 1)
-        method = replace(self.program(), rollouts=replace(self.rollouts, updates=updates))
-        sizes = setting.env.observation_size, setting.env.action_size
-        apart = Imagination(False, not self.world.shared, True, not self.world.shared)  # type: ignore[arg-type]
-        return Prepared(
-            bind(method, dynamics, *sizes), data, iterations, self.agent, setting.env, fitted, apart
-        )
+    def prepare(self, task: Task, job: Job) -> Prepared:
+        columns = swept(self, job)
+        dynamics, worlds, typical, source = self.rolled_models(task, job)
+        apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)
+        if apart and job.arms > 1:
+            worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
+        if typical.ndim:
+            typical = jnp.tile(typical, job.arms)
+        own = {
+            name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
+        }
+        data = Imagination(to_device(task.dataset.transitions), worlds, own, typical)
+        sizes = task.env.observation_size, task.env.action_size
+        iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
+        method = replace(self.program(), rollouts=replace(self.rollouts, every=every))
+        steps = iterations * every if self.fixed_length() else None
+        learner = bind(method, dynamics, *sizes, steps)
+        per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0))  # type: ignore[arg-type]
+        return Prepared(learner, data, iterations, self.agent, task.env, source, per_seed)
 
-    def dynamics(self, fitted: FittedDataset) -> tuple[Dynamics, PyTree, jax.Array]:
-        """Functions of the fitted models, their parameters `[seeds, ...]`, and the mean uncertainty
-        on the dataset, `[seeds]`."""
-        asked, worlds, fitter = self.uncertainty(), fitted.fitted.worlds, fitted.fitted.model.fitter
-        rule = termination_of(fitted.dataset, fitted.env, self.world)
-        typical = jnp.ones(jax.tree.leaves(worlds)[0].shape[:1])
-        more: dict[str, Any] = {}
+    def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:
+        """World models of this method: their functions, their parameters `[seeds, ...]`, the mean
+        uncertainty on the dataset (`[seeds]`, or a scalar of shared ones), and what was fitted.
+
+        Raises:
+            ConfigError: dynamics of one's own that lack what the method reads of them.
+        """
+        if job.dynamics is not None:
+            self._check_own(job)
+            return job.dynamics, job.world_models, jnp.ones(()), task
+        fitted = self.world.fit(task, job.seeds, job.seed, job.context)
+        asked, worlds, fitter = self.reported(), fitted.fitted.worlds, fitted.fitted.model.fitter
+        rule = termination_of(task.dataset, task.env, self.world)
+        typical, more = jnp.ones(()), {}
         if asked is not None:
             more = {"disagreement": asked.of, "penalty_members": asked.members}
             more["normalised"] = asked.normalised
         if asked is not None and (asked.stops or asked.measured):
-            rows = to_device(fitted.dataset.transitions)
+            rows = to_device(task.dataset.transitions)
 
             def on_data(world: World) -> tuple[jax.Array, jax.Array]:
                 found = uncertainties(fitter, world, rows.observations, rows.actions, **more)
@@ -259,21 +244,49 @@ class ModelBased(Method):
             typical, largest = jax.vmap(on_data)(worlds)
             worlds = worlds._replace(limit=largest) if asked.stops else worlds
         if self.world.shared:
-            worlds, typical = jax.tree.map(lambda x: x[0], (worlds, typical))
-        return (
-            learned_dynamics(fitter, self.world.elites, termination=rule, **more),
-            worlds,
-            typical,
-        )
+            worlds = jax.tree.map(lambda x: x[0], worlds)
+            typical = typical[0] if typical.ndim else typical
+        more["noise"] = self.sampling()
+        dynamics = learned_dynamics(fitter, self.world.elites, termination=rule, **more)
+        return dynamics, worlds, typical, fitted
+
+    def _check_own(self, job: Job) -> None:
+        asked, dynamics = self.reported(), job.dynamics
+        assert dynamics is not None
+        if asked is None:
+            return
+        if not dynamics.measured:
+            expected = f"a measure of uncertainty, which {self.name} reads"
+            hint = "build them with learned_dynamics(..., disagreement=...)"
+            raise ConfigError("dynamics", "none of the step's uncertainty", expected, hint)
+        if asked.measured:
+            hint = "penalty_scale='raw' is in units of what they report"
+            raise ConfigError("penalty_scale", "mean", "raw with dynamics of your own", hint)
+        if asked.stops and getattr(job.world_models, "limit", None) is None:
+            hint = "world_models._replace(limit=uncertainty_threshold(...))"
+            raise ConfigError("world_models.limit", None, "a threshold for adaptive rollouts", hint)
 
 
 @functools.lru_cache(maxsize=64)
-def bind(method: ModelBased, dynamics: Dynamics, *sizes: int) -> Learner:
-    """A method's learner; equal arguments give the same functions, so that they compile once."""
-    agent = method.agent.make(*sizes)
+def bind(
+    method: ModelBased,
+    dynamics: Dynamics,
+    observation_size: int,
+    action_size: int,
+    steps: int | None = None,
+) -> Learner:
+    """A method's learner; equal arguments give the same functions, so that they compile once.
+
+    Args:
+        method: its coefficients are the data's.
+        dynamics: learned, true or something between.
+        observation_size, action_size: of the environment.
+        steps: of the training, for rates that fall over it.
+    """
+    agent = method.agent.make(observation_size, action_size, steps)
     functions: Any = (init, update, imagine)
     begin, step, roll = (functools.partial(f, method, dynamics, agent) for f in functions)
-    return Learner(agent, begin, step, method.rollouts.updates, roll)
+    return Learner(agent, begin, step, method.rollouts.every, roll)
 
 
 def init(
@@ -287,7 +300,7 @@ def init(
     size, entries = method.rollouts, _entries(method, dynamics, agent, begun, data)
     count = jax.tree.leaves(entries)[0].shape[0]
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), entries)
-    return begun._replace(imagined=replay.create(row, size.retained * count))
+    return begun._replace(imagined=replay.create(row, size.retain_epochs * count))
 
 
 def _entries(method: Any, dynamics: Any, agent: Any, state: Any, data: Any) -> Any:
@@ -308,16 +321,16 @@ def imagine(
     data: Imagination,
 ) -> Trajectory:
     """Roll the current policy from states of the dataset."""
-    size, asked = method.rollouts, method.uncertainty()
+    size, asked = method.rollouts, method.reported()
     start_key, roll_key = jax.random.split(key)
-    start = jax.random.randint(start_key, (size.starts,), 0, data.real.observations.shape[0])
+    start = jax.random.randint(start_key, (size.batch_size,), 0, data.real.observations.shape[0])
     world = method.rolled(Learning(state.agent, state.extra), data.world)
     return rollout(
         dynamics.model,
         world,
         data.real.observations[start],
         roll_key,
-        horizon=size.horizon,
+        horizon=size.length,
         policy=agent.policy,
         policy_params=state.agent.actor,
         members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=size.member),
@@ -329,7 +342,7 @@ def imagine(
 def update(
     method: ModelBased, dynamics: Dynamics, agent: Agent, state: ModelBasedState, data: Imagination
 ) -> tuple[ModelBasedState, dict[str, jax.Array]]:
-    """One epoch: imagine, then `rollouts.updates` gradient steps."""
+    """One epoch: imagine, then `rollouts.every` gradient steps."""
     own = replace(method, **data.coefficients)  # whose coefficients are those of this seed
     roll_key, learn_key, key = jax.random.split(state.key, 3)
     learned, world = Learning(state.agent, state.extra), Rolled(dynamics, data.world, data.typical)
@@ -347,7 +360,7 @@ def update(
         imagined = replay.sample(buffer, imagined_key, method.batch_size - from_data)
         return own.learn(agent, state, key, real, imagined, world, **moves)
 
-    keys = jax.random.split(learn_key, method.rollouts.updates)
+    keys = jax.random.split(learn_key, method.rollouts.every)
     learned, metrics = gradient_steps(learn, learned, keys, agent.period)
     valid = jnp.maximum(trajectory.valid.sum(), 1)
     metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid

@@ -2,7 +2,7 @@
 unsure.
 
 The uncertainty is the largest norm of a member's predicted standard deviation, over all members
-and not the elites only, as in the public codes.
+and not the elites only, as in the public codes. It vanishes with the model's error.
 """
 
 from __future__ import annotations
@@ -12,13 +12,25 @@ from typing import ClassVar, Literal
 
 import jax
 
-from jaxrl_rollouts.configs import coefficient
+from jaxrl_rollouts.configs import chosen, coefficient
 from jaxrl_rollouts.ensemble import max_aleatoric
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Trajectory
 
+from ..agent import AgentConfig
+from ..agents import AGENTS
+from ..agents.sac import SacConfig
 from ..data import Transitions
 from ..worlds.dynamics import Consulted
+from ..worlds.fit import WorldModelConfig
 from .model_based import ModelBased, Rolled, Uncertainty, flat
+
+
+def kit_agent() -> SacConfig:
+    """SAC as OfflineRL-Kit has it for MOPO and MOBILE."""
+    return SacConfig(
+        hidden=(256, 256), actor_lr=1e-4, alpha_lr=1e-4, max_alpha=1.0, cosine=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +38,29 @@ class Mopo(ModelBased):
     """MOPO's settings.
 
     Attributes:
-        penalty: lambda, what a unit of uncertainty takes from a reward.
-        unit: of the uncertainty: as the model reports it (`raw`, the paper's), or its `mean` over
-            the dataset, which does not depend on how targets are scaled.
-        members: whose predictions it is the largest of: all `members`', or the `elites`'.
+        penalty: lambda: reward taken off per unit of uncertainty (0.5 to 5 in OfflineRL-Kit).
+        penalty_scale: unit of the uncertainty: as the model reports it (`raw`, the paper's), or its
+            `mean` over the dataset, which does not depend on how targets are scaled.
+        penalty_members: whose predictions it is the largest of: all `members`', or the `elites`'.
     """
 
     name: ClassVar[str] = "mopo"
+    agent: AgentConfig = chosen(AGENTS, kit_agent)
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
     penalty: float = coefficient(1.0, least=0)
-    unit: Literal["raw", "mean"] = "raw"
-    members: Consulted = "members"
+    penalty_scale: Literal["raw", "mean"] = "raw"
+    penalty_members: Consulted = "members"
+
+    def validate(self) -> None:
+        if self.world.variance != "row":
+            expected = f"row: {self.name} penalises the predicted deviation, the same for every row"
+            raise ConfigError("world.variance", self.world.variance, expected)
 
     def uncertainty(self) -> Uncertainty:
-        return Uncertainty(max_aleatoric, self.members, measured=self.unit == "mean")
+        measured = self.penalty_scale == "mean"
+        return Uncertainty(max_aleatoric, self.penalty_members, measured=measured)
 
     def rows(self, trajectory: Trajectory, world: Rolled) -> tuple[Transitions, jax.Array]:
         """Rewards `r - lambda u`, equation 9."""
-        steps, unit = trajectory.steps, world.typical if self.unit == "mean" else 1.0
+        steps, unit = trajectory.steps, world.typical if self.penalty_scale == "mean" else 1.0
         return flat(trajectory, rewards=steps.rewards - self.penalty / unit * steps.uncertainties)

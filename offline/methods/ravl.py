@@ -1,38 +1,35 @@
-"""RAVL (Sims et al. 2024): the edge of reach is seen by the critics, not by the model.
+"""RAVL (Sims et al. 2024, arXiv:2402.12527): a diverse ensemble of critics at the edge of reach.
 
-States that can be reached in exactly k steps are bootstrapped from but never updated. A diverse
-ensemble of critics disagrees there, so the minimum over it is low where no data correct it.
+States that can be reached in exactly k steps are bootstrapped from but never updated. Diverse
+critics disagree there, so their minimum is low where no data correct it. The agent is EDAC's,
+N 10 and eta 1 by default; there is no penalty on the model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
-from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.configs import chosen
 
-from ..agents.given import Settings
-from ..agents.sac import SacConfig
-from .scheme import Method
-
-
-def ravl(agent: SacConfig, *, num_critics: int = 10, eta: float = 1.0) -> Method:
-    """`agent` with `num_critics` critics (N) and EDAC's diversity term (eta); no model penalty."""
-    return Method("ravl", replace(agent, num_critics=num_critics, eta=eta))
+from ..agent import AgentConfig
+from ..agents import AGENTS
+from ..agents.sac import EdacConfig
+from ..worlds.fit import WorldModelConfig
+from .model_based import ModelBased
 
 
-@dataclass(frozen=True)
-class Ravl(Settings):
-    """Settings of RAVL.
+@dataclass(frozen=True, kw_only=True)
+class Ravl(ModelBased):
+    """RAVL's settings: those of its agent are N (`num_critics`) and `eta`."""
 
-    Attributes:
-        critics: N: how many.
-        eta: weight of the loss that keeps their gradients apart. It lets critics promise ever
-            less the longer they train; where episodes never end and most rows are real, 0 did
-            better (`ravl_mujoco`).
-    """
-
-    num_critics: int = positive(10)
-    eta: float = number(1.0, least=0)
-
-    def method(self, agent: SacConfig) -> Method:
-        return ravl(agent, num_critics=self.num_critics, eta=self.eta)
+    name: ClassVar[str] = "ravl"
+    agent: AgentConfig = chosen(AGENTS, EdacConfig)
+    world: WorldModelConfig = WorldModelConfig(
+        targets="raw",
+        holdout_rows=500_000,
+        max_epochs=2000,
+        min_epochs=350,
+        lr_drop=0.3,
+        input_clip=10.0,
+    )

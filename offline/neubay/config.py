@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 
-from ..agents.given import Settings
 from ..recurrent import tapes
 from ..recurrent.sac import RecurrentSacConfig
 from ..recurrent.tapes import Weighting
@@ -19,7 +18,7 @@ from ..recurrent.tokens import Token, token_of
 
 
 @dataclass(frozen=True)
-class NeubayConfig(Settings):
+class NeubayConfig:
     """Agent, rollouts and cadence; defaults are the public code's for D4RL locomotion.
 
     Attributes:

@@ -28,7 +28,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner
+from ..agent import Agent, Learner
 from ..recurrent import tapes
 from ..recurrent.histories import Drawn, LoggedHistories, draw, remember, resume, warm
 from ..recurrent.memory import Memory, make_memory

@@ -12,7 +12,7 @@ from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.fitting import Fitter
 
-from ..agents.agent import Learner
+from ..agent import Learner
 from ..data import Transitions, episodes
 from ..environments import Environment
 from ..environments.terminations import Termination

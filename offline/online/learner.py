@@ -23,8 +23,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner, learn
-from ..agents.registry import make_agent
+from ..agent import Agent, Learner, learn
 from ..agents.sac import SacConfig
 from ..collect import random_policy
 from ..data import Transitions
@@ -221,8 +220,8 @@ def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps:
         expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"
         hint = "its state can be kept in no checkpoint"
         raise ConfigError("environment", env.name, expected, hint)
-    made = make_agent(agent, env.observation_size, env.action_size)
     iterations = config.iterations(steps)
+    made = agent.make(env.observation_size, env.action_size, iterations * config.updates)
     capacity = config.capacity or config.steps_at(iterations)
     return Learner(
         made,

@@ -20,8 +20,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent
-from ..agents.given import onto
+from ..agent import Agent
 from ..agents.sac import SacConfig
 from ..environments import Environment, make
 from ..environments.stateless import stateless
@@ -116,7 +115,7 @@ def train_online(
     Args:
         environment: what `make` takes. Other environments of Gymnasium than MuJoCo's keep a state
             that no checkpoint holds, and are refused.
-        agent: settings of SAC or EDAC; what they leave out is SAC with networks of 2 x 256.
+        agent: settings of SAC or EDAC; None takes SAC with networks of 2 x 256.
         steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
         online: how acting and learning alternate.
         seeds: trained side by side.
@@ -177,4 +176,4 @@ def _settings(agent: SacConfig | None) -> SacConfig:
         return DEFAULT
     if not isinstance(agent, SacConfig):
         raise ConfigError("agent", type(agent).__name__, "settings of sac or edac")
-    return onto(DEFAULT if type(agent) is SacConfig else type(agent)(hidden=(256, 256)), agent)
+    return agent

@@ -30,8 +30,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent
-from ..agents.given import Settings
+from ..agent import Agent
 from ..agents.tanh_gaussian import mode, sample_and_log_prob
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
@@ -40,7 +39,7 @@ from .tapes import Tape, masked_mean, weighted_mean
 
 
 @dataclass(frozen=True)
-class RecurrentSacConfig(Settings):
+class RecurrentSacConfig:
     """Hyper-parameters; defaults are the public code's for D4RL locomotion.
 
     But for `memory_rate`, which is 1e-5 there and then tuned for every dataset.

@@ -34,9 +34,8 @@ from jaxrl_rollouts.diffusion.sampler import Guidance
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner, first_state, learn
+from ..agent import Agent, AgentConfig, Learner, first_state, learn
 from ..agents.iql import normal_log_prob
-from ..agents.registry import AgentConfig, make_agent
 from ..data import Transitions, sample_batch
 from .paths import policy_gap
 from .relabel import Relabeller, Unknown, settle
@@ -154,7 +153,7 @@ def make_pgd(
         ConfigError: a setting is out of range, or the agent has no normal policy.
     """
     check(config)
-    agent = make_agent(agent_config, layout.observation_size, layout.action_size)
+    agent = agent_config.make(layout.observation_size, layout.action_size)
     if agent.gaussian is None:
         raise ConfigError("agent", type(agent_config).__name__, "one with a normal policy")
     if config.updates % agent.period:

@@ -19,8 +19,7 @@ from jaxrl_rollouts.diffusion import Denoiser, Flow, JumpConfig, SamplerConfig, 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.agent import Agent, Learner, first_state, learn
-from ..agents.registry import AgentConfig, make_agent
+from ..agent import Agent, AgentConfig, Learner, first_state, learn
 from ..data import Transitions
 from .synther import MixedData, RowLayout, mixing
 
@@ -82,7 +81,7 @@ def make_refreshed(
         ConfigError: a setting is out of range.
     """
     check(config)
-    agent = make_agent(agent_config, layout.observation_size, layout.action_size)
+    agent = agent_config.make(layout.observation_size, layout.action_size)
     if config.updates % agent.period:
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     parts = RefreshParts(config, agent, model, layout)

@@ -33,7 +33,7 @@ from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
 
-from ..agents.agent import Agent
+from ..agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from ..worlds.dynamics import Termination

@@ -32,14 +32,14 @@ class TerminationConfig:
 
     Attributes:
         hidden: widths of its layers.
-        learning_rate: of Adam.
+        lr: of Adam.
         batch_size: rows in a gradient step.
         updates: gradient steps in all.
         updates_per_iteration: gradient steps between two records in the log.
     """
 
     hidden: tuple[int, ...] = positive((64, 64))
-    learning_rate: float = step_size(1e-3)
+    lr: float = step_size(1e-3)
     batch_size: int = positive(256)
     updates: int = positive(3000)
     updates_per_iteration: int = positive(500)
@@ -78,7 +78,7 @@ def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callab
     """`init(key, data)`, `update(state, data)` and `logit(params, rows)`."""
     check(config)
     network = from_linen(MLP(config.hidden, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32))
-    optimiser = optax.adam(config.learning_rate)
+    optimiser = optax.adam(config.lr)
 
     def logit(params: PyTree, rows: jax.Array) -> jax.Array:
         return network.apply(params, rows)[..., 0]

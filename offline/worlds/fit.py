@@ -6,7 +6,9 @@ the elites only, each at its best snapshot, and the scalers they were fitted wit
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,9 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Dataset, Transitions
 from ..environments.base import Environment
+from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, World, learned_dynamics
+from .endings import TerminationConfig, fit_endings
 
 Targets = Literal["raw", "change", "observations"]
 
@@ -43,6 +47,86 @@ NEUBAY_ENSEMBLE = EnsembleConfig(
     decay="decoupled",
     max_epochs=1200,
 )
+
+
+ENDING = 2**31 + 1  # a stream that no split reaches: `split(key, n)[i]` is `fold_in(key, i)`
+
+
+@dataclass(frozen=True)
+class WorldModelConfig(EnsembleConfig):
+    """An ensemble as a world model: what it predicts, and how imagined episodes end.
+
+    Attributes:
+        targets: units in which it learns changes and rewards: each standardised (`change`), as
+            they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
+        shared: fit one and give it to every seed; else each seed has its own.
+        termination: by the `known` rule of the environment, or by a `learned` classifier, which
+            also takes the rule's place where none is known.
+        ending: that classifier.
+    """
+
+    targets: Targets = "change"
+    shared: bool = False
+    termination: Literal["known", "learned"] = "known"
+    ending: TerminationConfig = TerminationConfig()
+
+    @property
+    def ensemble(self) -> EnsembleConfig:
+        """The networks alone."""
+        return EnsembleConfig(**{f.name: getattr(self, f.name) for f in fields(EnsembleConfig)})
+
+    def fit(self, task: Task, seeds: int, seed: int, context: RunContext | None) -> FittedDataset:
+        """Fit world models to a dataset, and a classifier of ends where no rule is known.
+
+        Args:
+            task: the dataset and its environment.
+            seeds: of the training; as many models unless `shared`.
+            seed: of the random numbers.
+            context: of the run, which keeps them in its folder.
+        """
+        dataset, name = task.dataset, slug(task.dataset.name)
+        rule = termination_of(dataset, task.env, self)
+        fit_key = jax.random.split(jax.random.key(seed))[0]
+        count, rows = 1 if self.shared else seeds, dataset.with_successors
+        run: dict[str, Any] = {"seeds": count, "context": context}
+        more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
+        fitted = fit_worlds(self.ensemble, rows, fit_key, **more)
+        ending = rule if isinstance(rule, TerminationConfig) else None
+        if ending is not None:
+            end_key, stage = jax.random.fold_in(fit_key, ENDING), f"{name}-termination"
+            endings, _ = fit_endings(ending, rows, end_key, stage=stage, **run)
+            fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
+        found = FittedDataset(dataset, task.env, fitted, self, seed, ending)
+        if context:
+            found.save_worlds(context.folder.stage(f"{name}-world") / "worlds")
+        return found
+
+
+class FittedDataset(NamedTuple):
+    """A dataset with the world models fitted to it.
+
+    Attributes:
+        dataset: where the rows come from.
+        env: the true environment.
+        fitted: world models; one per seed, or one for all.
+        config: their settings.
+        seed: of the random numbers they were fitted with.
+        ending: settings of a learned termination; None where a rule is known.
+    """
+
+    dataset: Dataset
+    env: Environment
+    fitted: FittedWorlds
+    config: WorldModelConfig
+    seed: int = 0
+    ending: TerminationConfig | None = None
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models for `load_worlds`."""
+        from .saved import save_worlds
+
+        more = self.dataset, self.config.ensemble, self.config.targets
+        return save_worlds(folder, self.fitted.worlds, *more, ending=self.ending)
 
 
 class WorldModel(NamedTuple):

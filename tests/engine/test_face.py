@@ -75,7 +75,7 @@ def test_an_ensemble_in_one_call() -> None:
         batch_size=32,
         max_epochs=40,
         patience=40,
-        learning_rate=1e-2,
+        lr=1e-2,
     )
     fitted = fit_ensemble(x, y, config, seeds=2, key=jax.random.key(1))
     prediction = fitted.predict(x[:50], seed=1)

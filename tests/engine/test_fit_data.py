@@ -17,7 +17,7 @@ from jaxrl_rollouts.fitting import FitParts, epoch_order, judge, make_fitter
 from jaxrl_rollouts.loop import train
 
 TWO = EnsembleConfig(
-    members=4, elites=4, hidden=(16,), learning_rate=1e-2, weight_decay=(0.0,), batch_size=32,
+    members=4, elites=4, hidden=(16,), lr=1e-2, weight_decay=(0.0,), batch_size=32,
     max_epochs=30, patience=30, variance="output",
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_each_member_is_its_group() -> None:
 @pytest.mark.parametrize("by", ["mse", "nll"])
 def test_members_are_judged_on_their_group(by: Any) -> None:
     x, y, groups = opposed()
-    config = replace(TWO, judge=by)
+    config = replace(TWO, selection_metric=by)
     data = split_holdout(config, x, y, groups=groups)
     fitter = make_fitter(config, 1, 1)
     params = fitter.init(jax.random.key(0)).params

@@ -63,7 +63,7 @@ def test_a_linear_gaussian_system_is_recovered() -> None:
 
 def test_seeds_side_by_side_are_single_fits() -> None:
     """A seed that is done stands still until the others are done, too."""
-    config = replace(SMALL, patience=1, improvement=0.3, learning_rate=3e-3)  # few epochs
+    config = replace(SMALL, patience=1, improvement=0.3, lr=3e-3)  # few epochs
     f, keys = make_fitter(config, 2, 2), jax.random.split(jax.random.key(0), 4)
     together = fit(f, config, keys)
     lengths = []
@@ -80,7 +80,7 @@ def test_seeds_side_by_side_are_single_fits() -> None:
 
 
 def test_the_best_epoch_of_each_member_is_kept_and_then_all_stand_still() -> None:
-    config = replace(SMALL, patience=2, learning_rate=3e-2, improvement=0.1)
+    config = replace(SMALL, patience=2, lr=3e-2, improvement=0.1)
     f = make_fitter(config, 2, 2)
     update, predict = jax.jit(f.update), jax.jit(f.ensemble.apply_all)
     state = f.init(jax.random.key(5))

@@ -23,7 +23,7 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
     config = EnsembleConfig(
         hidden=(5, 4),
         layer_norm=True,
-        learning_rate=2.0,
+        lr=2.0,
         weight_decay=decay,
         decay="decoupled",
     )
@@ -45,7 +45,7 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
 
 
 def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
-    config = EnsembleConfig(hidden=(5,), learning_rate=0.5, weight_decay=(0.3,))
+    config = EnsembleConfig(hidden=(5,), lr=0.5, weight_decay=(0.3,))
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
     gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
     ours, theirs = _optimiser(config), optax.adam(0.5)
@@ -67,7 +67,7 @@ def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
     for _ in range(5):
         state, _ = update(state, DATA)
         rates.append(float(state.opt_state[-1]))
-    want = 0.5 * SMALL.learning_rate * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
+    want = 0.5 * SMALL.lr * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
     np.testing.assert_allclose(rates, want, rtol=1e-5, atol=1e-9)
 
 
@@ -76,13 +76,13 @@ def test_rates_as_functions_of_the_epoch() -> None:
     parts: Any = SimpleNamespace(config=replace(SMALL, cosine=True, max_epochs=8))
     rates = [float(annealed(parts, ("moments", 9.9), jnp.int32(at))[-1]) for at in (0, 2, 4, 8, 20)]
     shares = np.array([1.0, 0.5 + np.sqrt(0.125), 0.5, 0.0, 0.0])
-    np.testing.assert_allclose(rates, SMALL.learning_rate * shares, atol=1e-8)
+    np.testing.assert_allclose(rates, SMALL.lr * shares, atol=1e-8)
     parts = SimpleNamespace(config=replace(SMALL, lr_drop=0.3))
-    full = jnp.float32(SMALL.learning_rate)
+    full = jnp.float32(SMALL.lr)
     for early, rate, want, said in [
-        (True, full, 0.3 * SMALL.learning_rate, True),
-        (True, 0.3 * full, 0.3 * SMALL.learning_rate, False),  # once only
-        (False, full, SMALL.learning_rate, False),
+        (True, full, 0.3 * SMALL.lr, True),
+        (True, 0.3 * full, 0.3 * SMALL.lr, False),  # once only
+        (False, full, SMALL.lr, False),
     ]:
         (_, found), lowered = next_rate(parts, ("moments", rate), jnp.bool_(early))
         np.testing.assert_allclose(found, want, rtol=1e-6)
@@ -97,7 +97,7 @@ def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
     rates, stale, done = [], [], []
     for _ in range(12):
         state, metrics = update(state, DATA)
-        rates.append(float(state.opt_state[-1]) / config.learning_rate)
+        rates.append(float(state.opt_state[-1]) / config.lr)
         stale.append(int(state.stale))
         done.append(f.finished(jax.tree.map(np.asarray, metrics)))
     dropped = next(i for i, rate in enumerate(rates) if rate < 0.9)

@@ -54,7 +54,7 @@ def test_odds_are_those_of_the_data_where_most_rows_end() -> None:
     state = kind[:, None].astype(np.float32)
     nothing = np.zeros((8000, 1), np.float32)
     rows = Transitions(state, nothing, nothing[:, 0], state, ends, np.zeros(8000, bool))
-    config = TerminationConfig(hidden=(8,), learning_rate=3e-3, updates=2000)
+    config = TerminationConfig(hidden=(8,), lr=3e-3, updates=2000)
     fitted, _ = fit_endings(config, rows, jax.random.key(0))
     ending = jax.tree.map(lambda x: x[0], fitted)
     one = np.concatenate([state, nothing, state], 1)[[kind.argmin(), kind.argmax()]]

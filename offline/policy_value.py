@@ -17,13 +17,11 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 
-from ..evaluation import values_from
-from ..worlds.dynamics import learned_dynamics
-from .config import StudyConfig
-from .model_based import FittedDataset
-from .outcome import Outcome
-from .setting import termination_of
-from .source import starts_of
+from .evaluation import values_from
+from .result import TrainResult
+from .task import starts_of, termination_of
+from .worlds.dynamics import learned_dynamics
+from .worlds.fit import FittedDataset
 
 STARTS = 256  # rows that are rolled at least, of every seed
 REST = 0.01  # of a reward in the first step, that one in the last still counts
@@ -47,7 +45,7 @@ class ImaginedValue(NamedTuple):
 
 
 def imagined_value(
-    outcome: Outcome, world: FittedDataset | None = None, *, seed: int = 0
+    result: TrainResult, world: FittedDataset | None = None, *, seed: int = 0
 ) -> ImaginedValue:
     """Play what was trained in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
 
@@ -56,7 +54,7 @@ def imagined_value(
     right about.
 
     Args:
-        outcome: of a method without a memory.
+        result: of a method without a memory.
         world: the models, of another outcome's `source` say; None takes the outcome's own. The
             policy of seed `k` is played in number `k % worlds`.
         seed: of what is drawn.
@@ -64,16 +62,16 @@ def imagined_value(
     Raises:
         ConfigError: a method with a memory, or no world models.
     """
-    world = outcome.source if world is None else world
+    world = result.source if world is None else world
     if not isinstance(world, FittedDataset):
-        name = outcome.about["method"]
+        name = result.about["method"]
         raise ConfigError(
             "world", type(world).__name__, f"world models: {name} has none of its own"
         )
-    if jax.tree.leaves(outcome.agent.memory(1)):
-        raise ConfigError("outcome", outcome.about["method"], "a method without a memory")
-    elites, discount = world.ensemble.elites, outcome.config.discount
-    rule = world.ending or termination_of(world.dataset, world.env, StudyConfig())
+    if jax.tree.leaves(result.agent.memory(1)):
+        raise ConfigError("result", result.about["method"], "a method without a memory")
+    elites, discount = world.config.elites, result.config.discount
+    rule = world.ending or termination_of(world.dataset, world.env, world.config)
     model = learned_dynamics(world.fitted.model.fitter, elites, termination=rule).model
     first = starts_of(world.dataset, STARTS)
     each = max(STARTS // elites, -(-len(first) // elites))
@@ -82,18 +80,18 @@ def imagined_value(
     horizon = min(horizon, world.env.max_episode_steps)
     count = jax.tree.leaves(world.fitted.worlds)[0].shape[0]
     found = []
-    for number in range(jax.tree.leaves(outcome.actors)[0].shape[0]):
+    for number in range(jax.tree.leaves(result.actors)[0].shape[0]):
         key = jax.random.fold_in(jax.random.key(seed), number)
         act_key, play_key = jax.random.split(key)
-        actor = outcome.actor(number)
-        memory = outcome.agent.memory(len(starts))
+        actor = result.actor(number)
+        memory = result.agent.memory(len(starts))
         values = values_from(
             model,
             jax.tree.map(lambda x, k=number: x[k % count], world.fitted.worlds),
-            outcome.agent.greedy,
+            result.agent.greedy,
             actor,
             starts,
-            outcome.agent.greedy(actor, act_key, starts, memory)[0],
+            result.agent.greedy(actor, act_key, starts, memory)[0],
             play_key,
             members=jnp.arange(elites),
             discount=discount,

@@ -1,33 +1,68 @@
-"""Where a dataset is from: its environment or none, whether the two fit, how episodes end there."""
+"""A dataset and its environment: whether the two fit, how episodes end, what was earned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import jax
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
 
-from ..data import Dataset, episodes
-from ..data.bounds import is_unit
-from ..data.checks import ACTION_TOLERANCE
-from ..data.inspection import bounds_text, extremes
-from ..environments import Environment, make
-from ..environments.absent import NONE, is_simulator, no_simulator
-from ..environments.base import own_bounds
-from ..environments.registry import is_known, make_named
-from ..environments.terminations import Termination, termination_function
-from ..worlds.endings import TerminationConfig
+from .behaviours.made import load_dataset
+from .data import Dataset, episode_returns, episodes
+from .data.bounds import is_unit
+from .data.checks import ACTION_TOLERANCE
+from .data.inspection import bounds_text, extremes
+from .environments import Environment, make
+from .environments.absent import NONE, is_simulator, no_simulator
+from .environments.base import own_bounds
+from .environments.registry import is_known, make_named
+from .environments.terminations import Termination, termination_function
+from .worlds.endings import TerminationConfig
 
 WITHOUT_REWARDS = ("bc",)  # methods that read none
 
 
+class HasSteps(Protocol):
+    """A Gymnasium environment."""
+
+    def step(self, action: Any, /) -> Any: ...
+
+
+EnvironmentLike = str | Environment | HasSteps  # what `environments.make` takes
+
+
+class Source(Protocol):
+    """What a method learns from: a dataset and its environment, perhaps with world models."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+
+    @property
+    def env(self) -> Environment: ...
+
+
+class Task(NamedTuple):
+    """A dataset and the environment it is from.
+
+    Attributes:
+        dataset: the rows.
+        env: of the policy's evaluation; without a simulator it has the sizes only.
+        synthetic: the rows that replaced the dataset's own, in a sentence; "" for none.
+    """
+
+    dataset: Dataset
+    env: Environment
+    synthetic: str = ""
+
+
 class Endings(Protocol):
-    """The part of a `StudyConfig` that says how imagined episodes end."""
+    """How imagined episodes end; part of a `WorldModelConfig`."""
 
     @property
     def termination(self) -> str: ...
@@ -36,7 +71,7 @@ class Endings(Protocol):
     def ending(self) -> TerminationConfig: ...
 
 
-def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
+def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:
     """Where the policy is played: the environment asked for, else the one a dataset is from.
 
     Args:
@@ -163,12 +198,13 @@ def line_of(dataset: Dataset, env: Environment | None) -> str:
 
 
 def warnings_of(
-    dataset: Dataset, env: Environment, config: Endings, *, imagines: bool
+    dataset: Dataset, env: Environment, config: Endings | None, *, imagines: bool
 ) -> list[str]:
     """What a user should know of a training before its numbers, a sentence each.
 
     Args:
-        dataset, env, config: of the training.
+        dataset, env: of the training.
+        config: of its world models; None where it has none.
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
@@ -185,7 +221,11 @@ def warnings_of(
         low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
         if not is_unit(low, high):
             facts.append(f"Actions were rescaled to [-1, 1] from the declared {text}.")
-    if imagines and isinstance(termination_of(dataset, env, config), TerminationConfig):
+    if (
+        imagines
+        and config is not None
+        and isinstance(termination_of(dataset, env, config), TerminationConfig)
+    ):
         why = "" if config.termination == "learned" else " (no rule is known)"
         facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
     if not is_simulator(env):
@@ -215,3 +255,40 @@ def naming_extremes(dataset: Dataset) -> Iterator[None]:
         if not extreme:
             raise
         raise DivergenceError(f"{error}; {extreme}") from error
+
+
+def task_of(name: str, seed: int = 0, context: RunContext | None = None) -> Task:
+    """A dataset by name with its environment.
+
+    Raises:
+        ConfigError, DataError: see `load_dataset`, `environment_of` and `verify_checksum`.
+    """
+    dataset = load_dataset(name, seed)
+    verify_checksum(dataset, context)
+    return Task(dataset, environment_of(dataset))
+
+
+def behaviour(source: Source, discount: float = 1.0) -> np.ndarray:
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
+    rows = source.dataset.transitions
+    parts = episodes(rows)
+    whole = parts.terminated | (parts.lengths >= source.env.max_episode_steps)
+    # A set without one whole episode (a short prefix) has only cut ones to compare with.
+    return episode_returns(rows, discount)[whole if whole.any() else slice(None)]
+
+
+def starts_of(dataset: Dataset, most: int = 256) -> np.ndarray:
+    """First observations of a dataset's first episodes, `[B, S]`."""
+    rows = dataset.transitions
+    return np.asarray(rows.observations[episodes(rows).starts][:most])
+
+
+def slug(name: str) -> str:
+    """A dataset name as part of a folder or picture name."""
+    return "".join(c if c.isalnum() or c == "-" else "-" for c in name.split("/")[-1])
+
+
+def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
+    """Keys of the training and of the evaluations; the same for every method."""
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    return train_key, play_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -14,7 +14,7 @@ from jaxrl_rollouts.trees import PyTree
 class Scaled(NamedTuple):
     """A network's parameters with the statistics of its observations.
 
-    Whoever holds these can act on raw observations; nobody has to remember to normalise.
+    Policies and critics take raw observations and normalise them with these.
     """
 
     net: PyTree
@@ -81,20 +81,22 @@ class Learner(NamedTuple):
     imagine: Callable[[Any, jax.Array, PyTree], Any] | None = None
 
 
-class AgentSpec(NamedTuple):
-    """An agent that learns from transitions alone, as command line and registry know it.
+class AgentConfig(Protocol):
+    """Settings of an agent: a frozen dataclass that builds it."""
 
-    Attributes:
-        config: frozen dataclass of its settings, with defaults and at least `discount`.
-        make: `(config, observation size, action size) -> Agent`.
-        rows: `(config, transitions) -> rows` it learns from, on the host.
-        alone: `config -> config` for rows of which nobody knows what followed (made-up ones).
-    """
+    @property
+    def discount(self) -> float:
+        """Gamma: the weight of a reward one step later."""
+        ...
 
-    config: type
-    make: Callable[[Any, int, int], Agent]
-    rows: Callable[[Any, Any], Any] = lambda config, transitions: transitions
-    alone: Callable[[Any], Any] = lambda config: config
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """Build the agent; equal arguments give the same functions.
+
+        Args:
+            observation_size, action_size: of the environment.
+            steps: gradient steps of the training, for rates that fall over it; None only acts.
+        """
+        ...
 
 
 def first_state(agent: Agent, key: jax.Array, observations: jax.Array | Scaler) -> Any:

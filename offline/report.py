@@ -20,13 +20,33 @@ from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
-from ..data import Dataset, normalised_score
-from ..environments.absent import is_simulator
-from ..training import Best
-from .colours import COLOURS, colour
-from .model_based import LEVELS, FittedDataset
-from .source import Source, behaviour, slug
+from .data import Dataset, normalised_score
+from .environments.absent import is_simulator
+from .result import TrainResult
+from .task import Source, behaviour, slug
+from .training import Best
+from .worlds.fit import FittedDataset
+from .worlds.quality import LEVELS, Quality
 
+# The colour of a method, the same in every picture of agents.
+COLOURS: Mapping[str, str] = {
+    "base": "#D55E00",
+    "oracle": "#009E73",
+    "mopo": "#E69F00",
+    "mobile": "#CC79A7",
+    "ravl": "#0072B2",
+    "neubay": "#56B4E9",
+    "behaviour": "#777777",
+    "bc": "#222222",
+    # Ablations of NEUBAY, beside the agents; a longer name before what it begins with.
+    "markov": "#882255",
+    "quantile 0.999": "#c994c7",
+    "quantile 0.99": "#8c6bb1",
+    "quantile 1": "#1b7837",
+    "quantile": "#000000",
+    "no threshold": "#bf812d",
+    "penalty": "#009E73",
+}
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
 COLUMNS = {
@@ -42,6 +62,11 @@ IMAGINED = (
     "Imagined value: the last policies, played for hundreds of steps in the world models from "
     "where the dataset's episodes start. Where members are far apart they do not know."
 )
+
+
+def colour(name: str) -> str:
+    """The colour of what begins with a name of `COLOURS`; others get one of the palette."""
+    return pictures.colour(name, COLOURS)
 
 
 def measured(cell: Cell) -> Mapping[str, str]:
@@ -78,23 +103,22 @@ def final_overestimation(cell: Cell) -> np.ndarray:
 
 def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
     """What an ensemble was judged by, its holdout error, as a column."""
-    by = ensemble.judge
+    by = ensemble.selection_metric
     return {f"holdout {by.upper()}": history.last(f"best_holdout_{by}")}
 
 
-def world_row(world: FittedDataset) -> dict[str, Any]:
+def world_row(world: FittedDataset, found: Quality) -> dict[str, Any]:
     """How good the world model of a dataset is, as a table row."""
     history = world.fitted.trained.history
     row = {"dataset": world.dataset.name, "rows": len(world.dataset)}
-    row |= {"epochs": len(history.records), **holdout(history, world.ensemble)}
+    row |= {"epochs": len(history.records), **holdout(history, world.config)}
     for step in STEPS:
-        if step <= len(world.errors):
-            row[f"error at step {step}"] = float(np.median(world.errors[step - 1]))
-    if world.unchanged is not None:
-        last = max((step for step in STEPS if step <= len(world.errors)), default=1)
-        for step in dict.fromkeys((1, last)):
-            row[f"if nothing changed, at {step}"] = float(np.median(world.unchanged[step - 1]))
-    return row | {"inside 90 % interval": float(world.inside[LEVELS.index(0.9)])}
+        if step <= len(found.errors):
+            row[f"error at step {step}"] = float(np.median(found.errors[step - 1]))
+    last = max((step for step in STEPS if step <= len(found.errors)), default=1)
+    for step in dict.fromkeys((1, last)):
+        row[f"if nothing changed, at {step}"] = float(np.median(found.unchanged[step - 1]))
+    return row | {"inside 90 % interval": float(found.inside[LEVELS.index(0.9)])}
 
 
 def result_rows(
@@ -161,6 +185,13 @@ def note_best(report: Report, best: Best | None) -> None:
         )
 
 
+def note_differences(report: Report, result: TrainResult, source: str) -> None:
+    """What differs from the paper, and where its settings are from."""
+    if result.differs:
+        where = f" ({source})" if source else ""
+        report.note(f"Differs from the paper{where}: {'; '.join(result.differs)}.")
+
+
 def note_environments(report: Report, settings: Iterable[Source]) -> None:
     """Where policies were played, each environment once."""
     for env in {setting.env.name: setting.env for setting in settings}.values():
@@ -178,7 +209,7 @@ def note_made(report: Report, datasets: Iterable[Dataset]) -> None:
         )
 
 
-def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
+def draw_world(report: Report, worlds: Mapping[str, Quality]) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
         "Left: error of the learned model along logged actions, dashed that of one that says that "
@@ -195,9 +226,8 @@ def draw_world(report: Report, worlds: Mapping[str, FittedDataset]) -> None:
             low, middle, high = np.quantile(world.errors, [0.05, 0.5, 0.95], axis=1)
             left.plot(steps, middle, color=shade, label=slug(name))
             left.fill_between(steps, low, high, color=shade, alpha=0.12, linewidth=0)
-            if world.unchanged is not None:
-                still = np.median(world.unchanged, axis=1)
-                left.plot(steps, still, color=shade, linestyle="--", linewidth=0.8)
+            still = np.median(world.unchanged, axis=1)
+            left.plot(steps, still, color=shade, linestyle="--", linewidth=0.8)
             right.plot(LEVELS, world.inside, "o-", color=shade, markersize=3)
         left.set(yscale="log", xlabel="step", ylabel="error in stds, median, 5-95 %")
         right.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")

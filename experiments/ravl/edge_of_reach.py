@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.rollouts import rollout
 
-from ..agents.agent import Agent, Learner
+from ..agent import Agent, Learner
 from ..agents.critics import critic_view
 from ..agents.sac import SacConfig, SacState
 from ..environments.base import true_model

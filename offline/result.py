@@ -1,0 +1,231 @@
+"""What a trained method is: what it earned, what acts, and both on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.history import History
+from jaxrl_rollouts.trees import PyTree
+
+from .agent import Agent, AgentConfig
+from .data import normalised_score
+from .environments import Environment
+from .environments.absent import is_simulator
+from .method import Method, Prepared
+from .policy import Policy
+from .rewards import RAW, RewardScale, steps_of_data
+from .saved_policies import BEST, LAST, policy_of, save_policy
+from .task import Source, starts_of
+from .training import Best, KeepBest, evaluator, value_evaluator
+
+# Written in the best policy's file.
+SELECTION = (
+    "per seed, the evaluation with the highest mean return; chosen by returns in the true "
+    "environment, so they are optimistic"
+)
+SHOWN = 4  # differences from the paper in a result's text
+
+
+class TrainResult(NamedTuple):
+    """A trained method.
+
+    Attributes:
+        returns: `[seeds]`, undiscounted, in the true environment at the end of training; None
+            without a simulator.
+        true_value: `[seeds]`, the discounted return there; or None.
+        estimated_value: `[seeds]`, the critics' value of the start states, without a simulator of
+            those of the dataset, in the dataset's own rewards; None of an agent without critics.
+        trained: state and history.
+        agent: functions of what acts.
+        env: the true environment as the agent sees it; None without a simulator.
+        source: what it learned from: the dataset, with world models where it has any.
+        about: what a policy's file says: the method, the dataset, the environment.
+        config: settings of the agent that acts.
+        best: of every seed, the policy of the best evaluation; None without a simulator.
+        updates: gradient steps of an iteration of the loop.
+        method: all settings that were trained with.
+        preset: their name.
+        differs: what differs from the paper, a line each.
+        reward: the view of the rewards that was learned from.
+    """
+
+    returns: np.ndarray | None
+    true_value: np.ndarray | None
+    estimated_value: np.ndarray | None
+    trained: Trained
+    agent: Agent
+    env: Environment | None
+    source: Source
+    about: Mapping[str, Any]
+    config: AgentConfig
+    best: Best | None
+    updates: int
+    method: Method
+    preset: str = ""
+    differs: tuple[str, ...] = ()
+    reward: RewardScale = RAW
+
+    def __repr__(self) -> str:
+        """Method, preset, steps, results and differences from the paper; no parameters."""
+        values = {name: getattr(self, name) for name in self._fields[:3]} | {"score": self.score}
+        shown = ", ".join(f"{name} {_text(x)}" for name, x in values.items() if x is not None)
+        head = f"{self.method.name} on {self.about['dataset']}, preset {self.preset or 'none'}"
+        lines = [f"{head}, {self.steps:,} gradient steps: {shown}"]
+        if self.differs:
+            more = len(self.differs) - SHOWN
+            rest = f"; {more} more in `differs`" if more > 0 else ""
+            lines.append(f"differs from the paper: {'; '.join(self.differs[:SHOWN])}{rest}")
+        return f"TrainResult({'. '.join(lines)})"
+
+    @property
+    def score(self) -> np.ndarray | None:
+        """`[seeds]`, the return as D4RL normalises it: 0 is a random policy, 100 an expert.
+
+        None without a simulator, and where no reference returns are known.
+        """
+        if self.returns is None:
+            return None
+        return normalised_score(self.source.dataset.name, self.returns)
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps that every seed took."""
+        return self.history.records[-1].iteration * self.updates
+
+    @property
+    def history(self) -> History:
+        """Every evaluation and every metric over training."""
+        return self.trained.history
+
+    @property
+    def actors(self) -> PyTree:
+        """Parameters of the policy, leading axis = seeds, for `agent.greedy` and `agent.policy`."""
+        return self.trained.state.agent.actor
+
+    def actor(self, seed: int = 0) -> PyTree:
+        """Parameters of one seed's policy, for `agent.greedy` and `synthesise(..., policy=)`."""
+        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
+
+    def policy(self, seed: int = 0, *, best: bool = False, **options: Any) -> Policy:
+        """What acts, of one training seed; as `load_policy` gives it from a run's folder.
+
+            action = result.policy(0)(observation)
+
+        Args:
+            seed: which of the training seeds.
+            best: of the best evaluation, and not the last.
+            options: `deterministic` and `key`, as for `load_policy`.
+
+        Raises:
+            CheckpointError: there is no such seed.
+            ConfigError: `best`, and nothing was evaluated.
+        """
+        actors, facts = self._kept(best)
+        return Policy(policy_of(self.config, actors, **facts), seed, **options)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the policy, the best one, and the world models where there are any.
+
+        `load_policy(folder)` and `load_worlds(folder, dataset)` read them.
+        """
+        folder = self.save_policies(folder)
+        save_worlds = getattr(self.source, "save_worlds", None)
+        if save_worlds is not None:
+            save_worlds(folder / "worlds")
+        return folder
+
+    def save_policies(self, folder: str | Path) -> Path:
+        """`save` without the world models, which a run keeps where they were fitted."""
+        folder = Path(folder)
+        for best in (False, True)[: 1 if self.best is None else 2]:
+            actors, facts = self._kept(best)
+            save_policy(folder / (BEST if best else LAST), self.config, actors, **facts)
+        return folder
+
+    def _kept(self, best: bool) -> tuple[PyTree, dict[str, Any]]:
+        """The last or the best actors, and what is to be known of them."""
+        about = {**self.about, "reward": self.reward._asdict()}
+        if not best:
+            return self.actors, {**about, "returns": self.returns}
+        if self.best is None:
+            raise ConfigError("best", True, "an evaluation while training; there was none")
+        chosen = {"returns": self.best.returns, "iterations": self.best.iterations}
+        return self.best.actors, {**about, **chosen, "selection": SELECTION}
+
+
+def _text(values: np.ndarray) -> str:
+    """Mean and range of `[seeds]` numbers."""
+    if len(values) == 1:
+        return f"{values[0]:.4g}"
+    return f"{values.mean():.4g} ({values.min():.4g} to {values.max():.4g})"
+
+
+def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:
+    """The `evaluator` in the environment as the agent sees it, which keeps the best policies.
+
+    Without a simulator it is the `value_evaluator` from where the dataset's episodes start.
+    """
+    learner, env, discount = made.learner, made.env, made.acts.discount
+    if is_simulator(env):
+        play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
+        return KeepBest(play)
+    dataset = made.source.dataset
+    starts = starts_of(dataset)
+    # A memory is given no action and no reward before the first step.
+    starts = np.pad(starts, ((0, 0), (0, env.observation_size - starts.shape[1])))
+    weight = steps_of_data(dataset, discount)
+    return KeepBest(value_evaluator(learner, starts, made.reward, weight))
+
+
+def finish(
+    trained: Trained,
+    made: Prepared,
+    method: Method,
+    best: KeepBest,
+    *,
+    stage: str,
+    context: RunContext | None,
+    preset: str = "",
+    differs: tuple[str, ...] = (),
+) -> TrainResult:
+    """Save the policies, where there is a run, and take the last evaluation.
+
+    Args:
+        trained: its state has an `agent.actor`.
+        made: what was trained.
+        method: its settings.
+        best: what evaluated it.
+        stage: of the training; the policy goes into its folder.
+        context: None saves nothing.
+        preset: name of the settings.
+        differs: from the paper.
+    """
+    last, played = trained.history.last, is_simulator(made.env)
+    earned = (last("return"), last("discounted_return")) if played else (None, None)
+    result = TrainResult(
+        *earned,
+        last("estimated_value") if made.learner.agent.q is not None else None,
+        trained,
+        made.learner.agent,
+        made.env if played else None,
+        made.source,
+        {"dataset": made.source.dataset.name, "method": method.name, "env": made.env},
+        made.acts,
+        best.best if played else None,
+        made.learner.updates,
+        method,
+        preset,
+        differs,
+        made.reward,
+    )
+    if context:
+        result.save_policies(context.folder.stage(stage))
+    return result
