@@ -142,14 +142,6 @@ def test_wheel_holds_the_modules_of_the_checkout_and_nothing_else(wheel: Path) -
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_every_folder_with_code_is_a_listed_package() -> None:
-    packages = {
-        name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for name, path in SOURCES.items()
-    }
-    assert packages == set(PROJECT["tool"]["setuptools"]["packages"])
-
-
 def imports(name: str, path: Path, *, top_level: bool) -> Iterator[str]:
     """Absolute names of what a module imports; `top_level` leaves out what functions import."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
