@@ -244,7 +244,7 @@ def test_every_kind_of_method_is_known() -> None:
 
 PLUGIN = """
 from dataclasses import dataclass
-from jaxrl_rollouts.offline.agents.agent import AgentSpec
+from jaxrl_rollouts.offline.agent import AgentSpec
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
 from jaxrl_rollouts.offline.methods.base import base
 
