@@ -24,6 +24,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
 from ..worlds.dynamics import Noise
+from ..worlds.fit import WorldModelConfig
 from .model_based import Learning, ModelBased, Rolled, both
 
 
@@ -53,6 +54,7 @@ class Mobile(ModelBased):
 
     name: ClassVar[str] = "mobile"
     agent: AgentConfig = chosen(AGENTS, mobile_agent)
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
     penalty: float = coefficient(1.0, least=0)
     num_samples: int = positive(10)
     sample_noise: Noise = "own"

@@ -15,7 +15,18 @@ from jaxrl_rollouts.configs import chosen
 from ..agent import AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import EdacConfig
+from ..worlds.fit import WorldModelConfig
 from .model_based import ModelBased
+
+# The world model of RAVL's code: a lower rate once patience runs out, at least 350 epochs.
+WORLD = WorldModelConfig(
+    targets="raw",
+    input_clip=10.0,
+    lr_drop=0.3,
+    min_epochs=350,
+    max_epochs=2000,
+    holdout_rows=500_000,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +35,4 @@ class Ravl(ModelBased):
 
     name: ClassVar[str] = "ravl"
     agent: AgentConfig = chosen(AGENTS, EdacConfig)
+    world: WorldModelConfig = WORLD
