@@ -19,6 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 
 from .evaluation import values_from
 from .result import TrainResult
+from .rewards import RAW, discounted_steps
 from .task import starts_of, termination_of
 from .worlds.dynamics import learned_dynamics
 from .worlds.fit import FittedDataset
@@ -99,4 +100,7 @@ def imagined_value(
         )
         found.append(np.asarray(values).reshape(each, elites).mean(0))
     by_member = np.stack(found).astype(np.float64)  # bad models run away; their squares must not
+    if world.reward != RAW:
+        steps = discounted_steps(np.array([horizon]), np.array([True]), discount)
+        by_member = world.reward.undo(by_member, steps).astype(np.float64)
     return ImaginedValue(np.median(by_member, 1), by_member)

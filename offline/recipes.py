@@ -95,8 +95,9 @@ def recipe(
         raise no_such("preset", preset, PRESETS)
     made, found = cls(), preset == "paper"
     for where, tables in files_of(cls):
-        if preset in tables and preset != "paper":
-            table = tables[preset] if where == f"{cls.name}.toml" else _known(tables[preset], made)
+        own = where == f"{cls.name}.toml"
+        if preset in tables and (own or preset != "paper"):
+            table = tables[preset] if own else _known(tables[preset], made)
             made, found = read(cls, table, f"{where}: {preset}", made), True
     if not found:
         hint = f"write it in {cls.name}.toml beside the class"
@@ -172,7 +173,7 @@ def published(cls: type[Method], dataset: Dataset | str | None) -> Mapping[str, 
 def differences(method: Method, dataset: Dataset | str | None) -> tuple[str, ...]:
     """What differs from the paper, a line each: settings, and what the code itself does."""
     cls = type(method)
-    paper = changed(cls(), published(cls, dataset)) if cls.name else method
+    paper = changed(cls(), published(cls, dataset))
     theirs, ours = settings(paper), settings(method)
     lines = [
         f"{name} {_word(ours.get(name))} (paper {_word(theirs.get(name))})"

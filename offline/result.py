@@ -19,6 +19,7 @@ from .agent import Agent, AgentConfig
 from .data import normalised_score
 from .environments import Environment
 from .environments.absent import is_simulator
+from .environments.terminations import family
 from .method import Method, Prepared
 from .policy import Policy
 from .rewards import RAW, RewardScale, steps_of_data
@@ -89,11 +90,13 @@ class TrainResult(NamedTuple):
     def score(self) -> np.ndarray | None:
         """`[seeds]`, the return as D4RL normalises it: 0 is a random policy, 100 an expert.
 
-        None without a simulator, and where no reference returns are known.
+        None without a simulator or reference returns, and in another environment than the
+        dataset's.
         """
-        if self.returns is None:
+        name = self.source.dataset.name
+        if self.returns is None or self.env is None or family(name) not in self.env.name.lower():
             return None
-        return normalised_score(self.source.dataset.name, self.returns)
+        return normalised_score(name, self.returns)
 
     @property
     def steps(self) -> int:

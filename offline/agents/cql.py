@@ -266,3 +266,4 @@ class Cql(CqlConfig, ModelFree):
     """Conservative Q-learning on the rows of a dataset."""
 
     name: ClassVar[str] = "cql"
+    weight: float = number(10.0, least=0)

@@ -45,6 +45,7 @@ class SoftConfig:
         backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
         max_q_backup: bootstrap from each critic's highest value over ten drawn next actions, then
             the least critic; the entropy is not counted (CQL's code on AntMaze, MOBILE's on pen).
+        learn_alpha: the entropy's weight is learned; else it stays `initial_alpha`.
     """
 
     num_critics: int = positive(2)
@@ -60,6 +61,7 @@ class SoftConfig:
     cosine: bool = False
     backup_entropy: bool = True
     max_q_backup: bool = False
+    learn_alpha: bool = True
 
 
 class SoftNets(NamedTuple):
@@ -115,7 +117,7 @@ def make_nets(
         ensemble(critic, config.num_critics),
         optax.adam(rate),
         optax.adam(config.critic_lr),
-        optax.adam(config.alpha_lr),
+        optax.adam(config.alpha_lr) if config.learn_alpha else optax.set_to_zero(),
     )
 
 

@@ -33,6 +33,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
 from ..method import Job, Method, Prepared, cadence, swept
+from ..rewards import RewardView, reward_scale
 from ..task import Source, Task, termination_of
 from ..worlds.dynamics import Consulted, Disagreement, Dynamics, Noise, World, learned_dynamics
 from ..worlds.fit import WorldModelConfig
@@ -128,6 +129,7 @@ class ModelBased(Method):
         world: world models.
         rollouts: how often and how far they are rolled.
         real_ratio: of a batch that comes from the dataset.
+        reward: view of the rewards that is learned from, see `ModelFree`.
     """
 
     imagines: ClassVar[bool] = True
@@ -136,6 +138,7 @@ class ModelBased(Method):
     rollouts: Rollouts = Rollouts()
     steps: int = positive(3_000_000)
     real_ratio: float = fraction(0.05)
+    reward: RewardView = "raw"
 
     # What a method may say of its own ------------------------------------------------------------
 
@@ -208,14 +211,17 @@ class ModelBased(Method):
         own = {
             name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
         }
-        data = Imagination(to_device(task.dataset.transitions), worlds, own, typical)
+        scale = reward_scale(task.dataset, self.reward)
+        real = to_device(scale.of(task.dataset.transitions))
+        data = Imagination(real, worlds, own, typical)
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
         method = replace(self.program(), rollouts=replace(self.rollouts, every=every))
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
         per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0))  # type: ignore[arg-type]
-        return Prepared(learner, data, iterations, self.agent, task.env, source, per_seed)
+        made = Prepared(learner, data, iterations, self.agent, task.env, source, per_seed)
+        return made._replace(reward=scale)
 
     def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:
         """World models of this method: their functions, their parameters `[seeds, ...]`, the mean
@@ -227,7 +233,8 @@ class ModelBased(Method):
         if job.dynamics is not None:
             self._check_own(job)
             return job.dynamics, job.world_models, jnp.ones(()), task
-        fitted = self.world.fit(task, job.seeds, job.seed, job.context)
+        scale = reward_scale(task.dataset, self.reward)
+        fitted = self.world.fit(task, job.seeds, job.seed, job.context, scale)
         asked, worlds, fitter = self.reported(), fitted.fitted.worlds, fitted.fitted.model.fitter
         rule = termination_of(task.dataset, task.env, self.world)
         typical, more = jnp.ones(()), {}
@@ -253,6 +260,8 @@ class ModelBased(Method):
     def _check_own(self, job: Job) -> None:
         asked, dynamics = self.reported(), job.dynamics
         assert dynamics is not None
+        if self.reward != "raw":
+            raise ConfigError("reward", self.reward, "raw: dynamics of your own have own rewards")
         if asked is None:
             return
         if not dynamics.measured:

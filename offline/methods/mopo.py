@@ -28,9 +28,7 @@ from .model_based import ModelBased, Rolled, Uncertainty, flat
 
 def kit_agent() -> SacConfig:
     """SAC as OfflineRL-Kit has it for MOPO and MOBILE."""
-    return SacConfig(
-        hidden=(256, 256), actor_lr=1e-4, alpha_lr=1e-4, max_alpha=1.0, cosine=True
-    )
+    return SacConfig(hidden=(256, 256), actor_lr=1e-4, alpha_lr=1e-4, cosine=True, max_alpha=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,16 @@ from ..agents.sac import EdacConfig
 from ..worlds.fit import WorldModelConfig
 from .model_based import ModelBased
 
+# The world model of RAVL's code: a lower rate once patience runs out, at least 350 epochs.
+WORLD = WorldModelConfig(
+    targets="raw",
+    input_clip=10.0,
+    lr_drop=0.3,
+    min_epochs=350,
+    max_epochs=2000,
+    holdout_rows=500_000,
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ravl(ModelBased):
@@ -25,11 +35,4 @@ class Ravl(ModelBased):
 
     name: ClassVar[str] = "ravl"
     agent: AgentConfig = chosen(AGENTS, EdacConfig)
-    world: WorldModelConfig = WorldModelConfig(
-        targets="raw",
-        holdout_rows=500_000,
-        max_epochs=2000,
-        min_epochs=350,
-        lr_drop=0.3,
-        input_clip=10.0,
-    )
+    world: WorldModelConfig = WORLD

@@ -25,6 +25,7 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Dataset, Transitions
 from ..environments.base import Environment
+from ..rewards import RAW, RewardScale
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, World, learned_dynamics
 from .endings import TerminationConfig, fit_endings
@@ -75,7 +76,14 @@ class WorldModelConfig(EnsembleConfig):
         """The networks alone."""
         return EnsembleConfig(**{f.name: getattr(self, f.name) for f in fields(EnsembleConfig)})
 
-    def fit(self, task: Task, seeds: int, seed: int, context: RunContext | None) -> FittedDataset:
+    def fit(
+        self,
+        task: Task,
+        seeds: int,
+        seed: int,
+        context: RunContext | None,
+        reward: RewardScale = RAW,
+    ) -> FittedDataset:
         """Fit world models to a dataset, and a classifier of ends where no rule is known.
 
         Args:
@@ -83,11 +91,12 @@ class WorldModelConfig(EnsembleConfig):
             seeds: of the training; as many models unless `shared`.
             seed: of the random numbers.
             context: of the run, which keeps them in its folder.
+            reward: view of the rewards that is predicted.
         """
         dataset, name = task.dataset, slug(task.dataset.name)
         rule = termination_of(dataset, task.env, self)
         fit_key = jax.random.split(jax.random.key(seed))[0]
-        count, rows = 1 if self.shared else seeds, dataset.with_successors
+        count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
         fitted = fit_worlds(self.ensemble, rows, fit_key, **more)
@@ -96,7 +105,7 @@ class WorldModelConfig(EnsembleConfig):
             end_key, stage = jax.random.fold_in(fit_key, ENDING), f"{name}-termination"
             endings, _ = fit_endings(ending, rows, end_key, stage=stage, **run)
             fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
-        found = FittedDataset(dataset, task.env, fitted, self, seed, ending)
+        found = FittedDataset(dataset, task.env, fitted, self, seed, ending, reward)
         if context:
             found.save_worlds(context.folder.stage(f"{name}-world") / "worlds")
         return found
@@ -112,6 +121,7 @@ class FittedDataset(NamedTuple):
         config: their settings.
         seed: of the random numbers they were fitted with.
         ending: settings of a learned termination; None where a rule is known.
+        reward: view of the rewards that is predicted.
     """
 
     dataset: Dataset
@@ -120,6 +130,7 @@ class FittedDataset(NamedTuple):
     config: WorldModelConfig
     seed: int = 0
     ending: TerminationConfig | None = None
+    reward: RewardScale = RAW
 
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models for `load_worlds`."""

@@ -42,7 +42,7 @@ def quality(fitted: FittedDataset, horizon: int = HORIZON) -> Quality:
         fitted: a dataset with its world models.
         horizon: steps; at most the longest episode of the dataset.
     """
-    rows, config = fitted.dataset.with_successors, fitted.config
+    rows, config = fitted.reward.of(fitted.dataset.with_successors), fitted.config
     horizon = min(horizon, int(episodes(rows).lengths.max()))
     logged = windows(rows, horizon, 200)
     model, first = fitted.fitted.model, fitted.fitted.world(0)

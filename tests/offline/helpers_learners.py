@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.diffusion import (
     GuidanceConfig,
     SamplerConfig,
@@ -19,29 +20,23 @@ from jaxrl_rollouts.diffusion import (
     make_denoiser,
 )
 from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.offline.agent import Learner
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
-from jaxrl_rollouts.offline.agents.agent import Learner
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import rows_for
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.methods.registry import (
-    MethodConfig,
-    Mobile,
-    Ravl,
-    make_method,
-)
-from jaxrl_rollouts.offline.methods.scheme import (
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.combo import Combo
+from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent_dqn
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
@@ -93,7 +88,8 @@ def spoil(data: Any, column: str = "rewards") -> Any:
 
 def model_free(config: Any, learns_from: str = "rewards") -> Case:
     learner = make_model_free(config, S, A, batch_size=8, updates_per_iteration=2)
-    data = to_device(rows_for(config, rows()))
+    seen = getattr(config, "rows", lambda transitions: transitions)
+    data = to_device(seen(rows()))
     return Case(learner, data, spoil(data, learns_from), S, CONTINUOUS)
 
 
@@ -113,21 +109,29 @@ def imagine(world: Any, key: Any, s: Any, a: Any) -> Imagined:
 
 KNOWN, WORLD = Dynamics(Model(step), imagine, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
 SAC = SacConfig(**FAST)
-CADENCE = ModelBasedConfig(
-    horizon=2,
-    rollouts_per_epoch=6,
-    epochs_retained=2,
-    updates_per_epoch=2,
-    batch_size=8,
-    real_ratio=0.5,
-)
+ROLLOUTS = Rollouts(length=2, batch_size=6, retain_epochs=2, every=2)
+CADENCE: dict[str, Any] = {"rollouts": ROLLOUTS, "batch_size": 8, "real_ratio": 0.5}
+HARD = replace(SAC, backup_entropy=False)
+METHODS: dict[str, ModelBased] = {
+    "base": Base(agent=SAC, **CADENCE),
+    "mopo": Mopo(agent=SAC, **CADENCE),
+    "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
+    "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
+    "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "base, td3": Base(agent=Td3BcConfig(**FAST), **CADENCE),
+    "ravl, plain flow": Ravl(agent=replace(SAC, actor=ActorConfig("plain", 2)), **CADENCE),
+}
 
 
-def model_based(name: str, agent: SacConfig = SAC) -> Case:
-    method = make_method(name, agent, MethodConfig(ravl=Ravl(3), mobile=Mobile(samples=2)))
-    data = imagination(method, rows(), WORLD)
-    learner = make_model_based(CADENCE, method, KNOWN, S, A)
-    return Case(learner, data, data._replace(rows=spoil(data.rows)), S, CONTINUOUS)
+def imagination(method: ModelBased, world: Any = WORLD) -> Imagination:
+    """The data of a seed of a method."""
+    own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
+    return Imagination(to_device(rows()), world, own, jnp.ones(()))
+
+
+def model_based(name: str) -> Case:
+    data, learner = imagination(METHODS[name]), bind(METHODS[name].program(), KNOWN, S, A)
+    return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
 
 
 def history_dependent(kind: str) -> Case:
@@ -207,7 +211,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "bc, flow": lambda: model_free(
         BcConfig(hidden=(8,), actor_lr=0.01, flow_steps=2), learns_from="actions"
     ),
-    "cql": lambda: model_free(CqlConfig(**FAST, actions=2, gap=1.0, bc_steps=3)),
+    "cql": lambda: model_free(CqlConfig(**FAST, num_actions=2, target_gap=1.0, bc_steps=3)),
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST)),
@@ -216,7 +220,9 @@ TABLE: dict[str, Callable[[], Case]] = {
     "mopo": lambda: model_based("mopo"),
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
-    "ravl, plain flow": lambda: model_based("ravl", replace(SAC, actor=ActorConfig("plain", 2))),
+    "combo": lambda: model_based("combo"),
+    "base, td3": lambda: model_based("base, td3"),
+    "ravl, plain flow": lambda: model_based("ravl, plain flow"),
     "neubay": lambda: history_dependent("lru"),
     "neubay, markov": lambda: history_dependent("none"),
     "recurrent dqn": discrete,

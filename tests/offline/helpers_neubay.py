@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.offline.agents.agent import Learner
+from jaxrl_rollouts.offline.agent import Learner
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
 from jaxrl_rollouts.offline.neubay.neubay import NeubayData, NeubayState, make_neubay

@@ -26,8 +26,8 @@ CONFIG = CqlConfig(
     critic_lr=0.05,
     alpha_lr=0.3,
     weight=3.0,
-    actions=K,
-    gap=2.0,
+    num_actions=K,
+    target_gap=2.0,
     bc_steps=2,
 )
 KEY = jax.random.key(3)
@@ -121,7 +121,7 @@ def test_critic_and_multiplier_losses() -> None:
     np.testing.assert_allclose(metrics["critic_loss"], ((data - target) ** 2).mean(), rtol=1e-4)
     assert_trees(gradient_of(after.opt_critic), jax.jit(jax.grad(loss))(before.critic))
     # Dual ascent on multiplier (weight gap - tau).
-    want = -multiplier * (CONFIG.weight * gap - CONFIG.gap)
+    want = -multiplier * (CONFIG.weight * gap - CONFIG.target_gap)
     np.testing.assert_allclose(gradient_of(after.opt_multiplier), want, rtol=1e-3)
     moved = float(after.log_multiplier - before.log_multiplier)
     np.testing.assert_allclose(moved, CONFIG.critic_lr * np.sign(-want), rtol=1e-3)
@@ -181,7 +181,7 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
     [
         ({"weight": -1.0}, "weight"),
         ({"actions": 0}, "actions"),
-        ({"gap": -1.0}, "gap"),
+        ({"target_gap": -1.0}, "target_gap"),
         ({"bc_steps": -1}, "bc_steps"),
         ({"critics": 0}, "critics"),
         ({"discount": 1.0}, "discount"),

@@ -18,13 +18,10 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents import bc, flow_actor
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
-from jaxrl_rollouts.offline.agents.cql import CqlConfig
-from jaxrl_rollouts.offline.agents.given import onto
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.agents.soft import make_nets
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.methods.registry import NAMES, make_method
 from jaxrl_rollouts.offline.saved_policies import policy_of, read_policy, save_policy
 
 S, A, B = 3, 2, 5
@@ -148,26 +145,6 @@ def test_a_gaussian_is_sac_as_it_was() -> None:
         for agent, state in zip((plain, other), states, strict=True)
     ]
     jax.tree.map(np.testing.assert_array_equal, *drawn)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_method_keeps_the_actor(name: str) -> None:
-    agent = SacConfig(actor=ActorConfig("gated", 2))
-    assert make_method(name, agent).agent.actor == agent.actor
-
-
-def test_what_was_said_of_the_actor_goes_onto_a_budget() -> None:
-    budget = SacConfig(hidden=(64,), actor=ActorConfig("plain", 7))
-    assert onto(budget, SacConfig(actor=ActorConfig("gated"))).actor == ActorConfig("gated", 7)
-    assert EdacConfig(actor=ActorConfig("plain")).actor.kind == "plain"
-
-
-def test_replace_says_everything() -> None:
-    """As the command line does, whose settings win over a budget whatever their values."""
-    base = CqlConfig(hidden=(64,), actions=3, actor_lr=1e-3)
-    said = replace(CqlConfig(weight=10.0), actions=5)
-    assert onto(base, said) == said == CqlConfig(weight=10.0, actions=5)
-    assert onto(base, CqlConfig(weight=10.0)).hidden == (64,)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers_learners import CADENCE, KNOWN, SAC, TABLE, WORLD, A, B, S, case
+from helpers_learners import HARD, KNOWN, METHODS, ROLLOUTS, TABLE, WORLD, A, B, S, case
 
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import Trained, train
-from jaxrl_rollouts.offline.methods.registry import (
-    MethodConfig,
-    Mobile,
-    Mopo,
-    make_method,
-)
-from jaxrl_rollouts.offline.methods.scheme import (
-    OWN_WORLDS,
-    Imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.methods.model_based import Imagination, bind
 from jaxrl_rollouts.offline.neubay.neubay import NeubayData
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -35,7 +26,7 @@ from jaxrl_rollouts.trees import stack
 KEYS = jax.random.split(jax.random.key(3), 2)
 CLOSE = {"rtol": 2e-3, "atol": 2e-4}
 # The same learners with other parts, which have tests of their own.
-VARIANTS = ("sac, gated flow", "ravl, plain flow", "neubay, markov")
+VARIANTS = ("base, td3", "sac, gated flow", "ravl, plain flow", "neubay, markov")
 every_learner = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in VARIANTS else n for n in TABLE]
 )
@@ -191,7 +182,7 @@ def test_a_second_training_compiles_nothing(name: str) -> None:
 
 @every_learner
 def test_a_cut_training_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "learners", "test", CADENCE, "nothing")
+    folder = RunFolder.create(tmp_path, "learners", "test", ROLLOUTS, "nothing")
     for iterations in (1, 3):
         cut = run(name, iterations=iterations, context=RunContext(folder, progress=False))
     for a, b in zip(bits(cut.state), bits(both(name).state), strict=True):
@@ -208,7 +199,8 @@ def test_a_number_that_is_none_is_named(name: str) -> None:
         run(name, data=case(name).spoiled, iterations=9)
 
 
-SWEEP = Imagination(False, False, True)
+SWEEP = Imagination(False, False, True, False)
+OWN_WORLDS = Imagination(False, True, False, False)
 
 
 # Fresh critics hardly disagree about next states: MOBILE needs a large one to show.
@@ -219,30 +211,42 @@ SWEEP = Imagination(False, False, True)
 def test_a_coefficient_is_swept_in_one_program(name: str, strong: float) -> None:
     # Equal keys: what differs is the coefficient's doing.
     keys, data = jnp.stack([KEYS[0]] * 2), case(name).data
-    swept = data._replace(coefficient=jnp.array([0.0, strong]))
-    together = run(name, keys, swept, per_seed=SWEEP)
-    for i, coefficient in enumerate((0.0, strong)):
-        alone = run(name, keys[:1], data._replace(coefficient=jnp.float32(coefficient)))
+
+    def penalised(penalty: Any) -> Imagination:
+        return data._replace(coefficients={"penalty": jnp.asarray(penalty, jnp.float32)})
+
+    together = run(name, keys, penalised([0.0, strong]), per_seed=SWEEP)
+    for i, penalty in enumerate((0.0, strong)):
+        alone = run(name, keys[:1], penalised(penalty))
         assert_close(seed(together.state, i), seed(alone.state, 0))
     target = together.history.last("target_mean")
     assert target[0] > target[1] + 0.01, "a penalty lowers what is learned"
     with compilations() as events:
-        run(name, keys, data._replace(coefficient=jnp.array([0.5, 3.0])), per_seed=SWEEP)
+        run(name, keys, penalised([0.5, 3.0]), per_seed=SWEEP)
     assert not events
-    settings = MethodConfig(mopo=Mopo(3.0), mobile=Mobile(3.0, 2))
-    other = make_model_based(CADENCE, make_method(name, SAC, settings), KNOWN, S, A)
-    assert other.update is case(name).learner.update
+    other = replace(METHODS[name], penalty=3.0, steps=7)
+    assert bind(other.program(), KNOWN, S, A) is case(name).learner
 
 
-def test_without_a_penalty_mopo_is_base() -> None:
-    free = run("mopo", data=case("mopo").data._replace(coefficient=jnp.float32(0.0)))
-    assert_close(free.state, both("base").state)
+@pytest.mark.parametrize(("name", "coefficient"), [("mopo", "penalty"), ("combo", "weight")])
+def test_without_its_coefficient_a_method_is_base(name: str, coefficient: str) -> None:
+    """COMBO's agent leaves the entropy out of its targets, and so does its base here."""
+    none = {coefficient: jnp.float32(0.0)}
+    free = run(name, data=case(name).data._replace(coefficients=none))
+    plain = METHODS["base"] if name == "mopo" else replace(METHODS["base"], agent=HARD)
+    learner = bind(plain.program(), KNOWN, S, A)
+    base = train(learner.update, learner.init, KEYS, case("base").data, iterations=3, stage="agent")
+    if name == "combo":  # bit for bit: its critics' step has the same draws
+        for a, b in zip(bits(free.state.agent), bits(base.state.agent), strict=True):
+            np.testing.assert_array_equal(a, b)
+    else:
+        assert_close(free.state, base.state)
 
 
 def test_worlds_are_not_in_checkpoints(tmp_path: Path) -> None:
     """Every seed's own world of a megabyte, and a folder that is smaller than one of them."""
     worlds = stack([WORLD | {"weights": jnp.full(250_000, float(i))} for i in range(2)])
-    folder = RunFolder.create(tmp_path, "learners", "test", CADENCE, "nothing")
+    folder = RunFolder.create(tmp_path, "learners", "test", ROLLOUTS, "nothing")
     run(
         "ravl",
         data=case("ravl").data._replace(world=worlds),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,11 +10,11 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.agent import observation_scaler
+from jaxrl_rollouts.offline.agent import observation_scaler
+from jaxrl_rollouts.offline.agents import AGENTS
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, make_rebrac, with_next_actions
-from jaxrl_rollouts.offline.agents.registry import AGENTS, agent_name, make_agent, rows_for
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -51,7 +52,7 @@ def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
     with pytest.raises(ConfigError, match="with_next_actions"):
         agent.update(agent.init(KEY), KEY, batch)
     free = RebracConfig(**SMALL, critic_bc_coef=0.0)
-    assert isinstance(rows_for(free, rows(0)), Transitions)
+    assert isinstance(free.rows(rows(0)), Transitions)
     agent = make_rebrac(free, S, A)
     assert np.isfinite(agent.update(agent.init(KEY), KEY, batch)[1]["target_mean"])
 
@@ -79,26 +80,49 @@ def test_normalisation_comes_from_the_dataset() -> None:
         (RebracConfig(tau=0.0), "tau"),
         (IqlConfig(expectile=1.0), "expectile"),
         (IqlConfig(exp_adv_max=0.0), "exp_adv_max"),
-        (IqlConfig(cosine_steps=0), "cosine_steps"),
         (IqlConfig(discount=1.0), "discount"),
     ],
 )
 def test_agent_settings_are_checked(config: Any, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_agent(config, S, A)
+        config.make(S, A)
     assert caught.value.setting == setting
 
 
 def test_settings_of_no_agent_are_named() -> None:
-    with pytest.raises(ConfigError, match="agent: found 'object', expected settings of bc, sac, "):
-        make_agent(object(), S, A)
+    with pytest.raises(
+        ConfigError, match="agent: found 'object', expected .* settings of bc, sac, "
+    ):
+        AGENTS.name_of(object())
 
 
 def test_iterations_hold_whole_periods() -> None:
     with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
         make_model_free(BC, S, A, updates_per_iteration=5)
     assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"}
-    assert (agent_name(SacConfig()), agent_name(EdacConfig())) == ("sac", "edac")
-    assert (SacConfig().critics, SacConfig().eta) == (2, 0.0)
-    assert (EdacConfig().critics, EdacConfig().eta) == (10, 1.0)
-    assert make_td3_bc(BC, S, A) is make_agent(BC, S, A)
+    assert (AGENTS.name_of(SacConfig()), AGENTS.name_of(EdacConfig())) == ("sac", "edac")
+    assert (SacConfig().num_critics, SacConfig().eta) == (2, 0.0)
+    assert (EdacConfig().num_critics, EdacConfig().eta) == (10, 1.0)
+    assert make_td3_bc(BC, S, A) is BC.make(S, A)
+
+
+def test_a_rate_falls_to_zero_over_the_steps_of_the_training() -> None:
+    """Half-way along the cosine it is half the rate; the length is no setting of the agent."""
+    falling = replace(IQL, cosine=True)
+    assert make_model_free(falling, S, A, steps=8) is not make_model_free(falling, S, A, steps=9)
+    constant = replace(IQL, cosine=False)
+    assert make_model_free(constant, S, A, steps=8) is make_model_free(constant, S, A, steps=9)
+    batch, moved = to_device(rows(0)), {}
+    for steps in (8, None):
+        agent = falling.make(S, A, steps)
+        state, change = agent.init(KEY), []
+        update = jax.jit(agent.update)
+        for _ in range(8):
+            after, _ = update(state, KEY, batch)
+            difference = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.actor, state.actor)
+            change.append(max(float(x) for x in jax.tree.leaves(difference)))
+            state = after
+        moved[steps] = np.array(change)
+    shares = 0.5 * (1 + np.cos(np.pi * np.arange(8) / 8))
+    np.testing.assert_allclose(moved[8][0], moved[None][0], rtol=1e-5)
+    assert moved[8][7] < 0.2 * moved[None][7] and shares[7] < 0.05

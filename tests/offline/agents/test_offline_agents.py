@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.offline.agents.agent import Agent
+from jaxrl_rollouts.offline.agent import Agent
+from jaxrl_rollouts.offline.agents import AGENTS
 from jaxrl_rollouts.offline.agents.iql import IqlConfig, expectile_loss, make_iql, normal_log_prob
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import agent_name, make_agent, rows_for
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.scaler import Scaler
@@ -68,8 +68,9 @@ def layer_normed(params: Any, h: np.ndarray) -> np.ndarray:
 @functools.cache
 def updated(config: Any, actor: bool = True) -> tuple[Agent, Any, Any, dict, Any]:
     """A state that has left its initial weights, the next one, its metrics and its batch."""
-    agent = make_agent(config, S, A)
-    first, batch = (jax.tree.map(jnp.asarray, rows_for(config, rows(i))) for i in (1, 0))
+    agent = config.make(S, A)
+    seen = getattr(config, "rows", lambda transitions: transitions)
+    first, batch = (jax.tree.map(jnp.asarray, seen(rows(i))) for i in (1, 0))
     delayed = agent.period > 1
     update = jax.jit(agent.update, static_argnames=("actor",) if delayed else ())
     state = agent.init(jax.random.key(0), SCALER)
@@ -90,7 +91,7 @@ def td3_target(config: Any, before: Any, batch: Any, norm: bool) -> np.ndarray:
     return np.asarray(batch.rewards) + GAMMA * np.where(batch.terminations, 0.0, value)
 
 
-@pytest.mark.parametrize("config", [BC, BRAC], ids=agent_name)
+@pytest.mark.parametrize("config", [BC, BRAC], ids=AGENTS.name_of)
 def test_td3_losses(config: Any) -> None:
     agent, before, after, metrics, batch = updated(config)
     norm = config is BRAC
@@ -113,7 +114,7 @@ def test_td3_losses(config: Any) -> None:
     np.testing.assert_allclose(metrics["actor_loss"], want, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [BC, BRAC], ids=agent_name)
+@pytest.mark.parametrize("config", [BC, BRAC], ids=AGENTS.name_of)
 def test_targets_and_actor_wait_for_their_turn(config: Any) -> None:
     _, before, after, metrics, _ = updated(config, actor=False)
     jax.tree.map(
@@ -209,7 +210,7 @@ def test_great_advantages_are_clipped_and_stay_finite() -> None:
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 
 
-@pytest.mark.parametrize("config", [BC, BRAC, IQL], ids=agent_name)
+@pytest.mark.parametrize("config", [BC, BRAC, IQL], ids=AGENTS.name_of)
 def test_policies_take_raw_observations(config: Any) -> None:
     agent, _, after, _, batch = updated(config)
     s = batch.observations

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.offline.agents import AGENTS as REGISTERED
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
-from jaxrl_rollouts.offline.agents.registry import AGENTS as REGISTERED
-from jaxrl_rollouts.offline.agents.registry import agent_name, rows_for
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 
@@ -37,7 +36,7 @@ AGENTS = [
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
     CqlConfig(**FAST, weight=0.01, actions=4, initial_alpha=0.01),
 ]
-every_agent = pytest.mark.parametrize("config", AGENTS, ids=agent_name)
+every_agent = pytest.mark.parametrize("config", AGENTS, ids=REGISTERED.name_of)
 ALTERNATING = np.arange(ROWS) % 2
 
 
@@ -71,7 +70,7 @@ def learn(
         spread(cut, bool),
     )
     agent = built(config)
-    dataset = to_device(rows_for(config, data))
+    dataset = to_device(getattr(config, "rows", lambda t: t)(data))
     keys = jax.random.split(jax.random.key(0), 2)
     trained = train(agent.update, agent.init, keys, dataset, iterations=12, stage="probe")
     return trained.state.agent, data
@@ -131,7 +130,7 @@ def test_imitation_alone_is_the_mean_action() -> None:
 
 def test_every_agent_is_probed() -> None:
     unprobed = {"bc", "sac", "edac", "planner"}
-    assert {agent_name(config) for config in AGENTS} == set(REGISTERED) - unprobed
+    assert {REGISTERED.name_of(config) for config in AGENTS} == set(REGISTERED) - unprobed
 
 
 def test_cql_is_low_where_no_data_are() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 
 from jaxrl_rollouts import scaler
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.offline.agents.registry import quick_agents
 from jaxrl_rollouts.offline.data import Dataset, load, streamed
-from jaxrl_rollouts.offline.study import small_budget, train
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.job import train
 
 PLAN = ((70, given.TERMINATED), (80, given.TRUNCATED), (65, given.TERMINATED), (40, "unfinished"))
 
@@ -70,16 +67,15 @@ def test_an_agent_learns_the_same_from_either(
 ) -> None:
     monkeypatch.setattr(scaler, "BLOCK", 100)  # bc normalises
     path = given.write_raw(tmp_path / "a.hdf5", arrays())
-    config = ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, per_iteration=4)
-    budget = replace(small_budget(3), model_free=config)
+    sizes: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 4, "seeds": 3}
     memory, disk = (
-        train(dataset, "bc", budget, environment="none", steps=20) for dataset in both(path)
+        train(dataset, "bc", environment="none", steps=20, **sizes) for dataset in both(path)
     )
     for one, other in zip(*(jax.tree.leaves(o.actors) for o in (memory, disk)), strict=True):
         np.testing.assert_array_equal(one, other)
-    for name in ("rebrac", "ravl"):
+    for name, view in (("rebrac", {}), ("ravl", {}), ("bc", {"reward": "minus_one"})):
         with pytest.raises(ConfigError, match="rows on disk"):
-            train(load(path, stream="always"), name, budget, environment="none", steps=20)
+            train(load(path, stream="always"), name, environment="none", steps=20, **view)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,26 +10,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import check, coefficients, settings
 from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig, bellman_target
 from jaxrl_rollouts.offline.agents.soft import make_nets
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.methods.mobile import bellman_inconsistency
-from jaxrl_rollouts.offline.methods.registry import (
-    NAMES,
-    MethodConfig,
-    Mobile,
-    Mopo,
-    Ravl,
-    make_method,
+from jaxrl_rollouts.offline.methods import METHODS
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.combo import Combo
+from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.model_based import (
+    Imagination,
+    ModelBased,
+    Rolled,
+    Rollouts,
+    Uncertainty,
+    bind,
 )
-from jaxrl_rollouts.offline.methods.scheme import (
-    Method,
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 
@@ -51,14 +52,11 @@ def imagine(params: Any, key: Any, s: Any, a: Any) -> Imagined:
 
 
 SHIFTED = Dynamics(Model(step), imagine, E)
-CADENCE = ModelBasedConfig(
-    horizon=2,
-    rollouts_per_epoch=6,
-    epochs_retained=2,
-    updates_per_epoch=1,
-    batch_size=8,
-    real_ratio=0.5,
-)
+CADENCE: dict[str, Any] = {
+    "rollouts": Rollouts(length=2, batch_size=6, retain_epochs=2, every=1),
+    "batch_size": 8,
+    "real_ratio": 0.5,
+}
 
 
 def dataset() -> Transitions:
@@ -68,14 +66,15 @@ def dataset() -> Transitions:
     return Transitions(s, a, r, n, jnp.zeros(20, bool), jnp.zeros(20, bool))
 
 
-def an_epoch(method: Method) -> tuple:
-    built = make_model_based(CADENCE, method, SHIFTED, S, A)
-    data = imagination(method, dataset(), PARAMS)
+def an_epoch(method: ModelBased) -> tuple:
+    built = bind(method.program(), SHIFTED, S, A)
+    own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
+    data = Imagination(dataset(), PARAMS, own, jnp.ones(()))
     return jax.jit(built.update)(built.init(jax.random.key(0), data), data)
 
 
 def test_mopos_penalty_arrives_in_the_buffer() -> None:
-    state, metrics = an_epoch(make_method("mopo", SAC, MethodConfig(mopo=Mopo(0.7))))
+    state, metrics = an_epoch(Mopo(agent=SAC, penalty=0.7, **CADENCE))
     rows = jax.tree.map(lambda x: x[: int(state.imagined.size)], state.imagined.rows)
     assert len(rows.rewards) == 12
     uncertainty = 2.0 + rows.actions[:, 0]
@@ -87,14 +86,14 @@ def test_mopos_penalty_arrives_in_the_buffer() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["mobile", "ravl"])
-def test_others_keep_the_models_rewards(name: str) -> None:
-    state, _ = an_epoch(make_method(name, SAC))
+@pytest.mark.parametrize("kind", [Mobile, Ravl, Combo])
+def test_others_keep_the_models_rewards(kind: type[ModelBased]) -> None:
+    state, _ = an_epoch(kind(agent=SAC, **CADENCE))
     rows = jax.tree.map(lambda x: x[: int(state.imagined.size)], state.imagined.rows)
     np.testing.assert_allclose(rows.rewards, rows.observations[:, 0], rtol=1e-6)
 
 
-AGENT = make_model_based(CADENCE, make_method("base", SAC), SHIFTED, S, A).agent
+AGENT = SAC.make(S, A)
 BATCH = jax.tree.map(lambda x: x[:5], dataset())
 KEY = jax.random.key(2)
 
@@ -105,9 +104,19 @@ def agent_state() -> Any:
     return state._replace(target_critic=jax.tree.map(lambda p: 3.0 * p, state.critic))
 
 
+def inconsistency(state: Any, params: Any, samples: int, noise: str = "own") -> np.ndarray:
+    method = Mobile(agent=SAC, num_samples=samples, sample_noise=noise)
+
+    @jax.jit
+    def of(state: Any, params: Any) -> jax.Array:
+        world = Rolled(SHIFTED, params, jnp.ones(()))
+        return method.inconsistency(AGENT, state, KEY, BATCH, world)
+
+    return np.asarray(of(state, params))
+
+
 def penalty_of(state: Any, params: Any, penalty: float, samples: int) -> np.ndarray:
-    inconsistency = jax.jit(bellman_inconsistency(samples, "own"), static_argnums=(0, 1))
-    return penalty * np.asarray(inconsistency(AGENT, SHIFTED, state, params, KEY, BATCH))
+    return penalty * inconsistency(state, params, samples)
 
 
 def test_mobiles_penalty_is_its_formula() -> None:
@@ -145,9 +154,8 @@ def test_mobile_is_silent_where_members_agree_but_for_the_policys_noise() -> Non
 
 def test_mobile_is_silent_where_members_agree_and_draw_alike() -> None:
     agreeing, state = {"shift": jnp.ones(3), "noise": 0.0}, agent_state()
-    common = jax.jit(bellman_inconsistency(1, "common"), static_argnums=(0, 1))
-    assert float(common(AGENT, SHIFTED, state, agreeing, KEY, BATCH).max()) < 1e-6
-    assert float(common(AGENT, SHIFTED, state, PARAMS, KEY, BATCH).min()) > 1e-3
+    assert inconsistency(state, agreeing, 1, "common").max() < 1e-6
+    assert inconsistency(state, PARAMS, 1, "common").min() > 1e-3
 
 
 def test_mobiles_targets_leave_the_entropy_out_and_end_at_a_floor() -> None:
@@ -158,69 +166,84 @@ def test_mobiles_targets_leave_the_entropy_out_and_end_at_a_floor() -> None:
     hard = np.asarray(BATCH.rewards - 0.5 + SAC.discount * value)
     floor = float(np.median(hard))
     for least, want in ((None, hard), (floor, np.maximum(hard, floor))):
-        settings = MethodConfig(mobile=Mobile(min_target=least))
-        agent = make_method("mobile", SAC, settings).agent
+        agent = replace(SAC, backup_entropy=False, min_target=least)
         nets = make_nets(agent, S, A, agent.actor)
         got = bellman_target(nets, state, KEY, BATCH, 0.5)
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert (hard < floor).any()
 
 
-def test_mobile_penalises_imagined_rows_only() -> None:
-    """Dataset rows earn 100 and imagined ones little: the target's mean shows who was lowered."""
+@dataclass(frozen=True, kw_only=True)
+class Loud(Mobile):
+    """MOBILE with a penalty that is told by the rows it is of."""
 
-    def loud(agent: Any, dynamics: Any, state: Any, world: Any, key: Any, batch: Any) -> Any:
+    def inconsistency(self, agent: Any, state: Any, key: Any, batch: Any, world: Any) -> Any:
         return jnp.where(batch.rewards == 100.0, 1e8, 1e4)
 
-    method = make_method("base", SAC)._replace(coefficient=1.0, bellman_penalty=loud)
-    target = float(an_epoch(method)[1]["target_mean"])
+
+def test_mobile_penalises_imagined_rows_only() -> None:
+    """Dataset rows earn 100 and imagined ones little: the target's mean shows which are lowered."""
+    target = float(an_epoch(Loud(agent=SAC, **CADENCE))[1]["target_mean"])
     assert target == pytest.approx(0.5 * 100 - 0.5 * 1e4, abs=20)  # half of the rows are imagined
 
 
 def test_base_and_ravl_differ_in_their_critics_only() -> None:
-    settings = MethodConfig(ravl=Ravl(5, 3.0))
-    base, ravl = (make_method(name, SAC, settings) for name in ("base", "ravl"))
+    base, ravl = Base(), Ravl()
     assert (base.agent.num_critics, base.agent.eta) == (2, 0.0)
-    assert (ravl.agent.num_critics, ravl.agent.eta) == (5, 3.0)
-    assert replace(ravl.agent, num_critics=2, eta=0.0) == base.agent
-    assert base[2:] == ravl[2:] == Method("", SAC)[2:]
-    state = make_model_based(CADENCE, ravl, SHIFTED, S, A).init(
-        jax.random.key(0), imagination(ravl, dataset(), PARAMS)
-    )
-    assert state.agent.critic["Dense_0"]["kernel"].shape[0] == 5
+    assert (ravl.agent.num_critics, ravl.agent.eta) == (10, 1.0)
+    ours, theirs = settings(base), settings(ravl)
+    changed = {name for name in ours if ours[name] != theirs[name]}
+    assert changed == {"agent.num_critics", "agent.eta"}
+    assert base.uncertainty() is ravl.uncertainty() is None
 
 
-def test_mopo_and_mobile_are_base_with_a_penalty() -> None:
-    settings = MethodConfig(mopo=Mopo(2.5), mobile=Mobile(0.5, 3))
-    base, mopo, mobile = (make_method(n, SAC, settings) for n in ("base", "mopo", "mobile"))
-    assert mopo == base._replace(
-        name="mopo",
-        coefficient=2.5,
-        disagreement=max_aleatoric,
-        penalty_members="members",
-        penalise_rewards=True,
+def test_what_a_method_reads_of_its_world_model() -> None:
+    assert Mopo().uncertainty() == Uncertainty(max_aleatoric, "members")
+    assert Mopo(penalty_scale="mean", penalty_members="elites").uncertainty() == Uncertainty(
+        max_aleatoric, "elites", measured=True
     )
-    penalty = bellman_inconsistency(3, "own")
-    hard = replace(base.agent, backup_entropy=False)
-    assert mobile == base._replace(
-        name="mobile", agent=hard, coefficient=0.5, bellman_penalty=penalty
-    )
-    assert [make_method(name, SAC).name for name in NAMES] == list(NAMES)
+    assert Mobile().uncertainty() is None and Mobile(sample_noise="common").sampling() == "common"
+    assert [METHODS[name].name for name in METHODS] == list(METHODS)
     # Equal settings are equal methods, so that what is built from them compiles once.
-    assert make_method("mobile", SAC, settings) == mobile
-    assert hash(make_method("mobile", SAC, settings)) == hash(mobile)
+    assert Mobile(penalty=2.0, steps=3).program() == Mobile(penalty=0.5).program()
+    assert hash(Mobile(penalty=2.0)) == hash(Mobile(penalty=2.0))
+
+
+def test_the_highest_of_ten_actions_is_bootstrapped_from() -> None:
+    """`r + gamma (1 - d) min_i max_k Q'_i(s', a_k)`; the entropy is not counted."""
+    state, config = agent_state(), replace(SAC, max_q_backup=True)
+    nets = make_nets(config, S, A, config.actor)
+    values = []
+    for key in jax.random.split(KEY, 10):
+        actions, _ = AGENT.sample(state.actor, key, BATCH.next_observations)
+        values.append(np.asarray(AGENT.q(state.target_critic, BATCH.next_observations, actions)))
+    want = np.asarray(BATCH.rewards) + SAC.discount * np.max(values, 0).min(0)
+    np.testing.assert_allclose(bellman_target(nets, state, KEY, BATCH), want, rtol=1e-5)
+    plain = bellman_target(make_nets(SAC, S, A, SAC.actor), state, KEY, BATCH)
+    assert np.abs(np.asarray(plain) - want).max() > 1e-3
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "setting"),
+    ("method", "setting"),
     [
-        ("cql", {}, "method"),
-        ("mopo", {"mopo": Mopo(-1.0)}, "penalty"),
-        ("mobile", {"mobile": Mobile(-1.0)}, "penalty"),
-        ("mobile", {"mobile": Mobile(samples=0)}, "samples"),
+        (Mopo(penalty=-1.0), "penalty"),
+        (Mobile(penalty=-1.0), "penalty"),
+        (Mobile(num_samples=0), "num_samples"),
+        (Mobile(agent=IqlConfig()), "agent"),
+        (Combo(agent=IqlConfig()), "agent"),
+        (Combo(weight=-1.0), "weight"),
+        (Mopo(world=replace(Mopo().world, variance="output")), "world.variance"),
+        (Base(rollouts=Rollouts(length=0)), "rollouts.length"),
+        (Base(rollouts=Rollouts(batch_size=0)), "rollouts.batch_size"),
+        (Base(rollouts=Rollouts(retain_epochs=0)), "rollouts.retain_epochs"),
+        (Base(rollouts=Rollouts(every=0)), "rollouts.every"),
+        (Base(rollouts=Rollouts(early_exit=0)), "rollouts.early_exit"),
+        (Base(batch_size=0), "batch_size"),
+        (Base(real_ratio=1.1), "real_ratio"),
+        (Base(real_ratio=-0.1), "real_ratio"),
     ],
 )
-def test_bad_settings(name: str, settings: dict, setting: str) -> None:
+def test_bad_settings(method: ModelBased, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_method(name, SAC, MethodConfig(**settings))
+        check(method)
     assert caught.value.setting == setting

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,34 +12,31 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.methods.registry import make_method
-from jaxrl_rollouts.offline.methods.scheme import (
-    OWN_WORLDS,
-    Imagination,
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.data import Dataset, Transitions
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.method import Job
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.model_based import Imagination, Rollouts, bind
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 from jaxrl_rollouts.trees import equations
 
 S, A = 2, 1
-METHOD = make_method("base", SacConfig(num_critics=2, eta=0.0, hidden=(8,)))
-CONFIG = ModelBasedConfig(
-    horizon=3,
-    rollouts_per_epoch=10,
-    epochs_retained=2,
-    updates_per_epoch=2,
+CADENCE: dict[str, Any] = {"length": 3, "batch_size": 10, "retain_epochs": 2, "every": 2}
+METHOD = Base(
+    agent=SacConfig(num_critics=2, eta=0.0, hidden=(8,)),
+    rollouts=Rollouts(**CADENCE),
     batch_size=8,
     real_ratio=0.25,
 )
+OWN_WORLDS = Imagination(False, True, False, False)
 
 
 def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
@@ -58,8 +57,8 @@ def dataset() -> Transitions:
 
 
 @functools.cache
-def built(**cadence: Any) -> Any:
-    return make_model_based(ModelBasedConfig(**(vars(CONFIG) | cadence)), METHOD, DYNAMICS, S, A)
+def built() -> Any:
+    return bind(METHOD.program(), DYNAMICS, S, A)
 
 
 @functools.cache
@@ -73,7 +72,7 @@ def jitted_imagine() -> Any:
 
 
 def data(world: Any = 0.0) -> Imagination:
-    return imagination(METHOD, dataset(), jnp.broadcast_to(jnp.asarray(world), (S,)))
+    return Imagination(dataset(), jnp.broadcast_to(jnp.asarray(world), (S,)), {}, jnp.ones(()))
 
 
 def start(seed: int = 0) -> Any:
@@ -143,11 +142,10 @@ MEASURED = Dynamics(Model(drift), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
 
 
 def adaptive(limit: Any, **cadence: Any) -> Any:
-    config = ModelBasedConfig(
-        **(vars(CONFIG) | {"horizon": 12, "adaptive": True, "member": "trajectory"} | cadence)
-    )
-    agent = make_model_based(config, METHOD, MEASURED, S, A)
-    known = imagination(METHOD, dataset(), Known(limit))
+    more = {"length": 12, "adaptive": True, "member": "trajectory"}
+    method = replace(METHOD, rollouts=Rollouts(**(CADENCE | more | cadence)))
+    agent = bind(method.program(), MEASURED, S, A)
+    known = Imagination(dataset(), Known(limit), {}, jnp.ones(()))
     return agent.imagine(agent.init(jax.random.key(0), known), jax.random.key(1), known)
 
 
@@ -168,19 +166,30 @@ def test_adaptive_rollouts_end_with_the_step_that_is_lost() -> None:
     assert endless.valid.all() and endless.valid.shape[0] == 12
 
 
-def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
-    with pytest.raises(ConfigError, match="one, which adaptive rollouts stop at"):
-        unmeasured = MEASURED._replace(measured=False)
-        make_model_based(ModelBasedConfig(adaptive=True), METHOD, unmeasured, S, A)
-    with pytest.raises(ConfigError, match=r"world.limit.*measure_trust"):
-        adaptive(None)
-    with pytest.raises(ConfigError, match="early_exit"):
-        check(ModelBasedConfig(early_exit=0))
+def test_dynamics_of_ones_own_have_what_a_method_reads_of_them() -> None:
+    """Without a measure MOPO would be base in silence; where the truth is rolled zero is right."""
+    env = make("pendulum")
+    rows = Dataset("toy", dataset(), "pendulum", Path("(made)"), "")
+
+    def prepare(method: Any, dynamics: Any, worlds: Any = ()) -> Any:
+        return method.rolled_models(Task(rows, env), Job(dynamics=dynamics, world_models=worlds))
+
+    far = replace(METHOD, rollouts=Rollouts(**CADENCE, adaptive=True))
+    unmeasured = MEASURED._replace(measured=False)
+    for method, name in ((Mopo(), "mopo"), (far, "base")):
+        with pytest.raises(ConfigError, match=f"a measure of uncertainty, which {name} reads"):
+            prepare(method, unmeasured)
+    with pytest.raises(ConfigError, match=r"world_models.limit: found None, expected a threshold"):
+        prepare(far, MEASURED, Known(None))
+    with pytest.raises(ConfigError, match="penalty_scale: found 'mean', expected raw"):
+        prepare(Mopo(penalty_scale="mean"), DYNAMICS)
+    assert prepare(METHOD, unmeasured)[0] is unmeasured
+    assert prepare(Mopo(), DYNAMICS)[0] is DYNAMICS
 
 
 def test_seeds_side_by_side_are_single_runs() -> None:
     keys = jnp.stack([jax.random.key(1), jax.random.key(2)])
-    worlds = Imagination(dataset(), jnp.array([[0.1] * S, [0.2] * S]), jnp.float32(0.0))
+    worlds = Imagination(dataset(), jnp.array([[0.1] * S, [0.2] * S]), {}, jnp.ones(()))
     both = train(
         built().update,
         built().init,
@@ -203,7 +212,7 @@ def test_seeds_side_by_side_are_single_runs() -> None:
 
 def test_each_seed_is_trained_in_its_world() -> None:
     worlds = jnp.array([[-5.0, 0.0], [5.0, 0.0]])  # the second one always ends at once
-    rows = imagination(METHOD, jax.tree.map(np.asarray, dataset()), worlds)
+    rows = Imagination(dataset(), worlds, {}, jnp.ones(()))
     trained = train_learner(
         built(), rows, jax.random.key(0), seeds=2, iterations=1, per_seed=OWN_WORLDS
     )
@@ -212,23 +221,33 @@ def test_each_seed_is_trained_in_its_world() -> None:
     assert (kernels[0] != kernels[1]).all()
 
 
+SEEN: list = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looking(Base):
+    """Base that writes down what its batches are made of: dataset rows earn exactly one."""
+
+    def learn(
+        self, agent: Any, state: Any, key: Any, real: Any, imagined: Any, world: Any, **moves: bool
+    ) -> Any:
+        def look(ours: Any, theirs: Any) -> None:
+            SEEN.append((len(ours), int(np.sum(ours == 1)), len(theirs), int(np.sum(theirs == 1))))
+
+        jax.debug.callback(look, real.rewards, imagined.rewards)
+        return super().learn(agent, state, key, real, imagined, world, **moves)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_the_share_of_dataset_rows(share: float) -> None:
-    """A stand-in for the penalty sees the others of each batch: dataset rows earn exactly one."""
-    seen = []
-
-    def look(agent: Any, dynamics: Any, state: Any, world: Any, key: Any, batch: Any) -> Any:
-        jax.debug.callback(lambda r: seen.append((len(r), np.sum(r == 1.0))), batch.rewards)
-        return jnp.zeros_like(batch.rewards)
-
-    config = ModelBasedConfig(**(vars(CONFIG) | {"real_ratio": share}))
-    method = METHOD._replace(bellman_penalty=look)
-    agent = make_model_based(config, method, DYNAMICS, S, A)
+    SEEN.clear()
+    method = Looking(agent=METHOD.agent, rollouts=METHOD.rollouts, batch_size=8, real_ratio=share)
+    agent = bind(method.program(), DYNAMICS, S, A)
     _, metrics = jax.jit(agent.update)(start(), data())
     jax.block_until_ready(metrics)
     jax.effects_barrier()
-    imagined = CONFIG.batch_size - round(share * CONFIG.batch_size)
-    assert seen == [(imagined, 0)] * (CONFIG.updates_per_epoch if imagined else 0)
+    real = round(share * 8)
+    assert [(real, real, 8 - real, 0)] * CADENCE["every"] == SEEN
     assert all(np.isfinite(x) for x in metrics.values())
 
 
@@ -241,32 +260,17 @@ def test_an_epoch_has_no_branches() -> None:
 
 
 def test_equal_settings_share_their_functions() -> None:
-    again = make_model_based(ModelBasedConfig(**vars(CONFIG)), METHOD, DYNAMICS, S, A)
-    assert again is built()
+    again = replace(METHOD, rollouts=Rollouts(**CADENCE), steps=7)
+    assert bind(again.program(), DYNAMICS, S, A) is built()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"horizon": 0},
-        {"rollouts_per_epoch": 0},
-        {"epochs_retained": 0},
-        {"updates_per_epoch": 0},
-        {"batch_size": 1},
-        {"real_ratio": 1.1},
-        {"real_ratio": -0.1},
-    ],
-)
-def test_settings_are_checked(change: dict) -> None:
-    with pytest.raises(ConfigError) as caught:
-        built(**change)
-    assert caught.value.setting in change
-
-
-def test_a_penalty_needs_a_measure_of_uncertainty() -> None:
-    """Without one MOPO would be base in silence; where the truth is rolled zero is right."""
-    unmeasured = DYNAMICS._replace(measured=False)
-    with pytest.raises(ConfigError, match="no measure of uncertainty.*mopo"):
-        make_model_based(CONFIG, make_method("mopo", METHOD.agent), unmeasured, S, A)
-    make_model_based(CONFIG, METHOD, unmeasured, S, A)
-    make_model_based(CONFIG, make_method("mopo", METHOD.agent), DYNAMICS, S, A)
+def test_an_epoch_holds_whole_periods_of_the_agent() -> None:
+    """TD3's actor moves every other step, so an epoch of three gradient steps has two."""
+    env, seen = make("pendulum"), dataset()
+    rows = seen._replace(observations=jnp.zeros((30, 3)), next_observations=jnp.zeros((30, 3)))
+    task = Task(Dataset("toy", rows, "pendulum", Path("(made)"), ""), env)
+    method = Base(
+        agent=Td3BcConfig(hidden=(8,)), steps=9, rollouts=Rollouts(**CADENCE | {"every": 3})
+    )
+    made = method.prepare(task, Job(dynamics=DYNAMICS))
+    assert (made.iterations, made.learner.updates) == (4, 2)

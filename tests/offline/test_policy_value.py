@@ -11,26 +11,25 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.registry import quick_agents
+from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.study import Bc, Outcome, imagined_value, small_budget, train
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig
+from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.policy_value import imagined_value
+from jaxrl_rollouts.offline.recipes import recipe
+from jaxrl_rollouts.offline.result import TrainResult
+from jaxrl_rollouts.offline.rewards import RewardScale
 
-SMALL = small_budget()
-BUDGET = replace(
-    SMALL,
-    study=replace(
-        SMALL.study,
-        epochs=1,
-        evaluations=1,
-        episodes=2,
-        ensemble=replace(SMALL.study.ensemble, hidden=(16,), weight_decay=(2.5e-5,), max_epochs=2),
-        agent=replace(SMALL.study.agent, hidden=(8,)),
-        rollouts=replace(SMALL.study.rollouts, rollouts_per_epoch=50, updates_per_epoch=5),
-    ),
-    model_free=ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, updates=4, per_iteration=2),
+BASE = recipe(
+    "base",
+    "small",
+    steps=5,
+    agent={"hidden": (8,)},
+    world={"hidden": (16,), "max_epochs": 2},
+    rollouts={"batch_size": 50, "every": 5},
 )
+BC = Bc(hidden=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
+LOOKS: dict[str, Any] = {"evaluations": 1, "episodes": 2}
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +39,11 @@ def dataset() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def outcome(dataset: Dataset) -> Outcome:
-    return train(dataset, "base", BUDGET)
+def outcome(dataset: Dataset) -> TrainResult:
+    return train(dataset, BASE, **LOOKS)
 
 
-def with_bonus(outcome: Outcome, member: int, bonus: float) -> Any:
+def with_bonus(outcome: TrainResult, member: int, bonus: float) -> Any:
     """The models of an outcome, one elite of which pays more for every step, in all seeds."""
     fitted = outcome.source.fitted
     elites = jax.tree.map(lambda x: x, fitted.worlds.elites)
@@ -57,7 +56,7 @@ def with_bonus(outcome: Outcome, member: int, bonus: float) -> Any:
 
 @pytest.mark.parametrize(("discount", "steps"), [(0.99, 200), (0.9, 44), (0.0, 1)])
 def test_a_member_that_pays_more_is_worth_that_for_all_steps(
-    outcome: Outcome, discount: float, steps: int
+    outcome: TrainResult, discount: float, steps: int
 ) -> None:
     """Two hundred steps are a whole episode of the pendulum; `0.9^44` is a hundredth."""
     played = outcome._replace(config=replace(outcome.config, discount=discount))
@@ -73,7 +72,7 @@ def test_a_member_that_pays_more_is_worth_that_for_all_steps(
 
 
 def test_it_is_that_of_the_policy_and_the_world_of_the_seed(
-    dataset: Dataset, outcome: Outcome
+    dataset: Dataset, outcome: TrainResult
 ) -> None:
     first = imagined_value(outcome)
     np.testing.assert_array_equal(imagined_value(outcome).by_member, first.by_member)
@@ -83,14 +82,24 @@ def test_it_is_that_of_the_policy_and_the_world_of_the_seed(
     found = imagined_value(outcome, one).by_member
     np.testing.assert_allclose(found[0], first.by_member[0], rtol=1e-4)
     assert (found[1] != first.by_member[1]).all()
-    cloned = train(dataset, Bc(), BUDGET)
+    cloned = train(dataset, BC, **LOOKS)
     assert np.isfinite(imagined_value(cloned, outcome.source).value).all()
 
 
-def test_what_cannot_be_played_there_is_named(dataset: Dataset, outcome: Outcome) -> None:
-    cloned = train(dataset, "bc", BUDGET)
-    with pytest.raises(ConfigError, match="world: found 'Setting', expected world models: bc has"):
+def test_what_cannot_be_played_there_is_named(dataset: Dataset, outcome: TrainResult) -> None:
+    cloned = train(dataset, BC, **LOOKS)
+    with pytest.raises(ConfigError, match="world: found 'Task', expected world models: bc has"):
         imagined_value(cloned)
     memory = outcome.agent._replace(memory=lambda batch: np.zeros((batch, 1)))
-    with pytest.raises(ConfigError, match="outcome: found 'base', expected a method without a mem"):
+    with pytest.raises(ConfigError, match="result: found 'base', expected a method without a mem"):
         imagined_value(outcome._replace(agent=memory))
+
+
+def test_values_are_in_the_datasets_own_rewards(outcome: TrainResult) -> None:
+    """Of models that predict twice the rewards less one: `(V' + sum_t gamma^t) / 2`."""
+    plain = imagined_value(outcome).by_member
+    view = outcome.source._replace(reward=RewardScale(2.0, -1.0))
+    steps = (0.99 ** np.arange(200)).sum()
+    np.testing.assert_allclose(
+        imagined_value(outcome, view).by_member, (plain + steps) / 2, rtol=1e-5
+    )
