@@ -229,8 +229,8 @@ def _describe(experiment: Experiment, preset: str, undecided: Sequence[str], bas
     )
     for name, chosen in names_of_choices(base).items():
         text += (
-            f"\n\nSettings of {option(name)} {chosen} are among these; `{option(name)} NAME --help` "
-            "shows those of another."
+            f"\n\nSettings of {option(name)} {chosen} are among these; "
+            f"`{option(name)} NAME --help` shows those of another."
         )
     for name in undecided:
         values = ", ".join(experiment.choices[name])

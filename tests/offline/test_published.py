@@ -26,7 +26,6 @@ BENCHMARKS = ("paper", "d4rl", "neorl")
 
 # Settings of these papers that no class has yet; a setting leaves the list when its class has it.
 MISSING = {
-    "mobile": {"max_q_backup"},
     "cql": {"normalise", "critic_hidden", "clip_diff_min"},
     "iql": {"dropout_rate"},
 }
