@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, StorageError
+from .opening import replacing
 from .sealed import sealed, unsealed
 
 LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
@@ -70,26 +69,8 @@ def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that `path` holds either all of it or what it held before."""
-    handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def drop_torn_line(path: Path) -> None:
-    """Cut what follows the last newline of a file: a crash in the middle of a write."""
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end != len(data):
-            os.truncate(path, end)
+    with replacing(path) as file:
+        file.write(text)
 
 
 def read_json(path: Path, kind: str) -> Any:
@@ -99,6 +80,8 @@ def read_json(path: Path, kind: str) -> Any:
         CheckpointError: it is missing, no JSON or not as it was written.
         StorageError: the operating system refuses it.
     """
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path}: found no regular file, expected one in {kind}")
     try:
         return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

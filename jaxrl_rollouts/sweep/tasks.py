@@ -14,6 +14,7 @@ from ..errors import CheckpointError, DivergenceError, UserError, printable
 from ..record.files import read_json, write_json_atomically
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
+from ..record.opening import check_contents, regular
 from ..reports.report import Report, load_report
 from .plan import Task
 
@@ -118,6 +119,7 @@ def run_task(
     """
     folder = Path(root) / task.name
     folder.mkdir(parents=True, exist_ok=True)
+    check_contents(Path(root), folder)
     before = read_status(folder)
     arguments = _command(folder, task)
     if not arguments:
@@ -126,7 +128,7 @@ def run_task(
     # -P: no module is imported from the directory that the plan names.
     program = [sys.executable, "-P", "-m", f"{__package__}.attempt", str(os.getpid())]
     program += [*sorted(trust), "--"]
-    with (folder / LOG).open("ab") as log:
+    with open(folder / LOG, "ab", opener=regular) as log:
         start = log.tell()
         # In a session of its own: a Ctrl-C is passed on once, by whoever waits for it.
         with subprocess.Popen(
