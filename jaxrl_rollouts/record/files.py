@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, StorageError
+from ..foreign import check_file
+from ..strict import load_json
 from .opening import replacing
 from .sealed import sealed, unsealed
 
@@ -78,17 +80,18 @@ def read_json(path: Path, kind: str) -> Any:
 
     Raises:
         CheckpointError: it is missing, no JSON or not as it was written.
+        DataError: a pipe, say.
         StorageError: the operating system refuses it.
     """
     if path.exists() and not path.is_file():
-        raise CheckpointError(f"{path}: found no regular file, expected one in {kind}")
+        check_file(path, f"one in {kind}")
     try:
-        return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
+        return unsealed(path, load_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
         raise StorageError(path, error) from error
-    except (ValueError, RecursionError) as error:  # json or unicode
+    except ValueError as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 
 

@@ -121,8 +121,8 @@ class RunFolder:
         """Open an existing run folder.
 
         Raises:
-            CheckpointError: it is missing, has no readable `run.json`, another format, or a link
-                that leads out of it.
+            CheckpointError: it is missing, has no readable `run.json`, or another format.
+            DataError: a link in it leads out of it, or a pipe lies there.
         """
         path = Path(path)
         if not path.is_dir():

@@ -14,28 +14,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import CheckpointError
+from ..errors import DataError
+from ..foreign import kind_of
 
 _WITHOUT_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-EXPECTED = "expected files of the folder itself; replace it by a copy, or remove it"
+EXPECTED = "one of the folder itself", "replace it by a copy, or remove it"
 
 
 def regular(path: str | Path, flags: int) -> int:
     """An `opener` of `open` for what is changed in place.
 
     Raises:
-        CheckpointError: `path` is a link, a pipe, a socket or a device.
+        DataError: `path` is a link, a pipe, a socket or a device.
         OSError: as `os.open`.
     """
     try:
         handle = os.open(path, flags | _WITHOUT_LINKS, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
-            raise CheckpointError(f"{path}: found a link or a pipe, {EXPECTED}") from None
+            raise DataError(path, "file", "a link or a pipe", *EXPECTED) from None
         raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
-        raise CheckpointError(f"{path}: found no regular file, {EXPECTED}")
+        raise DataError(path, "file", kind_of(mode), *EXPECTED)
     return handle
 
 
@@ -86,7 +88,7 @@ def check_contents(folder: Path, below: Path | None = None) -> None:
         below: looks only at this part of it, which may itself be a link.
 
     Raises:
-        CheckpointError: a link that leads out of it, a pipe, a socket or a device; names it.
+        DataError: a link that leads out of it, a pipe, a socket or a device; names it.
     """
     root = os.path.realpath(folder)
     inside = [
@@ -102,6 +104,6 @@ def check_contents(folder: Path, below: Path | None = None) -> None:
         if stat.S_ISLNK(mode):
             target = os.path.realpath(path)
             if os.path.commonpath([root, target]) != root:
-                raise CheckpointError(f"{path}: found a link to {target}, {EXPECTED}")
+                raise DataError(path, "file", f"a link to {target}", *EXPECTED)
         elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise CheckpointError(f"{path}: found no regular file, {EXPECTED}")
+            raise DataError(path, "file", kind_of(mode), *EXPECTED)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.files import read_json, write_atomically
@@ -61,7 +61,7 @@ def test_what_is_changed_in_place_is_a_file_and_no_link(
         os.mkfifo(folder / name)
     else:
         (folder / name).symlink_to(target)
-    with pytest.raises(CheckpointError, match=rf"{name}: found (a link|no regular file)"):
+    with pytest.raises(DataError, match=rf"{name}: file: found a (link|pipe)"):
         WRITERS[name](folder)
     assert target.read_text() == before and precious.read_text() == PRECIOUS
 
@@ -89,7 +89,7 @@ def test_a_folder_with_a_link_that_leads_outside_is_refused_by_name(
 ) -> None:
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).symlink_to(precious.parent if name == "stage" else precious)
-    with pytest.raises(CheckpointError, match=f"{name}: found a link to {precious.parent}"):
+    with pytest.raises(DataError, match=f"{name}: file: found a link to {precious.parent}"):
         RunFolder.open(folder)
     with pytest.raises(SystemExit) as caught:
         cli.main(["resume", str(folder)])
@@ -106,15 +106,15 @@ def test_links_that_stay_and_a_folder_that_is_one_itself_are_taken(folder: Path)
 
 def test_sockets_and_pipes_are_refused_before_anything_waits_for_them(folder: Path) -> None:
     os.mkfifo(folder / "history.jsonl")
-    with pytest.raises(CheckpointError, match=r"history\.jsonl: found no regular file"):
+    with pytest.raises(DataError, match=r"history\.jsonl: file: found a pipe"):
         check_contents(folder)
     (folder / "history.jsonl").unlink()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(folder / "s"))  # a socket's name is short
-        with pytest.raises(CheckpointError, match="s: found no regular file"):
+        with pytest.raises(DataError, match="s: file: found a socket"):
             check_contents(folder)
     os.mkfifo(folder / "plan.json")
-    with pytest.raises(CheckpointError, match=r"plan\.json: found no regular file"):
+    with pytest.raises(DataError, match=r"plan\.json: file: found a pipe"):
         read_json(folder / "plan.json", "a sweep's folder")
 
 
@@ -124,14 +124,14 @@ def test_a_task_writes_in_its_own_folder_only(tmp_path: Path) -> None:
     for place in (outside, sweep):
         place.mkdir()
     (sweep / "one").symlink_to(outside)
-    with pytest.raises(CheckpointError, match=f"one: found a link to {outside}"):
+    with pytest.raises(DataError, match=f"one: file: found a link to {outside}"):
         run_task(str(sweep), task)
     assert not list(outside.iterdir())
     (sweep / "one").unlink()
     (sweep / "one").mkdir()
     (sweep / "one" / "log.txt").symlink_to(sweep / "plan.json")
     (sweep / "plan.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"log\.txt: found a link"):
+    with pytest.raises(DataError, match=r"log\.txt: file: found a link"):
         run_task(str(sweep), task)
     assert (sweep / "plan.json").read_text() == "{}"
 
