@@ -13,7 +13,11 @@ module imports nothing else of the package, so that it may be copied to where a 
 from __future__ import annotations
 
 import json
+import math
+import re
+import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,18 @@ import numpy as np
 
 FORMAT = 1
 FACTS, PROGRAM = "policy.json", "policy.bin"
+MOST = {FACTS: 2**20, PROGRAM: 2**29}  # bytes of each that are read
+# Code outside of the program that it may call: all others, Python's callbacks among them, run what
+# a stranger chose in this process.
+CALLS = "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "shape_assertion"
+CALLS += "cu_threefry2x32_ffi", "hip_threefry2x32_ffi", "mhlo.erf", "mhlo.topk"
+_CALL = re.compile(r'\bcustom_call @"?([\w.]+)"?\(')
+_OUTSIDE = re.compile(r"\b(custom_call|infeed|outfeed|stablehlo\.send|stablehlo\.recv)\b")
+# What zipfile, json and numpy raise where a file is damaged.
+_BROKEN = (
+    OSError, ValueError, EOFError, LookupError, RuntimeError, MemoryError, OverflowError,
+    TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 # (observation [B, S], reward [B], fresh [B], last action [B, A] in [-1, 1], *memory [B, ...]) ->
 # (action [B, A] in its own bounds, the same in [-1, 1], *memory); `fresh` rows begin an episode.
@@ -136,29 +152,100 @@ class Player:
 def load_exported(file: str | Path) -> Player:
     """The policy in a file that `Policy.export` wrote.
 
+    The file may be anybody's: it is refused where its program calls anything outside of itself
+    (`CALLS`), or where its facts are not those of the program.
+
     Raises:
         ValueError: it is no such file; one line that says why.
         ImportError: the package flatbuffers is not installed.
     """
     try:
+        if not stat.S_ISREG(Path(file).stat().st_mode):
+            raise ValueError("no regular file")
         with zipfile.ZipFile(file) as archive:
-            facts = json.loads(archive.read(FACTS))
-            program = archive.read(PROGRAM)
+            text, program = (_member(archive, name) for name in (FACTS, PROGRAM))
+        facts = json.loads(text)
     except FileNotFoundError:
         raise ValueError(f"{file}: found no such file, expected an exported policy") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{file}: found no exported policy ({error})") from None
+    except _BROKEN as error:
+        raise ValueError(f"{file}: found no exported policy ({_line(error)})") from None
     found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
     if found != FORMAT:
-        raise ValueError(f"{file}: format: found {found!r}, expected {FORMAT}")
+        raise ValueError(f"{file}: format: found {_line(repr(found))}, expected {FORMAT}")
     try:
         exported = deserialize(program)
+        text = exported.mlir_module()
     except ImportError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{file}: {PROGRAM}: jax cannot read it ({reason})") from None
+        raise ValueError(f"{file}: {PROGRAM}: jax cannot read it ({_line(error)})") from None
+    if calls := _calls(text):
+        raise ValueError(f"{file}: {PROGRAM}: found a call of {calls}, expected a program alone")
+    if wrong := _wrong_facts(facts, exported):
+        raise ValueError(f"{file}: {FACTS}: {wrong}")
     return Player(jax.jit(exported.call), facts)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The bytes of a file in an archive, not more than `MOST`, whatever they expand to."""
+    with archive.open(name) as member:
+        data = member.read(MOST[name] + 1)
+    if len(data) > MOST[name]:
+        raise ValueError(f"{name} has more than {MOST[name]:,} bytes")
+    return data
+
+
+def _calls(program: str) -> str:
+    """What a program's text calls outside of itself and may not; empty where there is none."""
+    names = _CALL.findall(program)
+    foreign = [name for name in names if name not in CALLS]
+    hidden = [word for word in _OUTSIDE.findall(program) if word != "custom_call"]
+    if len(names) != len(_OUTSIDE.findall(program)) - len(hidden):
+        hidden.append("a custom call")  # written in another way
+    return ", ".join(sorted({*foreign, *hidden}))[:200]
+
+
+def _wrong_facts(facts: Mapping[str, Any], exported: Any) -> str:
+    """Which of the facts are not those of the program, in words; empty where all are."""
+    sizes = [facts.get("observation_size"), facts.get("action_size")]
+    memory = facts.get("memory")
+    if not all(type(size) is int and size > 0 for size in sizes):
+        return "found no sizes of observations and actions, expected whole numbers"
+    if type(facts.get("remembers")) is not bool:
+        return "found no remembers, expected true or false"
+    observation, action = sizes
+    try:
+        state = [(tuple(shape), str(np.dtype(kind))) for shape, kind in memory]
+    except (TypeError, ValueError):
+        return "found no memory, expected a list of shapes and types"
+    own, chosen, one = ((observation,), "float32"), ((action,), "float32"), ((), "float32")
+    taken, given = [own, one, ((), "bool"), chosen, *state], [chosen, chosen, *state]
+    for what, avals, expected in (
+        ("takes", exported.in_avals, taken),
+        ("returns", exported.out_avals, given),
+    ):
+        found = [(x.shape[1:] if x.shape else None, str(x.dtype)) for x in avals]
+        if found != expected:
+            return _line(f"found {expected} for what the program {what}, expected {found}")
+    trees = jax.tree.structure(((0,) * len(taken), {})), jax.tree.structure((0,) * len(given))
+    if trees != (exported.in_tree, exported.out_tree) or exported.nr_devices != 1:
+        return "found the facts of a policy, expected those of another program"
+    if sum(math.prod(shape) for shape, _ in taken) > MOST[PROGRAM]:
+        return f"found {_line(taken)}, expected at most {MOST[PROGRAM]:,} numbers"
+    for name in ("action_low", "action_high"):
+        bound = facts.get(name)
+        numbers = isinstance(bound, list) and len(bound) == action
+        if bound is not None and not (
+            numbers and all(type(x) in (int, float) and math.isfinite(x) for x in bound)
+        ):
+            return f"found no {name}, expected {action} numbers or null"
+    return ""
+
+
+def _line(text: Any) -> str:
+    """Another library's message on one line, not too long and without control characters."""
+    plain = "".join(c if c.isprintable() else " " for c in str(text))
+    return " ".join(plain.split())[:200] or type(text).__name__
 
 
 def deserialize(program: bytes) -> Any:

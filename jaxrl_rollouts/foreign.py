@@ -36,10 +36,14 @@ def check_file(path: Path, expected: str) -> None:
     except (OSError, ValueError):  # ValueError: a zero byte in the name
         raise DataError(path, "file", "nothing", expected) from None
     if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        raise DataError(path, "file", kind, expected)
+        raise DataError(path, "file", kind_of(found.st_mode), expected)
     if not found.st_size:
         raise DataError(path, "file", "0 bytes", expected)
+
+
+def kind_of(mode: int) -> str:
+    """What a file is that is no regular one, by its mode: `a pipe`."""
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def check_room(path: str | Path, key: str, size: int) -> None:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -27,7 +28,7 @@ from . import devices, memory, processes
 from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError
 from .feeds import Feed, closing
-from .finite import checked_means
+from .finite import DIVERGED, OnDivergence, Seeds
 from .record import checkpoint
 from .record.about import ABOUT, check_facts, seed_facts, warnings_of
 from .record.context import RunContext, poll
@@ -64,6 +65,8 @@ class Trained(NamedTuple):
         compile_seconds: spent compiling, sessions before a resume included.
         run_seconds: spent in compiled chunks, likewise.
         wall_seconds: spent in all, compilation, evaluations and checkpoints included, likewise.
+        diverged: the iteration at which a seed that was dropped diverged, by seed; its numbers in
+            `state` and in `history` from there on are NaN.
     """
 
     state: PyTree
@@ -71,6 +74,7 @@ class Trained(NamedTuple):
     compile_seconds: float
     run_seconds: float
     wall_seconds: float
+    diverged: Mapping[int, int] = MappingProxyType({})
 
 
 def train(
@@ -94,6 +98,7 @@ def train(
     mesh: Mesh | None = None,
     alone: tuple[str, int] | None = None,
     about: Any = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Trained:
     """Start every seed with `init` and apply `update` to it `iterations` times.
 
@@ -126,6 +131,9 @@ def train(
             this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
             checkpoints, so that nobody takes what was trained with others for this.
+        on_divergence: of a seed with a metric that is not finite: "raise" ends the training;
+            "drop" saves, warns and goes on with the others, whose numbers stay what they are, and
+            raises when none is left.
 
     Returns:
         A `Trained`. With a context, a stage that was completed before is loaded and not re-run,
@@ -133,6 +141,7 @@ def train(
 
     Raises:
         DivergenceError: a metric became NaN or infinite; names it, the iteration and the seed.
+            With "drop" that of the last seed.
         Interrupted: the context's stop flag was raised; a checkpoint was written.
         ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
             the data that is per seed has not one row per seed.
@@ -153,6 +162,8 @@ def train(
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     keeper = evaluate if isinstance(evaluate, Remembering) else None
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
+    known = checkpoint.text(folder, iteration, DIVERGED) if folder and iteration else None
+    alive = Seeds(stage, seeds, on_divergence, known)
     earlier = spent.wall
     told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
     over = mesh or devices.mesh_for(seeds)
@@ -191,23 +202,26 @@ def train(
                 state, metrics, seconds = run_fed(update, length, state, feed)
             else:
                 state, metrics, seconds = compiled(update, length, axes).run(state, data)
-            means = checked_means(stage, iteration, metrics, seeds, folder)
+            means = alive.means(iteration, metrics, folder)
+            state = alive.mended(state)
             iteration += length
-            stopped = bool(finished and finished(means))
+            stopped = bool(finished and finished(alive.filled(means)))
             last = stopped or iteration == iterations
             due = iteration in evaluate_at or (evaluate_every and not iteration % evaluate_every)
             if evaluate and (last or due):
-                means |= {k: np.asarray(v) for k, v in evaluate(whole(), iteration).items()}
+                means |= alive.masked(evaluate(whole(), iteration))
             told.tell(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds)
             # Looked at once, so that who stops has saved.
             asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
-            if folder and (last or asked or late):
+            if folder and (last or asked or late or alive.newly):
                 bundle = _bundle(whole(), stopped, so_far(), keeper)
                 texts = {HISTORY: told.history.text, ABOUT: json.dumps(facts, indent=1)}
+                texts |= {DIVERGED: alive.text} if alive.diverged else {}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
                 saved_at = time.monotonic()
-    return Trained(whole(), told.history, *so_far())
+    state = alive.marked(whole()) if alive.diverged else whole()
+    return Trained(state, told.history, *so_far(), MappingProxyType(alive.diverged))
 
 
 class _Told:

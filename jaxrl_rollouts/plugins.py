@@ -10,14 +10,18 @@ goes into the groups of agents, methods and environments is said in `offline.age
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from .configs import unknown
-from .errors import ConfigError
+from .errors import ConfigError, one_line
+from .foreign import CODE
 from .record.context import RunContext
 
 if TYPE_CHECKING:
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 EXPERIMENTS = "jaxrl_rollouts.experiments"
 COMMANDS = "jaxrl_rollouts.commands"
 LISTINGS = "jaxrl_rollouts.listings"
+# Last parts of the options whose values may name code.
+NAMES_CODE = ("env", "environment", "environments", "method", "methods", "agent", "trust")
+_TRUSTED: set[str] = set()  # names of code that the user of this process typed
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,59 @@ def announced(group: str, kind: str) -> dict[str, Any]:
                 f"{kind} {name}", entry.value, f"an object to import: {error}"
             ) from error
     return objects
+
+
+def trust(*names: str) -> None:
+    """Allow this process to import `package.module:factory` by these names.
+
+    Nothing else is imported by name, wherever the name stands: a plan, a run's configuration and a
+    settings file may be anybody's. The command line allows what the user typed (`typed`).
+    """
+    _TRUSTED.update(name.partition("?")[0] for name in names)
+
+
+def check_trusted(setting: str, names: Sequence[str]) -> None:
+    """`ConfigError` for the first name of code that `trust` was not given."""
+    for name in names:
+        if name.partition("?")[0] not in _TRUSTED:
+            hint = f"if you know it, add --trust {name}, or call jaxrl_rollouts.plugins.trust"
+            raise ConfigError(setting, name, "no code to import but what you name", hint)
+
+
+def import_trusted(setting: str, name: str) -> Callable[..., Any]:
+    """The function `package.module:factory`, of an installed package or the working directory.
+
+    Raises:
+        ConfigError: not such a name, not a trusted one, or nothing callable is there.
+    """
+    if not CODE.fullmatch(name):
+        raise ConfigError(setting, name, "package.module:factory")
+    check_trusted(setting, [name])
+    if os.getcwd() not in sys.path:  # the command line does not search it by itself
+        sys.path.append(os.getcwd())
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        expected = "package.module:factory that can be imported"
+        raise ConfigError(setting, name, expected, one_line(error)) from error
+    if not callable(found):
+        raise ConfigError(setting, name, f"a function, and not a {type(found).__name__}")
+    return found
+
+
+def typed(arguments: Sequence[str]) -> Iterator[str]:
+    """Names of code among the values of options that take such; a path is never one of them."""
+    option = ""
+    for word in arguments:
+        head, equals, value = word.partition("=")
+        if word.startswith("--"):
+            option = head.lstrip("-").rpartition(".")[2]
+            word = value if equals else ""
+        if option in NAMES_CODE and CODE.fullmatch(word):
+            yield word
 
 
 def entries(group: str) -> dict[str, metadata.EntryPoint]:

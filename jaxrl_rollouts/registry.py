@@ -16,7 +16,7 @@ from typing import Any
 
 from .configs import unknown
 from .errors import ConfigError
-from .plugins import entries
+from .plugins import check_trusted, entries
 
 
 class Registry(Mapping[str, type]):
@@ -36,6 +36,7 @@ class Registry(Mapping[str, type]):
         if name in self._ours:
             return resolve_name(self._ours[name])
         if is_place(name):
+            check_trusted(self.kind, [name])
             return self._placed(name)
         announced = entries(self.group)
         if name not in announced:

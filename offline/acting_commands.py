@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def evaluate(
         from .video import check_video
 
         check_video(video, env.name)
-    seeds = list(range(saved.facts["seeds"])) if training_seed is None else [training_seed]
+    seeds = [training_seed] if training_seed is not None else _finite(saved)
     played = play(saved, env, seeds, episodes, seed, sample=sample)
     rows = table(saved, env, seeds, played)
     _print(saved, env, rows, best)
@@ -78,6 +79,18 @@ def evaluate(
         there = saved._replace(facts={**saved.facts, **bounds})
         earned = record(Policy(there, seeds[0], deterministic=not sample), env, video, seed)
         print(f"video:   {video}  (training seed {seeds[0]}, return {earned:.4g})")
+
+
+def _finite(saved: SavedPolicy) -> list[int]:
+    """All training seeds but those that diverged, which are named.
+
+    Raises:
+        CheckpointError: all of them did.
+    """
+    for seed in saved.diverged:
+        print(f"note: training seed {seed} diverged and is not played", file=sys.stderr)
+    seeds = [seed for seed in range(saved.facts["seeds"]) if seed not in saved.diverged]
+    return seeds or [saved.facts["seeds"] - 1]  # `actor` says what is wrong with it
 
 
 def _environment(saved: SavedPolicy, name: str) -> Environment:

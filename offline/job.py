@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
+from jaxrl_rollouts.plugins import trust
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.registry import is_place
 from jaxrl_rollouts.trees import PyTree
 
 from .behaviours.made import HasEpisodes, load_dataset
@@ -88,6 +90,8 @@ def train(
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
     dataset = dataset if isinstance(dataset, Dataset) else load_dataset(dataset, seed)
+    if isinstance(method, str) and is_place(method):
+        trust(method)  # the caller wrote the name of the code
     settings, name = method_of(method, preset, dataset, changes)
     looks = LOOKS[name]
     job = Job(

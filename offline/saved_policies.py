@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
@@ -81,9 +83,24 @@ class SavedPolicy(NamedTuple):
         """The policy's memory at the beginning of so many episodes."""
         return self.agent.memory(episodes)
 
+    @property
+    def diverged(self) -> list[int]:
+        """Training seeds with parameters that are not finite: a training left them behind."""
+        leaves = [x for x in jax.tree.leaves(self.actors) if jnp.issubdtype(x.dtype, jnp.floating)]
+        good = [np.isfinite(np.asarray(x)).reshape(len(x), -1).all(1) for x in leaves]
+        return np.flatnonzero(~np.all(good, axis=0)).tolist() if good else []
+
     def actor(self, seed: int) -> PyTree:
-        """Parameters of one training seed; `CheckpointError` where there is no such seed."""
-        return one_seed(self.actors, seed)
+        """Parameters of one training seed.
+
+        Raises:
+            CheckpointError: there is no such seed, or it diverged.
+        """
+        actor = one_seed(self.actors, seed)
+        if seed in self.diverged:
+            hint = "its training diverged; take another seed"
+            raise CheckpointError(f"training seed {seed}: its parameters are not finite; {hint}")
+        return actor
 
 
 def policy_of(

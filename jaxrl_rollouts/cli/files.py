@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ..errors import ConfigError, one_line
+from ..strict import DEPTH, load_json, load_yaml
 
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1, but `1e-4` is a number, as in YAML 1.2 and everywhere else."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+MOST = 4_000_000  # bytes of a file with settings
 
 
 def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
@@ -34,24 +24,35 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
         ConfigError: it cannot be read, holds no settings, or those of another experiment.
     """
     path = path / "run.json" if path.is_dir() else path
+    text = _text(path)
+    kind, load = ("JSON", load_json) if path.suffix == ".json" else ("YAML", load_yaml)
     try:
-        text = path.read_text(encoding="utf-8")
-        json_file = path.suffix == ".json"
-        data = json.loads(text) if json_file else yaml.load(text, _Loader)  # noqa: S506
-    except (OSError, UnicodeDecodeError) as error:
-        found = getattr(error, "strerror", None) or "no text"
-        expected = "a YAML or JSON file, or a run folder"
-        raise ConfigError("--config", f"{path} ({found})", expected) from None
-    except (ValueError, yaml.YAMLError) as error:
-        kind = "JSON" if path.suffix == ".json" else "YAML"
+        data = load(text)
+    except ValueError as error:
         raise ConfigError(f"{path}", one_line(error), f"valid {kind}") from None
     if data is None:
         data = {}
     if isinstance(data, Mapping) and {"experiment", "config"} <= set(data):
         if data["experiment"] != experiment:
             raise ConfigError(f"{path}: experiment", data["experiment"], experiment)
-        return data.get("preset"), data["config"]
+        preset = data.get("preset")
+        return preset if isinstance(preset, str) else None, data["config"]
     return None, nested(data, str(path))
+
+
+def _text(path: Path) -> str:
+    """The text of a file, or of what a shell puts in its place; `ConfigError` where it is none."""
+    expected = "a YAML or JSON file, or a run folder"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST + 1)
+        text = data.decode()
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name, or no UTF-8
+        found = getattr(error, "strerror", None) or "no text"
+        raise ConfigError("--config", f"{path} ({found})", expected) from None
+    if len(data) > MOST:
+        raise ConfigError("--config", f"{path} (more than {MOST:,} bytes)", expected)
+    return text
 
 
 def nested(data: Any, where: str) -> Any:
@@ -65,6 +66,8 @@ def nested(data: Any, where: str) -> Any:
     tree: dict[str, Any] = {}
     for key, value in data.items():
         *groups, last = str(key).replace("-", "_").split(".")
+        if len(groups) > DEPTH:
+            raise ConfigError(where, f"{len(groups)} dots in a name", f"at most {DEPTH}")
         place = tree
         for group in groups:
             place = place.setdefault(group, {})

@@ -33,9 +33,15 @@ DESCRIPTION = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 when all is well, else the error's `exit_code`."""
+def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
+    """Run the command line and exit: 0 when all is well, else the error's `exit_code`.
+
+    Args:
+        arguments: without the program's name; those of this process by default.
+        typed: whether the user typed them, so that code which they name may be imported.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    plugins.trust(*(plugins.typed(arguments) if typed else ()))
     _quieten()
     try:
         rest, wanted = together.taken(arguments)

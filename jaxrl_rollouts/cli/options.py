@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
@@ -31,6 +32,9 @@ from .shown import (
 )
 
 PROG = "jaxrl-rollouts"
+# Options that change no number, and how many values each has.
+WITHOUT_EFFECT = {"--progress": 0, "--no-progress": 0, "--out": 1, "--publish": 1, "--logger": 1}
+WITHOUT_EFFECT |= {"--trust": sys.maxsize}
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class RunOptions:
     """Where metrics go, separated by commas: jsonl, csv, tensorboard, wandb."""
     progress: bool = True
     """Show progress, rate and time left."""
+    trust: tuple[str, ...] = ()
+    """Code that settings from a file may import, package.module:factory."""
 
 
 def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
@@ -291,13 +297,14 @@ def _flat(value: Any) -> list[str]:
 def remaking_command(name: str, arguments: Sequence[str]) -> str:
     """The command line that gives the same numbers: without where to write and what to show."""
     kept: list[str] = []
-    skip = False
+    skipped = 0  # values that are still to be left out
     for argument in arguments:
-        start = argument.partition("=")[0]
-        if skip or start in ("--progress", "--no-progress"):
-            skip = False
-        elif start in ("--out", "--publish", "--logger"):
-            skip = "=" not in argument
+        start, equals, _ = argument.partition("=")
+        if start in WITHOUT_EFFECT:
+            skipped = WITHOUT_EFFECT[start] - bool(equals)
+        elif skipped > 0 and not parsing.is_option(argument):
+            skipped -= 1
         else:
+            skipped = 0
             kept.append(argument)
     return shlex.join([PROG, "run", name, *kept])

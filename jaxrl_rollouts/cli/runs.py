@@ -184,10 +184,12 @@ def resume(
             goes on from the last checkpoint, and gives the run that was begun so long.
     """
     folder = RunFolder.open(run)
-    if unknown_code := set(folder.code) - set(trust):
+    plugins.trust(*trust)
+    try:
+        plugins.check_trusted(f"{run / 'run.json'}: config", folder.code)
+    except ConfigError as error:
         hint = f"if you know it, go on with: {folder.resume}"
-        expected = "no code to import but what --trust names"
-        raise ConfigError(f"{run / 'run.json'}: config", min(unknown_code), expected, hint)
+        raise ConfigError(error.setting, error.found, error.expected, hint) from None
     experiment = plugins.load_experiment(folder.experiment)
     config = folder.config_as(experiment.config_type)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}

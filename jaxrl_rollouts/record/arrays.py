@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .context import RunContext, poll
+from .opening import replacing
 from .sealed import is_sealed, seal_file
 
 
@@ -43,9 +43,7 @@ def remember(
         if array.dtype.hasobject:  # could be written and not be read
             raise TypeError(f"{stage}/{name}: {key}: expected an array of numbers or text")
     if path:
-        part = path.with_name(f".{path.name}.tmp")
-        with part.open("wb") as file:
+        with replacing(path, "wb") as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        os.replace(part, path)
         seal_file(path)
     return arrays

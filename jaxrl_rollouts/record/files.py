@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, StorageError
+from ..foreign import check_file
+from ..strict import load_json
+from .opening import replacing
 from .sealed import sealed, unsealed
 
 LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
@@ -70,26 +71,8 @@ def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that `path` holds either all of it or what it held before."""
-    handle, temporary = tempfile.mkstemp(".tmp", f".{path.name}.", path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def drop_torn_line(path: Path) -> None:
-    """Cut what follows the last newline of a file: a crash in the middle of a write."""
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end != len(data):
-            os.truncate(path, end)
+    with replacing(path, "w" if isinstance(content, str) else "wb") as file:
+        file.write(content)
 
 
 def read_json(path: Path, kind: str) -> Any:
@@ -97,15 +80,18 @@ def read_json(path: Path, kind: str) -> Any:
 
     Raises:
         CheckpointError: it is missing, no JSON or not as it was written.
+        DataError: a pipe, say.
         StorageError: the operating system refuses it.
     """
+    if path.exists() and not path.is_file():
+        check_file(path, f"one in {kind}")
     try:
-        return unsealed(path, json.loads(path.read_text(encoding="utf-8")))
+        return unsealed(path, load_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no such file, expected one in {kind}") from None
     except OSError as error:
         raise StorageError(path, error) from error
-    except (ValueError, RecursionError) as error:  # json or unicode
+    except ValueError as error:  # json or unicode
         raise CheckpointError(f"{path}: found no valid JSON ({_first_line(error)})") from None
 
 

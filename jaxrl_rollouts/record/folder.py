@@ -23,8 +23,9 @@ from typing import Any
 
 from ..config_json import from_json, to_json
 from ..errors import CheckpointError, DataError, StorageError
-from ..foreign import check_file, code_in
-from .files import drop_torn_line, plain, read_json, write_json_atomically
+from ..foreign import code_in
+from .files import plain, read_json, write_json_atomically
+from .opening import append, check_contents, drop_torn_line
 from .provenance import current_versions
 from .sealed import sealed, unsealed
 
@@ -121,14 +122,13 @@ class RunFolder:
 
         Raises:
             CheckpointError: it is missing, has no readable `run.json`, or another format.
+            DataError: a link in it leads out of it, or a pipe lies there.
         """
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
-        file = path / "run.json"
-        if file.exists() and not file.is_file():
-            check_file(file, "the record of a run")
-        data = read_json(file, "a run folder")
+        check_contents(path)
+        data = read_json(path / "run.json", "a run folder")
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise CheckpointError(
@@ -171,9 +171,8 @@ class RunFolder:
         """Put a session's times on record; sums over all sessions (a killed one leaves none)."""
         path, sessions = self.path / "sessions.jsonl", []
         drop_torn_line(path)
-        with path.open("a", encoding="utf-8") as file:
-            spent = {name: round(own, 3) for name, own in seconds.items()}
-            file.write(json.dumps(sealed(spent)) + "\n")
+        spent = {name: round(own, 3) for name, own in seconds.items()}
+        append(path, json.dumps(sealed(spent)) + "\n")
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 session = unsealed(path, json.loads(line))

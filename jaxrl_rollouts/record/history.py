@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from .opening import append, replacing
 
 
 class Record(NamedTuple):
@@ -42,9 +43,8 @@ class History:
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Renamed into place: a kill here must not lose what no checkpoint could bring back.
-            temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_text(self.text)
-            os.replace(temporary, path)
+            with replacing(path) as file:
+                file.write(self.text)
 
     @property
     def text(self) -> str:
@@ -58,8 +58,7 @@ class History:
         self.records.append(record)
         self._lines.append(_line(record))
         if self.path:
-            with self.path.open("a") as file:
-                file.write(self._lines[-1])
+            append(self.path, self._lines[-1])
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Iterations `[records]` and values `[records, seeds]` of the records that have `name`."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import CheckpointError
+from .opening import regular
 
 try:
     import fcntl
@@ -36,7 +37,7 @@ class FolderLock:
         self._alone = False  # the file itself is the lock
 
     def __enter__(self) -> FolderLock:
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = regular(self.path, os.O_RDWR | os.O_CREAT)
         try:
             self._alone = not _flock(handle)
             if self._alone and _holds(self._holder()):

@@ -20,8 +20,9 @@ import numpy as np
 
 from ..configs import unknown
 from ..errors import MissingExtraError
-from .files import drop_torn_line, plain, write_atomically
+from .files import plain, write_atomically
 from .history import Record
+from .opening import append, drop_torn_line
 from .progress import Progress as Progress
 
 Metrics = Mapping[str, Any]
@@ -55,7 +56,7 @@ class JsonlLogger:
         clash = [name for name in _RESERVED if name in metrics]
         if clash:
             raise ValueError(f"metrics: found the reserved name {clash[0]}, expected another")
-        _append(self.path, self._lines(stage, step, round(time.time(), 3), metrics))
+        append(self.path, "".join(self._lines(stage, step, round(time.time(), 3), metrics)))
 
     def restore(self, stage: str, records: Sequence[Record]) -> None:
         _restore(self.path, stage, records, self._lines, self._row)
@@ -91,10 +92,10 @@ class CsvLogger:
         self.path = path
         drop_torn_line(path)
         if not path.exists() or path.stat().st_size == 0:
-            path.write_text(self.header, encoding="utf-8")
+            append(path, self.header)
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
-        _append(self.path, self._lines(stage, step, round(time.time(), 3), metrics))
+        append(self.path, "".join(self._lines(stage, step, round(time.time(), 3), metrics)))
 
     def restore(self, stage: str, records: Sequence[Record]) -> None:
         _restore(self.path, stage, records, self._lines, self._row, self.header)
@@ -215,11 +216,6 @@ class _Row(NamedTuple):
     stage: str
     step: int
     rest: Any
-
-
-def _append(path: Path, lines: list[str]) -> None:
-    with path.open("a", encoding="utf-8", newline="") as file:
-        file.write("".join(lines))
 
 
 def _restore(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
+from .opening import replacing
 
 KEY = "digest"
 
@@ -66,8 +67,8 @@ def seal_file(path: Path) -> None:
     """Put a file's digest beside it, for `is_sealed`; the file is whole on disk afterwards."""
     sync(path)
     beside = path.with_name(f"{path.name}.sha256")
-    beside.write_text(f"{file_sha256(path)}  {path.name}\n", encoding="utf-8")
-    sync(beside)
+    with replacing(beside) as file:
+        file.write(f"{file_sha256(path)}  {path.name}\n")
 
 
 def is_sealed(path: Path) -> bool:

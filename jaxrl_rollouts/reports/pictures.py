@@ -8,7 +8,6 @@ report.picture("returns", figure, "Return of the policy while it trains")
 from __future__ import annotations
 
 import io
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from ..record.opening import replacing
 from .statistics import STATISTICS, Summary, iqm, spread
 
 # Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
@@ -234,7 +234,6 @@ def save_gif(
 
 
 def _write(buffer: io.BytesIO, path: Path) -> Path:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(buffer.getvalue())
-    os.replace(temporary, path)
+    with replacing(path, "wb") as file:
+        file.write(buffer.getvalue())
     return path

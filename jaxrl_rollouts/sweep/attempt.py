@@ -30,7 +30,11 @@ def die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent(int(sys.argv[1]))
+    parent, *rest = sys.argv[1:]
+    die_with_parent(int(parent))
+    from .. import plugins
     from ..cli.main import main
 
-    main(sys.argv[2:])
+    end = rest.index("--")
+    plugins.trust(*rest[:end])
+    main(rest[end + 1 :], typed=False)  # a plan's arguments, not the user's

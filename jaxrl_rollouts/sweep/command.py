@@ -131,6 +131,7 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
     except ConfigError as error:  # an option of nobody may have been meant for the sweep
         hint = did_you_mean(str(error.found), own_options()) if error.setting == "option" else ""
         raise ConfigError(error.setting, error.found, error.expected, hint or error.hint) from None
+    plugins.check_trusted("sweep", code)
     folder = (asked.out or Path("runs") / f"{experiment.name}-sweep").absolute()
     check_places(folder, asked.publish)
     try:

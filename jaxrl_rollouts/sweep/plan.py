@@ -29,6 +29,7 @@ from ..plugins import Experiment
 from ..record.files import read_json, write_json_atomically
 
 FORMAT = 1
+NOT_PLANNED = {"--out", "--publish", "--trust"}  # options of the user of a plan
 PLAN = "plan.json"
 # What a dataset, a method and a seed are called in the settings of experiments.
 SETTINGS = {"dataset": ("dataset", "file"), "method": ("method", "objective"), "seed": ("seed",)}
@@ -208,16 +209,23 @@ def read_plan(folder: Path) -> Plan:
         if data["format"] != FORMAT:
             raise CheckpointError(f"{path}: format: found {data['format']}, expected {FORMAT}")
         tasks = tuple(
-            Task(str(t["name"]), dict(t["point"]), tuple(t["arguments"]), str(t["directory"]))
+            Task(str(t["name"]), dict(t["point"]), _texts(t["arguments"]), str(t["directory"]))
             for t in data["tasks"]
         )
-        plan = Plan(str(data["experiment"]), tuple(data["commands"]), tasks)
+        plan = Plan(str(data["experiment"]), _texts(data["commands"]), tasks)
     except (LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: found {error!r}, expected a plan") from None
     for task in tasks:
         if folder_name([task.name]) != task.name:
             raise CheckpointError(f"{path}: name: found {task.name!r}, expected a plain name")
-        places = {word.partition("=")[0] for word in task.arguments} & {"--out", "--publish"}
+        places = {word.partition("=")[0] for word in task.arguments} & NOT_PLANNED
         if places:
             raise CheckpointError(f"{path}: {task.name}: found {min(places)}, expected a plan")
     return plan
+
+
+def _texts(data: Any) -> tuple[str, ...]:
+    """`TypeError` unless `data` is a list of texts."""
+    if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
+        raise TypeError(f"{data!r}, expected a list of texts")
+    return tuple(data)

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..errors import CheckpointError, ConfigError, DivergenceError, UserError, printable
-from ..foreign import code_in
+from ..errors import CheckpointError, DivergenceError, UserError, printable
 from ..record.files import read_json, write_json_atomically
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
+from ..record.opening import check_contents, regular
 from ..reports.report import Report, load_report
 from .plan import Task
 
@@ -119,14 +119,16 @@ def run_task(
     """
     folder = Path(root) / task.name
     folder.mkdir(parents=True, exist_ok=True)
+    check_contents(Path(root), folder)
     before = read_status(folder)
-    arguments = _command(folder, task, trust)
+    arguments = _command(folder, task)
     if not arguments:
         return write_status(folder, replace(before, state=FINISHED, last=""))
     status = write_status(folder, Status(RUNNING, before.attempts + 1))
     # -P: no module is imported from the directory that the plan names.
     program = [sys.executable, "-P", "-m", f"{__package__}.attempt", str(os.getpid())]
-    with (folder / LOG).open("ab") as log:
+    program += [*sorted(trust), "--"]
+    with open(folder / LOG, "ab", opener=regular) as log:
         start = log.tell()
         # In a session of its own: a Ctrl-C is passed on once, by whoever waits for it.
         with subprocess.Popen(
@@ -155,18 +157,14 @@ def run_task(
     return read_status(folder)
 
 
-def _command(folder: Path, task: Task, trust: Collection[str]) -> list[str]:
+def _command(folder: Path, task: Task) -> list[str]:
     """Arguments of the command line that finish a task; none where it is finished."""
     if (run := run_folder(folder)) is None:
-        untrusted = set(code_in([*task.point.values(), *task.arguments])) - set(trust)
-        if untrusted:
-            expected = "no code to import but what --trust names"
-            raise ConfigError(f"{folder.parent}: {task.name}", min(untrusted), expected)
         return ["run", *task.arguments, "--out", str(folder)]
     _wait_until_free(run)
     if finished_report(folder) is not None:
         return []
-    return ["resume", str(run), *(["--trust", *sorted(trust)] if trust else [])]
+    return ["resume", str(run)]
 
 
 def _wait_until_free(run: Path) -> None:

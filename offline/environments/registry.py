@@ -7,17 +7,13 @@ arguments and returns an `Environment`, a Gymnasium environment or the id of one
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from jaxrl_rollouts import plugins
-from jaxrl_rollouts.errors import ConfigError, MissingExtraError, one_line
-from jaxrl_rollouts.foreign import CODE
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
@@ -88,7 +84,8 @@ def make(name: str | Any, **options: Any) -> Environment:
     Args:
         name: what was registered; `pendulum`, `plane`, `acrobot`, `runner` (embedded);
             `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
-            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`; a
+            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`, where
+            `jaxrl_rollouts.plugins.trust` was given it or the command line has it; a
             family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `hopper-mixed`).
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
@@ -212,23 +209,7 @@ def _factory(base: str) -> Callable[[], Any] | None:
         return REGISTERED[base]
     if base in plugins.names(GROUP):
         return plugins.announced(GROUP, "environment")[base]
-    if ":" not in base:
-        return None
-    if not CODE.fullmatch(base):
-        raise ConfigError("environment", base, "package.module:factory")
-    module, _, attribute = base.partition(":")
-    if os.getcwd() not in sys.path:  # the command line does not look there by itself
-        sys.path.append(os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        expected = "package.module:factory that can be imported"
-        raise ConfigError("environment", base, expected, one_line(error)) from error
-    if not callable(found):
-        raise ConfigError("environment", base, f"a function, and not a {type(found).__name__}")
-    return found
+    return plugins.import_trusted("environment", base) if ":" in base else None
 
 
 def _made(factory: Callable[[], Any], name: str, limit: int | None) -> Environment:

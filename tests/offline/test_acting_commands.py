@@ -175,3 +175,20 @@ def test_export_writes_the_policy(run: Path, tmp_path: Path, capsys: Any, monkey
     assert "--out" in refused(capsys, "export", run, "--out", tmp_path / "no" / "policy")
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     assert "[export]" in refused(capsys, "export", run, "--out", tmp_path / "other")
+
+
+def test_seeds_that_diverged_are_named_and_not_played(tmp_path: Path, capsys: Any) -> None:
+    agent = make_sac(CONFIG, 2, 2)
+    actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 3)).actor
+    for name, bad in (("some", [1]), ("all", [0, 1, 2])):
+        lost = jax.tree.map(lambda x, bad=bad: x.at[np.array(bad)].set(np.nan), actors)
+        save_policy(tmp_path / name, CONFIG, lost, PLANE, method="m", dataset="d")
+    call("evaluate", tmp_path / "some", "--episodes", 5, "--out", tmp_path / "n.json")
+    assert "note: training seed 1 diverged" in capsys.readouterr().err
+    rows = json.loads((tmp_path / "n.json").read_text())["rows"]
+    assert [row["seed"] for row in rows] == ["0", "2", "all"]
+    with pytest.raises(SystemExit):
+        call("evaluate", tmp_path / "all", "--episodes", 5)
+    assert "training seed 2: its parameters are not finite" in capsys.readouterr().err
+    wrong = refused(capsys, "evaluate", tmp_path / "some", "--training-seed", 1)
+    assert "take another seed" in wrong

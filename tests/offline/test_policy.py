@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts import exported
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.exported import load_exported
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
@@ -201,3 +204,134 @@ def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -
     for name, words in (("c", "found no exported policy"), ("d", "found no such file")):
         with pytest.raises(ValueError, match=words):
             load_exported(tmp_path / name)
+
+
+def altered(tmp_path: Path, facts: Any, program: bytes) -> Path:
+    """A file whose checksums are good, whatever is in it."""
+    with zipfile.ZipFile(tmp_path / "altered", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("policy.json", facts if isinstance(facts, str) else json.dumps(facts))
+        archive.writestr("policy.bin", program)
+    return tmp_path / "altered"
+
+
+@pytest.fixture(scope="module")
+def whole(remembering_policy: SavedPolicy, tmp_path_factory: Any) -> tuple[dict, bytes]:
+    """Facts and program of an exported policy."""
+    pytest.importorskip("flatbuffers")
+    file = Policy(remembering_policy).export(tmp_path_factory.mktemp("whole") / "a")
+    with zipfile.ZipFile(file) as archive:
+        return json.loads(archive.read("policy.json")), archive.read("policy.bin")
+
+
+MISSING = object()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, MISSING) for name in ("memory", "remembers", "observation_size", "action_size")),
+        *(("observation_size", value) for value in (0, -3, 4, 3.0, "3", None, True, 10**12)),
+        *(("action_size", value) for value in (0, 2, [1], 10**9)),
+        *(
+            ("memory", value)
+            for value in (None, [], 3, [[[4], "float64"]], [[[10**12], "float32"]])
+        ),
+        *(("memory", value) for value in ([[4, "float32"]], [["x", "y"]], [[[4], "object"]])),
+        *(("remembers", value) for value in (None, 1, "true")),
+        *(("action_low", value) for value in ([1, 2], ["a"], 3, [None], [[1]], {"a": 1})),
+        ("action_high", [float("inf")]),
+    ],
+)
+def test_facts_of_another_program_are_refused(
+    whole: tuple[dict, bytes], tmp_path: Path, name: str, value: Any
+) -> None:
+    facts = {key: old for key, old in whole[0].items() if key != name}
+    facts |= {} if value is MISSING else {name: value}
+    with pytest.raises(ValueError, match=r"policy\.json: found .*expected") as caught:
+        load_exported(altered(tmp_path, facts, whole[1]))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_program_that_calls_what_lies_outside_is_never_run(tmp_path: Path) -> None:
+    """A call of Python with a made-up index is a jump into memory of the process."""
+    pytest.importorskip("flatbuffers")
+    facts = {"format": 1, "observation_size": 3, "action_size": 1, "remembers": False, "memory": []}
+
+    def act(observation: Any, reward: Any, fresh: Any, last: Any) -> Any:
+        outside = jax.ffi.ffi_call("xla_ffi_python_cpu_callback", last)
+        return outside(last, index=np.uint64(12345)), last
+
+    (rows,) = jax.export.symbolic_shape("rows")
+    shapes = [((3,), "float32"), ((), "float32"), ((), "bool"), ((1,), "float32")]
+    inputs = [jax.ShapeDtypeStruct((rows, *shape), kind) for shape, kind in shapes]
+    allowed = [jax.export.DisabledSafetyCheck.custom_call("xla_ffi_python_cpu_callback")]
+    plain = jax.export.export(jax.jit(lambda o, r, f, last: (last + o[:, :1], last)))(*inputs)
+    text = plain.mlir_module()
+    assert load_exported(altered(tmp_path, facts, bytes(plain.serialize()))) is not None
+    assert exported._calls(text) == ""
+    for hostile, says in (
+        ("stablehlo.custom_call @xla_ffi_python_cpu_callback(%0) {", "xla_ffi_python_cpu_callback"),
+        ('stablehlo.custom_call @"a-b"(%0)', "custom call"),
+        ('"stablehlo.custom_call"(%0) <{call_target_name = "Sharding"}>', "custom call"),
+        ('"stablehlo.custom_call"(%0) {x = "xcustom_call @Sharding("}', "custom call"),
+        ('"stablehlo.infeed"(%0)', "infeed"),
+        ("custom_call @Sharding(%0) stablehlo.custom_call @lapack_sgetrf_ffi(%1)", "lapack"),
+    ):
+        assert says in exported._calls(text + hostile)
+    assert exported._calls(text + "stablehlo.custom_call @Sharding(%0)") == ""
+    fixed = [jax.ShapeDtypeStruct((1, *shape), kind) for shape, kind in shapes]
+    program = jax.export.export(jax.jit(act), disabled_checks=allowed)(*fixed)
+    with pytest.raises(ValueError, match="a call of xla_ffi_python_cpu_callback, expected"):
+        load_exported(altered(tmp_path, facts, bytes(program.serialize())))
+
+
+def test_no_file_of_another_kind_is_opened_and_none_expands_without_end(
+    whole: tuple[dict, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path, "/dev/zero"):
+        with pytest.raises(ValueError, match="no regular file"):
+            load_exported(place)
+    with pytest.raises(ValueError, match="found no exported policy"):
+        load_exported("zero\0byte")
+    monkeypatch.setitem(exported.MOST, "policy.bin", 10**6)
+    with pytest.raises(ValueError, match=r"policy\.bin has more than 1,000,000 bytes"):
+        load_exported(altered(tmp_path, whole[0], bytes(10**7)))
+    with pytest.raises(ValueError, match=r"policy\.json has more than 1,048,576 bytes"):
+        load_exported(altered(tmp_path, " " * 2**21, whole[1]))
+    for text in (
+        "[" * 10**5,
+        '{"a":' * 10**5,
+        "[]",
+        "3",
+        "\ud800".encode("utf-8", "replace").decode(),
+    ):
+        with pytest.raises(ValueError, match=r"found no exported policy|format: found"):
+            load_exported(altered(tmp_path, text, whole[1]))
+
+
+def test_flipped_bits_are_one_line(whole: tuple[dict, bytes], tmp_path: Path) -> None:
+    good = altered(tmp_path, *whole).read_bytes()
+    draw, refused = np.random.default_rng(0), 0
+    for _ in range(30):
+        data = bytearray(good)
+        at = int(draw.integers(len(data)))
+        data[at] ^= 1 << int(draw.integers(8))
+        (tmp_path / "flipped").write_bytes(data)
+        try:
+            assert load_exported(tmp_path / "flipped").observation_size == 3
+        except ValueError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 10
+
+
+def test_a_seed_that_diverged_is_no_policy(saved: SavedPolicy) -> None:
+    actors = jax.tree.map(
+        lambda x: x.at[1].set(jnp.nan) if x.dtype.kind == "f" else x, saved.actors
+    )
+    half = saved._replace(actors=actors)
+    assert half.diverged == [1] and saved.diverged == []
+    with pytest.raises(UserError, match="training seed 1: its parameters are not finite"):
+        Policy(half, 1)
+    assert Policy(half, 0)(OBSERVATIONS).shape == (3, 1)

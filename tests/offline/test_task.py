@@ -16,6 +16,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
+from jaxrl_rollouts import plugins  # noqa: E402
 from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
 from jaxrl_rollouts.ensemble_config import EnsembleConfig  # noqa: E402
 from jaxrl_rollouts.errors import (  # noqa: E402
@@ -256,8 +257,11 @@ def test_a_file_names_no_code_to_import(tmp_path: Path, monkeypatch: pytest.Monk
             environment_of(replace(dataset, environment=name))
     with pytest.raises(ConfigError, match="no code is imported"):
         environment_of(replace(dataset, environment=None, name="hopper-x:make"))
+    with pytest.raises(ConfigError, match="no code to import but what you name"):
+        environment_of(dataset, "evil:make")  # out of a configuration, say
     assert not Path("ran").exists()
-    assert is_simulator(environment_of(dataset, "evil:make"))  # a user may
+    plugins.trust("evil:make")
+    assert is_simulator(environment_of(dataset, "evil:make"))
     assert Path("ran").exists()
 
 

@@ -74,19 +74,19 @@ def test_what_the_disk_refuses_is_one_line_and_the_run_goes_on_later(
     folder = run_folder(plugin)
     (folder / "count" / "state.json").unlink()
 
-    def full(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
-        if "a" in mode and place == path.name:
+    def full(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if flags & os.O_APPEND and place == Path(path).name:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return opened(path, mode, *args, **options)
+        return opened(path, flags, *args, **options)
 
     def refused(start: str, end: str) -> None:
         if place in str(end):
             raise OSError(errno.ENOSPC, "No space left on device", str(end))
         replaced(start, end)
 
-    opened, replaced = Path.open, os.replace
+    opened, replaced = os.open, os.replace
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
+        patch.setattr(os, "open", full)
         patch.setattr(os, "replace", refused)
         capsys.readouterr()
         code, err = fails(["resume", str(folder), "--no-progress"], capsys)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.record.files import (
-    drop_torn_line,
     json_text,
     plain,
     read_json,
     write_json_atomically,
 )
+from jaxrl_rollouts.record.opening import drop_torn_line
 
 
 def test_plain_keeps_infinities_and_drops_nan() -> None:

@@ -115,6 +115,10 @@ def test_a_pipe_or_a_deep_nest_is_no_report(folder: Path) -> None:
     os.mkfifo(folder / "report.json")
     with pytest.raises(DataError, match="report.json: file: found a pipe"):
         load_report(folder)
+    with pytest.raises(DataError, match="report.json: file: found a pipe"):
+        RunFolder.open(folder)
+    (folder / "report.json").unlink()
+    (folder / "run.json").unlink(missing_ok=True)
     os.mkfifo(folder / "run.json")
     with pytest.raises(DataError, match="run.json: file: found a pipe"):
         RunFolder.open(folder)

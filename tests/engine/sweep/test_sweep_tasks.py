@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
@@ -78,8 +77,8 @@ def test_a_task_is_begun_then_resumed_then_left_alone(
     assert status == Status("failed", 1, "error: no such file")
     run = begin(tmp_path)
     run_task(str(tmp_path), task, ["my.envs:make"], {"COLOUR": "red"})
-    begun = f"run swept --study.seed 0 --out {tmp_path / NAME}"
-    resumed = f"resume {run} --trust my.envs:make"
+    begun = f"-- run swept --study.seed 0 --out {tmp_path / NAME}"
+    resumed = f"my.envs:make -- resume {run}"
     assert called(tmp_path) == [begun, resumed]
     begin(tmp_path, finish=True)
     assert run_task(str(tmp_path), task) == Status("finished", 2) == read_status(tmp_path / NAME)
@@ -118,12 +117,6 @@ def test_a_request_to_stop_is_passed_on(tmp_path: Path, task: Task, stand_in: An
     threading.Timer(0.1, stop.request).start()
     status = run_task(str(tmp_path), task, stop=stop)
     assert status == Status("stopped", 1, "stopped: at 2")
-
-
-def test_code_is_imported_only_where_it_was_named(tmp_path: Path, task: Task) -> None:
-    named = Task(NAME, {}, ("swept", "--environment", "their.envs:make"), str(tmp_path))
-    with pytest.raises(ConfigError, match="found 'their.envs:make', expected no code"):
-        run_task(str(tmp_path), named)
 
 
 def test_the_process_of_a_dead_worker_is_waited_for(

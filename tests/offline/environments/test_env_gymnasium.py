@@ -17,6 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from helpers_environments import Cart, Shapes, cart_factory  # noqa: E402
 
+from jaxrl_rollouts import plugins  # noqa: E402
 from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import (  # noqa: E402
@@ -108,8 +109,12 @@ def test_what_is_not_supported_is_said(env: Any, says: str) -> None:
 
 def test_registered_and_imported_ones_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "REGISTERED", {})
+    monkeypatch.setattr(plugins, "_TRUSTED", set())
     register_environment("cart", cart_factory)
     register_environment("mine", lambda: PENDULUM._replace(max_episode_steps=9))
+    with pytest.raises(ConfigError, match="no code to import but what you name.*--trust helpers_"):
+        make("helpers_environments:cart_factory")
+    plugins.trust("helpers_environments:cart_factory")
     for name in ("cart", "helpers_environments:cart_factory"):
         env = make(name)
         assert env.name == name and env.max_episode_steps == 15 and env.observation_size == 2
@@ -118,6 +123,7 @@ def test_registered_and_imported_ones_are_found_by_name(monkeypatch: pytest.Monk
         make("cort")
     with pytest.raises(ConfigError, match="a name besides"):
         register_environment("hopper", cart_factory)
+    plugins.trust("helpers_environments:nothing", "no_such_module:make")
     for wrong in ("helpers_environments:nothing", "no_such_module:make", "../evil:make", "a:b:c"):
         with pytest.raises(ConfigError, match="package.module:factory"):
             make(wrong)
