@@ -147,6 +147,11 @@ class Command:
     main: Callable[[Sequence[str], str], None]
 
 
+def deferred(name: str, summary: str, main: str) -> Command:
+    """A subcommand whose `module:function` is imported when it is run, and not for `--help`."""
+    return Command(name, summary, lambda arguments, prog: resolve_name(main)(arguments, prog))
+
+
 def names(group: str) -> list[str]:
     """Names announced in an entry-point group, sorted, without importing anything."""
     return sorted(entries(group))
@@ -243,9 +248,12 @@ def typed(arguments: Sequence[str]) -> Iterator[str]:
 def entries(group: str) -> dict[str, metadata.EntryPoint]:
     """What is announced in a group, by name; nothing is imported."""
     # Not `metadata.entry_points`: in a checkout that was once built, a stale `.egg-info` on the
-    # path would hide the installed package's entries.
+    # path would hide the installed package's entries. What is installed comes first.
     found: dict[str, metadata.EntryPoint] = {}
-    for distribution in metadata.distributions():
+    for distribution in sorted(
+        metadata.distributions(),
+        key=lambda one: str(getattr(one, "_path", "")).endswith(".egg-info"),
+    ):
         for entry in distribution.entry_points.select(group=group):
             found.setdefault(entry.name, entry)
     return found

@@ -12,9 +12,10 @@ import tyro
 from ..cli import parsing
 from ..cli.options import PROG
 from ..errors import ConfigError, Interrupted, StorageError, UserError
-from ..plugins import Command, announced
+from ..plugins import announced
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
+from . import BENCH
 from .plan import Plan, write_plan
 from .suite import Cell, read_suite
 from .table import Row, curves_of, has_cell, merged, read_table, rows_of, write_table
@@ -22,7 +23,6 @@ from .tasks import FINISHED, KilledError, finished_report, read_status, run_task
 
 SCORES = "jaxrl_rollouts.scores"  # entry-point group of functions (dataset, return) -> score
 PLACES = ("", "experiments/suites/")
-SUMMARY = "Fill a table of datasets x methods x seeds, and build its page."
 
 
 def find_suite(name: str) -> Path:
@@ -219,7 +219,4 @@ def table(
 
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `bench ...`; raises `UserError` for bad input."""
-    parsing.call({"run": run, "status": status, "table": table}, arguments, prog, SUMMARY)
-
-
-COMMAND = Command("bench", SUMMARY, main)
+    parsing.call({"run": run, "status": status, "table": table}, arguments, prog, BENCH.summary)

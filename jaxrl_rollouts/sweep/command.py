@@ -17,7 +17,6 @@ from ..cli.options import PROG, check_options
 from ..cli.shown import options, shown
 from ..configs import did_you_mean, number
 from ..errors import ConfigError, Interrupted, StorageError, UserError
-from ..plugins import Command
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from ..reports.report import Report, publish
@@ -252,6 +251,3 @@ def _show(folder: Path, report: Report, publish_to: Path | None) -> None:
     print(f"report:  {folder / 'report.html'}")
     if publish_to is not None:
         print(f"published: {publish(folder, publish_to)}")
-
-
-COMMAND = Command("sweep", "Datasets x methods x seeds on Ray or SLURM, into one report.", main)

@@ -15,8 +15,9 @@ from ..data import (
     Transitions,
     load,
 )
+from ..tapes import SUFFIX
 from ..tapes.replay import load_tape
-from ..tapes.tape import SUFFIX, packaged
+from ..tapes.tape import packaged
 from .acrobot import acrobot_broad, acrobot_narrow
 from .mixed import pendulum_mixed
 

@@ -10,7 +10,7 @@ import tyro
 from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 
-from .tape import ENVIRONMENTS, NAMES, SUFFIX
+from . import ENVIRONMENTS, NAMES, SUFFIX
 
 if TYPE_CHECKING:
     from jaxrl_rollouts.record.run import Run

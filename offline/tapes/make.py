@@ -30,8 +30,9 @@ from ..environments.terminations import family
 from ..evaluation import Policy
 from ..online.learner import rounded
 from ..online.train import Online
+from . import KINDS
 from .replay import replay
-from .tape import EVERY, KINDS, Tape
+from .tape import EVERY, Tape
 
 SHARE = 1 / 3  # of D4RL's expert return: where a policy is `medium`
 CHECKED = 10  # episodes that decide whether a policy is there

@@ -25,7 +25,8 @@ from jaxrl_rollouts.record.sealed import file_sha256
 from ..data.transitions import Dataset, Transitions, episode_returns
 from ..environments.mujoco import CLIPPED, SKIPPED_POSITIONS, VELOCITY_LIMIT, make_gymnasium
 from ..environments.terminations import FAMILIES, family
-from .tape import EVERY, FOLDER, SUFFIX, Tape, packaged, read_tape
+from . import SUFFIX
+from .tape import EVERY, FOLDER, Tape, packaged, read_tape
 
 DRIFT = 1e-3  # largest difference of an episode's return that is not reported
 

@@ -20,15 +20,9 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.numpy_files import read_npz
 from jaxrl_rollouts.record.files import write_atomically
 
-ENVIRONMENTS = {
-    "halfcheetah": "mujoco/HalfCheetah-v4",
-    "hopper": "mujoco/Hopper-v4",
-    "walker2d": "mujoco/Walker2d-v4",
-}
-KINDS = ("random", "medium", "medium-replay", "medium-expert", "expert")
-NAMES = tuple(f"{family}-{kind}" for family in ENVIRONMENTS for kind in KINDS)
+from . import SUFFIX
+
 EVERY = 20  # steps from one snapshot to the next, within an episode
-SUFFIX = ".tape"
 FOLDER = Path(__file__).with_name("mini")
 ARRAYS = ("actions", "lengths", "states", "returns", "facts")
 

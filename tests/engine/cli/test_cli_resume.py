@@ -139,7 +139,7 @@ def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> Non
     stored["config"]["agent"] = {"critics": 2}
     (folder / "run.json").write_text(json.dumps(stored))
     code, err = fails(["resume", str(folder)], capsys)
-    assert code == 2 and "run.json: agent.num_critics: found 'an unknown setting'" in err
+    assert code == 2 and "run.json: agent.critics: found 'an unknown setting'" in err
 
 
 def test_resume_says_at_once_where_it_could_not_publish(plugin: Path, capsys: Any) -> None:

@@ -146,7 +146,7 @@ def test_without_ray_its_extra_is_named(monkeypatch: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("offline --seed 1", "option: found '--seed', expected .*did you mean --seeds"),
+        ("offline --retrie 1", "option: found '--retrie', expected .*did you mean --retries"),
         ("offline --retries -1", "--retries: found -1, expected at least 0"),
         ("--seeds 1", "sweep: found '--seeds', expected the name of an experiment before"),
         ("ofline --seeds 1", "did you mean offline"),

@@ -20,11 +20,11 @@ from jaxrl_rollouts.offline.environments.mujoco import make_gymnasium
 from jaxrl_rollouts.offline.environments.stateless import stateless
 from jaxrl_rollouts.offline.online.learner import OnlineConfig
 from jaxrl_rollouts.offline.online.train import Online, train_online
+from jaxrl_rollouts.offline.tapes import ENVIRONMENTS
 from jaxrl_rollouts.offline.tapes.command import export, make
 from jaxrl_rollouts.offline.tapes.make import Rows, buffer, first_medium, make_tape, spread, tape_of
 from jaxrl_rollouts.offline.tapes.replay import load_tape, replay
 from jaxrl_rollouts.offline.tapes.tape import (
-    ENVIRONMENTS,
     FOLDER,
     Tape,
     packaged,
