@@ -43,8 +43,8 @@ class CqlConfig(SoftConfig):
     Attributes:
         weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
         num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
-        target_gap: tau in equation 30: the multiplier of the conservative term is learned so that the
-            weighted term stays near it (5 or 10 there). None: no multiplier.
+        target_gap: tau in equation 30: the multiplier of the conservative term is learned so that
+            the weighted term stays near it (5 or 10 there). None: no multiplier.
         bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
     """
