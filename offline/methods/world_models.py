@@ -36,7 +36,7 @@ class Uncertainty(NamedTuple):
         of: what members' means and deviations `[N, B, O]` come to, `[B]`.
         members: whose predictions those are.
         normalised: in the units of the targets, not of the data.
-        stops: end a rollout beyond the largest on the dataset.
+        stops: end a rollout beyond `limit_scale` times the largest on the dataset.
         measured: also measure the mean on the dataset, `Imagination.typical`.
     """
 
@@ -45,6 +45,7 @@ class Uncertainty(NamedTuple):
     normalised: bool = False
     stops: bool = False
     measured: bool = False
+    limit_scale: float = 1.0
 
 
 class Rolled(NamedTuple):
@@ -95,7 +96,7 @@ def models_of(
             return found.mean(), found.max()
 
         typical, largest = jax.vmap(on_data)(worlds)
-        worlds = worlds._replace(limit=largest) if asked.stops else worlds
+        worlds = worlds._replace(limit=asked.limit_scale * largest) if asked.stops else worlds
     if config.shared:
         worlds = jax.tree.map(lambda x: x[0], worlds)
         typical = typical[0] if typical.ndim else typical
