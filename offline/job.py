@@ -26,7 +26,7 @@ from .environments import Environment
 from .method import Job, Method
 from .methods import MethodName
 from .recipes import LOOKS, benchmark_of, differences, method_of, published
-from .result import TrainResult, finish, make_evaluator
+from .result import TrainResult, finish
 from .task import (
     EnvironmentLike,
     Task,
@@ -38,7 +38,7 @@ from .task import (
     verify_checksum,
     warnings_of,
 )
-from .training import train_learner
+from .training import make_evaluator, train_learner
 from .worlds.dynamics import Dynamics
 
 DatasetLike = Dataset | str | Path | Mapping[str, ArrayLike] | HasEpisodes

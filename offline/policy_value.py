@@ -17,9 +17,9 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 
+from .data.transitions import RAW, discounted_steps
 from .evaluation import values_from
 from .result import TrainResult
-from .rewards import RAW, discounted_steps
 from .task import starts_of, termination_of
 from .worlds.dynamics import learned_dynamics
 from .worlds.fit import FittedDataset

@@ -19,7 +19,7 @@ from .data.bounds import is_unit
 from .data.checks import ACTION_TOLERANCE
 from .data.inspection import bounds_text, extremes
 from .environments import Environment, make
-from .environments.absent import NONE, is_simulator, no_simulator
+from .environments.absent import NONE, no_simulator
 from .environments.base import own_bounds
 from .environments.registry import is_known, make_named
 from .environments.terminations import Termination, termination_function
@@ -69,6 +69,11 @@ class Endings(Protocol):
 
     @property
     def ending(self) -> TerminationConfig: ...
+
+
+def is_simulator(env: Environment) -> bool:
+    """Whether this is one that can be played in."""
+    return env.name != NONE
 
 
 def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:

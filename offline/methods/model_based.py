@@ -31,8 +31,8 @@ from ..agent import Agent, AgentConfig, Learner, first_state
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
+from ..data.transitions import RewardView, reward_scale
 from ..method import Job, Method, Prepared, cadence, swept
-from ..rewards import RewardView, reward_scale
 from ..task import Source, Task
 from ..worlds.dynamics import Dynamics, Noise
 from ..worlds.fit import WorldModelConfig

@@ -11,8 +11,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import to_device
+from ..data.transitions import RewardScale, RewardView
 from ..method import Job
-from ..rewards import RewardScale, RewardView
 from ..task import Source, Task, termination_of
 from ..worlds.dynamics import (
     Consulted,

