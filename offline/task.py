@@ -122,7 +122,7 @@ def _without(dataset: Dataset) -> Environment:
 
 
 def check_fits(dataset: Dataset, env: Environment) -> None:
-    """Hold a dataset to the environment it is said to be from, before anything is compiled.
+    """Compare a dataset with the environment it is to be evaluated in, before anything is compiled.
 
     Raises:
         DataError: other numbers of observation or action entries, other declared bounds, none

@@ -191,7 +191,7 @@ def _check_options(
     hidden: Collection[str],
     prog: str,
 ) -> None:
-    """Raise `ConfigError` for an option nobody knows, or that what was chosen does not read."""
+    """Raise `ConfigError` for an unknown option, or one that the choices do not read."""
     chosen = {option(name): str for name in names_of_choices(base)}
     run_options = options(shown(own.options)) | chosen
     known = {**options(own.settings), **run_options}
