@@ -116,7 +116,7 @@ def within(path: str) -> Iterator[None]:
 
 
 def settings(config: Any, path: str = "") -> dict[str, Any]:
-    """All settings by dotted name, `{"study.agent.discount": 0.99}`: the leaves of a `config`."""
+    """All settings by dotted name, `{"method.agent.discount": 0.99}`: the leaves of a `config`."""
     leaves: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), joined(path, field.name)

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from .methods.model_based import ModelBased as ModelBased
     from .methods.model_based import Rollouts as Rollouts
     from .methods.mopo import Mopo as Mopo
+    from .methods.morel import Morel as Morel
+    from .methods.rambo import Rambo as Rambo
     from .methods.ravl import Ravl as Ravl
     from .online.learner import OnlineConfig as OnlineConfig
     from .online.train import train_online as train_online

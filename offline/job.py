@@ -28,7 +28,7 @@ from .environments import Environment
 from .method import Job, Method
 from .methods import MethodName
 from .recipes import LOOKS, benchmark_of, differences, method_of, published
-from .result import TrainResult, finish, make_evaluator
+from .result import TrainResult, finish
 from .task import (
     EnvironmentLike,
     Task,
@@ -40,7 +40,7 @@ from .task import (
     verify_checksum,
     warnings_of,
 )
-from .training import train_learner
+from .training import make_evaluator, train_learner
 from .worlds.dynamics import Dynamics
 
 DatasetLike = Dataset | str | Path | Mapping[str, ArrayLike] | HasEpisodes

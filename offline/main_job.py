@@ -160,7 +160,8 @@ def opened(config: Config) -> Dataset:
 def prepare(config: Config) -> list[str]:
     """Read the dataset and make its environment; what they are, for people."""
     declared = config.environment or config.action_low or config.max_episode_steps
-    if config.dataset in MADE and not declared:
+    asks = type(config.method).check_dataset is not Method.check_dataset
+    if config.dataset in MADE and not declared and not asks:
         make(MADE[config.dataset][0])
         return []
     dataset, job = opened(config), config.job()

@@ -24,8 +24,8 @@ from jaxrl_rollouts.trees import PyTree
 
 from .agent import Learner
 from .data import Dataset
+from .data.transitions import RAW, RewardScale
 from .environments import Environment
-from .rewards import RAW, RewardScale
 from .task import Source, Task
 from .worlds.dynamics import Dynamics
 

@@ -1,9 +1,8 @@
-"""What a policy is worth where nobody can try it: played for hundreds of steps in world models.
+"""Model-based value of a policy, where there is no simulator: it is rolled in world models.
 
-Its own critics are no judge of it: careful ones promise less than is true, and the more so the
-longer they train, others are wrong where no row corrects them. A rollout has no critics: rewards
-are summed until what is left counts for a hundredth. It is right as far as the models are; that
-their members disagree about a policy says that they do not know.
+Critics are biased estimates of it: pessimistic ones sink with training, others are wrong where no
+row corrects them. Here rewards are summed until the rest counts for a hundredth. The value is right
+as far as the models are; a spread of their members shows that it is not known.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 
+from .data.transitions import RAW, discounted_steps
 from .evaluation import values_from
 from .result import TrainResult
-from .rewards import RAW, discounted_steps
 from .task import starts_of, termination_of
 from .worlds.dynamics import learned_dynamics
 from .worlds.fit import FittedDataset

@@ -21,9 +21,8 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from .data import Dataset, normalised_score
-from .environments.absent import is_simulator
 from .result import TrainResult
-from .task import Source, behaviour, slug
+from .task import Source, behaviour, is_simulator, slug
 from .training import Best
 from .worlds.fit import FittedDataset
 from .worlds.quality import LEVELS, Quality

@@ -17,15 +17,14 @@ from jaxrl_rollouts.trees import PyTree
 
 from .agent import Agent, AgentConfig
 from .data import normalised_score
+from .data.transitions import RAW, RewardScale
 from .environments import Environment
-from .environments.absent import is_simulator
 from .environments.terminations import family
 from .method import Method, Prepared
 from .policy import Policy
-from .rewards import RAW, RewardScale, steps_of_data
 from .saved_policies import BEST, LAST, policy_of, save_policy
-from .task import Source, starts_of
-from .training import Best, KeepBest, evaluator, value_evaluator
+from .task import Source, is_simulator
+from .training import Best, KeepBest
 
 # Written in the best policy's file.
 SELECTION = (
@@ -169,23 +168,6 @@ def _text(values: np.ndarray) -> str:
     if len(values) == 1:
         return f"{values[0]:.4g}"
     return f"{values.mean():.4g} ({values.min():.4g} to {values.max():.4g})"
-
-
-def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:
-    """The `evaluator` in the environment as the agent sees it, which keeps the best policies.
-
-    Without a simulator it is the `value_evaluator` from where the dataset's episodes start.
-    """
-    learner, env, discount = made.learner, made.env, made.acts.discount
-    if is_simulator(env):
-        play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
-        return KeepBest(play)
-    dataset = made.source.dataset
-    starts = starts_of(dataset)
-    # A memory is given no action and no reward before the first step.
-    starts = np.pad(starts, ((0, 0), (0, env.observation_size - starts.shape[1])))
-    weight = steps_of_data(dataset, discount)
-    return KeepBest(value_evaluator(learner, starts, made.reward, weight))
 
 
 def finish(

@@ -29,7 +29,7 @@ from jaxrl_rollouts.trees import PyTree
 from .agent import Agent, AgentConfig
 from .agents import AGENTS
 from .environments import Environment
-from .environments.absent import is_simulator
+from .task import is_simulator
 
 FORMAT = 2  # 1 did not say the bounds of actions
 FILE = "policy.json"

@@ -19,7 +19,7 @@ from .data.bounds import is_unit
 from .data.checks import ACTION_TOLERANCE
 from .data.inspection import bounds_text, extremes
 from .environments import Environment, make
-from .environments.absent import NONE, is_simulator, no_simulator
+from .environments.absent import NONE, no_simulator
 from .environments.base import own_bounds
 from .environments.registry import is_known, make_named
 from .environments.terminations import Termination, termination_function
@@ -71,6 +71,11 @@ class Endings(Protocol):
     def ending(self) -> TerminationConfig: ...
 
 
+def is_simulator(env: Environment) -> bool:
+    """Whether this is one that can be played in."""
+    return env.name != NONE
+
+
 def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:
     """Where the policy is played: the environment asked for, else the one a dataset is from.
 
@@ -117,7 +122,7 @@ def _without(dataset: Dataset) -> Environment:
 
 
 def check_fits(dataset: Dataset, env: Environment) -> None:
-    """Hold a dataset to the environment it is said to be from, before anything is compiled.
+    """Compare a dataset with the environment it is to be evaluated in, before anything is compiled.
 
     Raises:
         DataError: other numbers of observation or action entries, other declared bounds, none

@@ -18,9 +18,11 @@ from .agent import AgentConfig, Learner
 from .agents.critics import start_values
 from .agents.model_free import make_model_free
 from .data import sample_batch
+from .data.transitions import RAW, RewardScale, discounted_steps, steps_of_data
 from .environments import Environment
 from .evaluation import evaluate_seeds
-from .rewards import RAW, RewardScale, discounted_steps
+from .method import Prepared
+from .task import is_simulator, starts_of
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
 
@@ -276,3 +278,20 @@ def train_on_rows(
     )
     training.setdefault("about", config)
     return train_and_play(learner, rows, env, keys, discount=config.discount, **training)
+
+
+def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:
+    """The `evaluator` in the environment as the agent sees it, which keeps the best policies.
+
+    Without a simulator it is the `value_evaluator` from where the dataset's episodes start.
+    """
+    learner, env, discount = made.learner, made.env, made.acts.discount
+    if is_simulator(env):
+        play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
+        return KeepBest(play)
+    dataset = made.source.dataset
+    starts = starts_of(dataset)
+    # A memory is given no action and no reward before the first step.
+    starts = np.pad(starts, ((0, 0), (0, env.observation_size - starts.shape[1])))
+    weight = steps_of_data(dataset, discount)
+    return KeepBest(value_evaluator(learner, starts, made.reward, weight))

@@ -7,8 +7,9 @@ much they disagree within reach and at its edge, and an oracle for the states at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +18,30 @@ import numpy as np
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.offline.agent import Agent, Learner
+from jaxrl_rollouts.offline.agents.critics import critic_view
+from jaxrl_rollouts.offline.agents.sac import SacConfig, SacState
+from jaxrl_rollouts.offline.environments.base import true_model
+from jaxrl_rollouts.offline.environments.plane import (
+    MAX_EPISODE_STEPS,
+    PLANE,
+    ValueGrid,
+    optimal_return,
+)
+from jaxrl_rollouts.offline.environments.reach import Reach, sample_region
+from jaxrl_rollouts.offline.methods.model_based import (
+    Imagination,
+    Learning,
+    ModelBased,
+    ModelBasedState,
+)
+from jaxrl_rollouts.offline.methods.world_models import Rolled
+from jaxrl_rollouts.offline.training import Evaluate, train_learner
 from jaxrl_rollouts.rollouts import rollout
 
-from ..agent import Agent, Learner
-from ..agents.critics import critic_view
-from ..agents.sac import SacConfig, SacState
-from ..environments.base import true_model
-from ..environments.plane import MAX_EPISODE_STEPS, PLANE, ValueGrid, optimal_return
-from ..environments.reach import Reach, sample_region
-from ..methods.scheme import OWN_WORLDS, Imagination, Method, ModelBasedState
-from ..training import Evaluate, train_learner
-
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
+# What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
+OWN_WORLDS = Imagination._make((False, True, False, False))
 Look = Callable[[ModelBasedState], dict[str, jax.Array]]
 
 
@@ -57,13 +70,26 @@ class PlaneBudget:
             raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
 
 
-def oracle_patch(method: Method, reach: Reach, optimum: ValueGrid) -> Method:
-    """`method` told the true optimal value of edge-of-reach states and of no others."""
+def oracle_patch(method: ModelBased, reach: Reach, optimum: ValueGrid) -> ModelBased:
+    """`method` whose targets bootstrap from the true optimal value at edge-of-reach states."""
 
     def next_value(next_observations: jax.Array, value: jax.Array) -> jax.Array:
         return jnp.where(reach.edge(next_observations), optimum(next_observations), value)
 
-    return method._replace(name="oracle patch", next_value=next_value)
+    @dataclass(frozen=True, kw_only=True)
+    class OraclePatch(type(method)):  # type: ignore[misc]
+        """The method with corrected targets."""
+
+        name: ClassVar[str] = "oracle patch"
+
+        def learn(
+            self, agent: Agent, state: Learning, key: jax.Array, real: Any, imagined: Any,
+            world: Rolled, **moves: bool,
+        ) -> Any:  # fmt: skip
+            patched = agent._replace(update=partial(agent.update, next_value=next_value))
+            return super().learn(patched, state, key, real, imagined, world, **moves)
+
+    return OraclePatch(**{f.name: getattr(method, f.name) for f in fields(method)})
 
 
 def plane_evaluator(
@@ -113,7 +139,7 @@ def train_on_plane(
 
     Args:
         budget: seeds, epochs and evaluations.
-        learner, data: of `make_model_based` and `imagination`, with a world per seed or `()`.
+        learner, data: of `model_based.bind` and an `Imagination`, with a world per seed or `()`.
         keys: `[2]`, for training and for evaluation.
         extra: more metrics of an evaluation.
         **training: for `train_learner`: `stage`, `context`.

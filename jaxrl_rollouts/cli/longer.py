@@ -12,7 +12,7 @@ from ..record.folder import RunFolder
 from ..record.lock import FolderLock
 from ..reports.claims import TIME_CONSTANTS
 from ..reports.report import Report
-from .options import as_options, check_options, remaking_command
+from .options import as_options, check_options, remaking_command, start_of
 
 
 def lengthen(
@@ -45,7 +45,8 @@ def lengthen(
     hidden = experiment.hidden(longer)
     print(f"note: now with {' '.join(as_options(longer, config, hidden))}", file=sys.stderr)
     try:
-        options = as_options(longer, experiment.preset(folder.preset), hidden)
+        start = start_of(experiment, folder.preset, longer)
+        options = as_options(longer, start, hidden, experiment.preset(folder.preset))
         given = ["--preset", folder.preset, *options]
     except (ConfigError, TypeError):  # a preset of another version, or what no option can say
         given = ["--config", str(folder.path)]

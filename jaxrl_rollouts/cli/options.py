@@ -124,7 +124,8 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     given = list(arguments)
     if data is not None:
         with contextlib.suppress(TypeError):
-            given = ["--preset", preset, *as_options(config, start, hidden)]
+            begun = start_of(experiment, preset, config)
+            given = ["--preset", preset, *as_options(config, begun, hidden, start)]
     return parsed.options, config, remaking_command(experiment.name, given)
 
 
@@ -196,15 +197,17 @@ def _check_options(
     hidden: Collection[str],
     prog: str,
 ) -> None:
-    """Raise `ConfigError` for an option nobody knows, or that what was chosen does not read."""
-    run_options = options(shown(own.options)) | {option(n): str for n in names_of_choices(base)}
+    """Raise `ConfigError` for an unknown option, or one that the choices do not read."""
+    chosen = {option(name): str for name in names_of_choices(base)}
+    run_options = options(shown(own.options)) | chosen
     known = {**options(own.settings), **run_options}
     everything = {option(name): name for name in settings(base)}
     for argument in filter(parsing.is_option, arguments):
         name = argument.partition("=")[0].replace("_", "-")
         if name in known or argument in ("-h", "--help"):
             continue
-        if any(name.startswith(other + ".") for other in known):  # of an item of a list
+        items = (other for other in known if other not in chosen)
+        if any(name.startswith(other + ".") for other in items):  # of an item of a list
             continue
         setting = everything.get(name.replace(".no-", ".").replace("--no-", "--"))
         if setting is not None and hides(hidden, setting):
@@ -257,32 +260,58 @@ def check_options(config: Any) -> None:
 
 def as_typed(error: ConfigError, config: Any) -> ConfigError:
     """The error with the setting named as its option is typed, if it is about one."""
-    known = settings(config)
-    return error.named(typed(config, error.setting)) if error.setting in known else error
+    for name in settings(config):
+        if error.setting in (name, ungrouped(config, name)):
+            return error.named(typed(config, name))
+    return error
+
+
+def ungrouped(config: Any, name: str) -> str:
+    """A setting's dotted name without that of a flat group before it."""
+    first, _, rest = name.partition(".")
+    flat = {f.name for f in fields(config) if f.metadata.get(FLAT)}
+    return rest if first in flat else name
 
 
 def typed(config: Any, name: str) -> str:
     """A setting's option: without the name of a flat group before it."""
-    first, _, rest = name.partition(".")
-    flat = {f.name for f in fields(config) if f.metadata.get(FLAT)}
-    return option(rest if first in flat else name)
+    return option(ungrouped(config, name))
 
 
-def as_options(config: Any, start: Any, hidden: Collection[str]) -> list[str]:
+def start_of(experiment: Experiment, preset: str, config: Any) -> Any:
+    """The preset that a configuration is made from, with what was chosen in it."""
+    if experiment.begin is None:
+        return experiment.preset(preset)
+    texts = {typed(config, n): v for n, v in settings(config).items() if isinstance(v, str)}
+    chosen = {option(name): value for name, value in names_of_choices(config).items()}
+    return experiment.begin(preset, {**texts, **chosen}.get)
+
+
+def as_options(config: Any, start: Any, hidden: Collection[str], default: Any = None) -> list[str]:
     """The options that make `config` out of the preset `start`.
+
+    Args:
+        config: what is to be made.
+        start: the preset, with the choices of `config`.
+        hidden: names of settings that are no options.
+        default: the preset with its own choices, where it has any.
 
     Raises:
         TypeError: they differ in something that no option can say.
     """
     before, tokens, bare = settings(start), [], positional(type(config))
+    own = names_of_choices(default) if default is not None else {}
+    for name, chosen in names_of_choices(config).items():
+        tokens += [option(name), chosen] if own.get(name, chosen) != chosen else []
     for name, value in settings(config).items():
         if (name in before and before[name] == value) or hides(hidden, name):
             continue
+        shown_name = ungrouped(config, name)
         if isinstance(value, bool):
-            group, dot, last = name.rpartition(".")
-            tokens.append(option(name if value else f"{group}{dot}no_{last}"))
+            group, dot, last = shown_name.rpartition(".")
+            tokens.append(option(shown_name if value else f"{group}{dot}no_{last}"))
         else:
-            tokens += [*([] if name in bare else [option(name)]), *_flat(value)]
+            tokens += [*([] if name in bare else [option(shown_name)]), *_flat(value)]
     return tokens
 
 

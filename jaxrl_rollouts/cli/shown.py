@@ -74,8 +74,8 @@ def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
                 continue
             kind, text = type(value), text or (kind.__doc__ or "").split("\n\n")[0]
         flat = bool(field.metadata.get(FLAT))
-        said: dict[str, Any] = _help(kind, text, value) | ({"name": ""} if flat else {})
-        option = tyro.conf.arg(**said)
+        more: dict[str, Any] = _help(kind, text, value) | ({"name": ""} if flat else {})
+        option = tyro.conf.arg(**more)
         default = dataclasses.field(
             default_factory=lambda value=value: value, metadata={FLAT: flat}
         )

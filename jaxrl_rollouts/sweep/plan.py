@@ -20,7 +20,7 @@ from typing import Any
 
 from ..cli.options import PROG, RunOptions, check_options, parse_run
 from ..cli.parsing import value_of
-from ..cli.shown import option
+from ..cli.shown import names_of_choices, option
 from ..config_json import to_json
 from ..configs import SEED, settings
 from ..errors import CheckpointError, ConfigError
@@ -117,7 +117,8 @@ def make_plan(
 
 def _setting(experiment: Experiment, axis: str, values: Any, given: Sequence[str]) -> str:
     """The dotted name of the setting that is a dataset, a method or a seed."""
-    known = settings(experiment.preset(experiment.default_preset))
+    start = experiment.preset(experiment.default_preset)
+    known = (*settings(start), *names_of_choices(start))
     named = [name for name in known if name.rpartition(".")[2] in SETTINGS[axis]]
     if not named:
         expected = f"an experiment with the setting {' or '.join(SETTINGS[axis])}"

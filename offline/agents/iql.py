@@ -31,7 +31,7 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..agent import Agent, Scaled
-from ..rewards import RewardView
+from ..data.transitions import RewardView
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)

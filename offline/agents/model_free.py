@@ -21,9 +21,8 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 from ..agent import Agent, AgentConfig, Learner, first_state, learn, step_keys
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
-from ..data.transitions import drawn_rows
+from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale
 from ..method import Job, Method, Prepared, cadence, swept
-from ..rewards import RewardScale, RewardView, reward_scale
 from ..task import Task
 
 

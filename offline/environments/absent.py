@@ -21,8 +21,3 @@ def no_simulator(
     """An `Environment` that raises when it is played in; `fields` are more of its fields."""
     sizes = observation_size, action_size, max_episode_steps
     return Environment(NONE, *sizes, _refuse, _refuse, observe, **fields)
-
-
-def is_simulator(env: Environment) -> bool:
-    """Whether this is one that can be played in."""
-    return env.name != NONE

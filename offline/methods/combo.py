@@ -24,7 +24,8 @@ from ..agents.sac import SacConfig, bellman_target
 from ..agents.soft import SoftNets
 from ..data import Transitions
 from ..worlds.fit import WorldModelConfig
-from .model_based import Learning, ModelBased, Rolled, both
+from .model_based import Learning, ModelBased, both
+from .world_models import Rolled
 
 
 def combo_agent() -> SacConfig:

@@ -25,7 +25,8 @@ from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
 from ..worlds.dynamics import Noise
 from ..worlds.fit import WorldModelConfig
-from .model_based import Learning, ModelBased, Rolled, both
+from .model_based import Learning, ModelBased, both
+from .world_models import Rolled
 
 
 def mobile_agent() -> SacConfig:

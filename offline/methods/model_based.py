@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import chosen, fraction, positive
 from jaxrl_rollouts.ensemble import spread_of_means
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
@@ -32,12 +31,12 @@ from ..agent import Agent, AgentConfig, Learner, first_state
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
+from ..data.transitions import RewardView, reward_scale
 from ..method import Job, Method, Prepared, cadence, swept
-from ..rewards import RewardView, reward_scale
-from ..task import Source, Task, termination_of
-from ..worlds.dynamics import Consulted, Disagreement, Dynamics, Noise, World, learned_dynamics
+from ..task import Source, Task
+from ..worlds.dynamics import Dynamics, Noise
 from ..worlds.fit import WorldModelConfig
-from ..worlds.trust import uncertainties
+from .world_models import Rolled, Uncertainty, models_of, own_models
 
 
 @dataclass(frozen=True)
@@ -62,36 +61,6 @@ class Rollouts:
     member: Literal["step", "trajectory"] = "step"
     adaptive: bool = False
     early_exit: int | None = positive(None)
-
-
-class Uncertainty(NamedTuple):
-    """Which uncertainty a step of the model reports.
-
-    Attributes:
-        of: what members' means and deviations `[N, B, O]` come to, `[B]`.
-        members: whose predictions those are.
-        normalised: in the units of the targets, not of the data.
-        stops: end a rollout beyond the largest on the dataset.
-        measured: also measure the mean on the dataset, `Imagination.typical`.
-    """
-
-    of: Disagreement
-    members: Consulted = "elites"
-    normalised: bool = False
-    stops: bool = False
-    measured: bool = False
-
-
-class Rolled(NamedTuple):
-    """World models as `rows` and `learn` see them: their functions and the parameters of a seed."""
-
-    dynamics: Dynamics
-    world: Any
-    typical: jax.Array
-
-    def imagine(self, key: jax.Array, observations: jax.Array, actions: jax.Array) -> Any:
-        """Every elite's opinion of what follows."""
-        return self.dynamics.imagine(self.world, key, observations, actions)
 
 
 class Imagination(NamedTuple):
@@ -224,56 +193,12 @@ class ModelBased(Method):
         return made._replace(reward=scale)
 
     def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:
-        """World models of this method: their functions, their parameters `[seeds, ...]`, the mean
-        uncertainty on the dataset (`[seeds]`, or a scalar of shared ones), and what was fitted.
-
-        Raises:
-            ConfigError: dynamics of one's own that lack what the method reads of them.
-        """
+        """What is rolled: see `models_of`, and `own_models` for dynamics of one's own."""
+        asked = self.reported()
         if job.dynamics is not None:
-            self._check_own(job)
-            return job.dynamics, job.world_models, jnp.ones(()), task
+            return own_models(job, asked, task, self.name, self.reward)
         scale = reward_scale(task.dataset, self.reward)
-        fitted = self.world.fit(task, job.seeds, job.seed, job.context, scale)
-        asked, worlds, fitter = self.reported(), fitted.fitted.worlds, fitted.fitted.model.fitter
-        rule = termination_of(task.dataset, task.env, self.world)
-        typical, more = jnp.ones(()), {}
-        if asked is not None:
-            more = {"disagreement": asked.of, "penalty_members": asked.members}
-            more["normalised"] = asked.normalised
-        if asked is not None and (asked.stops or asked.measured):
-            rows = to_device(task.dataset.transitions)
-
-            def on_data(world: World) -> tuple[jax.Array, jax.Array]:
-                found = uncertainties(fitter, world, rows.observations, rows.actions, **more)
-                return found.mean(), found.max()
-
-            typical, largest = jax.vmap(on_data)(worlds)
-            worlds = worlds._replace(limit=largest) if asked.stops else worlds
-        if self.world.shared:
-            worlds = jax.tree.map(lambda x: x[0], worlds)
-            typical = typical[0] if typical.ndim else typical
-        more["noise"] = self.sampling()
-        dynamics = learned_dynamics(fitter, self.world.elites, termination=rule, **more)
-        return dynamics, worlds, typical, fitted
-
-    def _check_own(self, job: Job) -> None:
-        asked, dynamics = self.reported(), job.dynamics
-        assert dynamics is not None
-        if self.reward != "raw":
-            raise ConfigError("reward", self.reward, "raw: dynamics of your own have own rewards")
-        if asked is None:
-            return
-        if not dynamics.measured:
-            expected = f"a measure of uncertainty, which {self.name} reads"
-            hint = "build them with learned_dynamics(..., disagreement=...)"
-            raise ConfigError("dynamics", "none of the step's uncertainty", expected, hint)
-        if asked.measured:
-            hint = "penalty_scale='raw' is in units of what they report"
-            raise ConfigError("penalty_scale", "mean", "raw with dynamics of your own", hint)
-        if asked.stops and getattr(job.world_models, "limit", None) is None:
-            hint = "world_models._replace(limit=uncertainty_threshold(...))"
-            raise ConfigError("world_models.limit", None, "a threshold for adaptive rollouts", hint)
+        return models_of(self.world, asked, self.sampling(), task, job, scale)
 
 
 @functools.lru_cache(maxsize=64)

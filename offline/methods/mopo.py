@@ -23,7 +23,8 @@ from ..agents.sac import SacConfig
 from ..data import Transitions
 from ..worlds.dynamics import Consulted
 from ..worlds.fit import WorldModelConfig
-from .model_based import ModelBased, Rolled, Uncertainty, flat
+from .model_based import ModelBased, flat
+from .world_models import Rolled, Uncertainty
 
 
 def kit_agent() -> SacConfig:

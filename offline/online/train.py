@@ -21,6 +21,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..agent import Agent
+from ..agents.model_free import ModelFree
 from ..agents.sac import SacConfig
 from ..environments import Environment, make
 from ..environments.stateless import stateless
@@ -176,4 +177,5 @@ def _settings(agent: SacConfig | None) -> SacConfig:
         return DEFAULT
     if not isinstance(agent, SacConfig):
         raise ConfigError("agent", type(agent).__name__, "settings of sac or edac")
-    return agent
+    own: Any = agent.acts if isinstance(agent, ModelFree) else agent
+    return own

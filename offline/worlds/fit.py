@@ -24,8 +24,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Dataset, Transitions
+from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment
-from ..rewards import RAW, RewardScale
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, World, learned_dynamics
 from .endings import TerminationConfig, fit_endings

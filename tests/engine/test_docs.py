@@ -33,7 +33,7 @@ def test_every_page_of_the_navigation_is_there() -> None:
 
 
 def test_every_method_has_a_page() -> None:
-    from jaxrl_rollouts.offline.study import METHODS
+    from jaxrl_rollouts.offline import METHODS
 
     for method in METHODS:
         assert (PAGES / "methods" / f"{TOLD.get(method, method)}.md").is_file(), method

@@ -20,8 +20,8 @@ from jaxrl_rollouts.cli.together import Wanted, taken
 from jaxrl_rollouts.errors import ConfigError, PeerError
 
 ROOT = Path(__file__).parents[2]
-RUN = ["run", "offline", "--method", "ravl", "--preset", "smoke", "--study.seeds", "8"]
-RUN += ["--study.epochs", "40", "--no-progress"]
+RUN = ["run", "offline", "--method", "ravl", "--preset", "smoke", "--seeds", "8"]
+RUN += ["--steps", "800", "--no-progress"]
 TOGETHER = ["--coordinator", "here:1", "--processes", "2", "--process", "1"]
 
 

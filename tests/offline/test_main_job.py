@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,18 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.cli.options import parse_run
+from jaxrl_rollouts.config_json import to_json
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline import main_job
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load, load_d4rl
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.methods import METHODS
+from jaxrl_rollouts.offline.recipes import LOOKS, PRESETS, recipe
 from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.study import long_budget, small_budget
-from jaxrl_rollouts.offline.study.setting import environment_of
+from jaxrl_rollouts.offline.task import environment_of
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]
@@ -48,7 +53,7 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
     assert claim.holds == (claim.measured >= claim.threshold)
     assert report.compile_seconds > 0
     rows = report.tables["result"]
-    assert [row["method"] for row in rows] == ["behaviour", "ravl"]
+    assert [row["method"] for row in rows] == ["behaviour", "mopo"]
     assert "score" not in rows[1], "Pendulum has no reference returns"
     # What is maximised is discounted; all of Pendulum's rewards are costs.
     assert rows[0]["return"] < rows[0]["true value"] < 0
@@ -61,7 +66,7 @@ def test_pictures_are_there(finished: Path) -> None:
 
 def test_its_policy_acts_without_the_run(finished: Path, tmp_path: Path) -> None:
     saved = read_policy(finished)
-    assert saved.facts["method"] == "ravl" and saved.environment == "pendulum"
+    assert saved.facts["method"] == "mopo" and saved.environment == "pendulum"
     # The same actor as in the newest checkpoint's report: the returns it was judged by.
     returns = load_report(finished).numbers["return"].values
     np.testing.assert_allclose(saved.facts["returns"], returns)
@@ -114,10 +119,120 @@ def test_a_time_limit_that_a_file_does_not_mark_can_be_said(
         main_job.prepare(main_job.Config(max_episode_steps=10))
 
 
-def test_a_preset_has_the_sizes_of_its_budget() -> None:
-    for name, budget in (("cpu", small_budget()), ("cpu-long", long_budget())):
-        preset = main_job.EXPERIMENT.presets[name]
-        assert all(getattr(preset, f.name) == getattr(budget, f.name) for f in fields(budget))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_the_methods_recipe(preset: str) -> None:
+    config = main_job.EXPERIMENT.presets[preset]
+    assert config.method == recipe("mopo", preset)
+    found = config.seeds, config.evaluations, config.episodes
+    assert found == (LOOKS[preset].seeds, LOOKS[preset].evaluations, LOOKS[preset].episodes)
+
+
+def test_a_report_names_preset_steps_and_what_differs_from_the_paper(finished: Path) -> None:
+    notes = load_report(finished).notes
+    assert "mopo, preset smoke: 40 gradient steps per seed." in notes
+    (line,) = (note for note in notes if note.startswith("Differs from the paper ("))
+    assert "OfflineRL-Kit" in line and "steps 40 (paper 3,000,000)" in line
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_shows_the_options_of_one_method_each_described(
+    method: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "90")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "offline", "--method", method, "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    own = METHODS[method].imagines
+    assert ("--world.hidden" in out) == ("--agent.hidden" in out) == own
+    assert ("--penalty FLOAT" in out) == (method in ("mopo", "mobile"))
+    assert ("--weight FLOAT" in out) == (method in ("cql", "combo"))
+    assert len(set(re.findall(r"--[a-z][\w.-]*", out)) - negated(out)) <= 80 + 20
+
+
+def negated(text: str) -> set[str]:
+    return set(re.findall(r"--(?:[\w-]+\.)*no-[\w-]+", text))
+
+
+OWN = """
+from dataclasses import dataclass
+from jaxrl_rollouts.configs import coefficient
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(Mopo):
+    name = "mine"
+    penalty: float = coefficient(0.5, least=0)
+"""
+
+
+def test_a_method_in_a_file_runs_and_resumes_once_it_is_trusted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_file.py").write_text(OWN)
+    asked = ["--method", "my_file.py:Mine", "--agent.hidden", "8", "--steps", "20"]
+    cli.main(["run", "offline", *SMOKE, *asked, "--out", "runs"])
+    (folder,) = (tmp_path / "runs").iterdir()
+    place = f"{tmp_path / 'my_file.py'}:Mine"
+    stored = json.loads((folder / "run.json").read_text())["config"]["method"]
+    assert list(stored) == [place] and stored[place]["penalty"] == 0.5
+    before = load_report(folder).numbers["return"].values
+    with pytest.raises(SystemExit):
+        cli.main(["resume", str(folder), "--no-progress"])
+    said = capsys.readouterr().err
+    assert "no code to import but what --trust names" in said and f"--trust {place}" in said
+    cli.main(["resume", str(folder), "--no-progress", "--trust", place])
+    assert load_report(folder).numbers["return"].values == before
+    for wrong, says in (
+        ("my_file.py:Yours", "Yours"),
+        ("no_file.py:Mine", "FileNotFoundError"),
+        ("my_file.py:coefficient", "a frozen dataclass"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["run", "offline", *SMOKE, "--method", wrong])
+        assert stop.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_an_agent_is_chosen_by_its_name() -> None:
+    words = [*SMOKE, "--method", "mopo", "--agent", "cql", "--agent.weight", "3", "--penalty", "2"]
+    _, config, command = parse_run(main_job.EXPERIMENT, words)
+    assert config.method == recipe("mopo", "smoke", penalty=2.0, agent={"cql": {"weight": 3.0}})
+    assert command.endswith("--agent cql --agent.weight 3 --penalty 2")
+    with pytest.raises(ConfigError, match="agent: found 'cqll'.*did you mean cql"):
+        parse_run(main_job.EXPERIMENT, [*SMOKE, "--agent", "cqll"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--method", "cql", "--no-backup-entropy", "--hidden", "8", "8"],
+        ["--method", "mopo", "--agent", "cql", "--agent.weight", "3", "--world.shared"],
+        ["--penalty", "3"],
+    ],
+)
+def test_a_command_remakes_what_a_folder_has(words: list[str], tmp_path: Path) -> None:
+    """Settings of a file, written as options, are the same settings."""
+    _, config, _ = parse_run(main_job.EXPERIMENT, [*SMOKE, *words])
+    file = tmp_path / "run.json"
+    record = {"experiment": "offline", "preset": "smoke", "config": to_json(config)}
+    file.write_text(json.dumps(record))
+    _, read, command = parse_run(main_job.EXPERIMENT, ["--config", str(file)])
+    assert read == config and "--config" not in command
+    _, again, _ = parse_run(main_job.EXPERIMENT, shlex.split(command)[3:])
+    assert again == config
+
+
+def test_settings_of_a_file_are_of_its_method(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("method: {cql: {weight: 3.0, hidden: [8]}}\nseeds: 5\n")
+    _, config, _ = parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file)])
+    assert config.method.name == "cql" and config.method.weight == 3.0 and config.seeds == 5
+    with pytest.raises(ConfigError, match="--method: found 'iql', expected cql, which"):
+        parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file), "--method", "iql"])
+    file.write_text("method: {evil.py:Mine: {}}\n")
+    with pytest.raises(ConfigError, match="no code to import"):
+        parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file)])
 
 
 @pytest.mark.slow
@@ -147,33 +262,30 @@ def test_without_a_simulator_the_report_says_not_evaluated(
         (["--method", "rvl"], "method: found 'rvl', expected one of base, mopo, mobile, ravl"),
         (["--dataset", "nowhere.hdf5"], "nowhere.hdf5"),
         (["--dataset", "hoper-medium-v2"], "hopper-medium-v2"),
-        (["--study.seeds", "0"], "seeds: found 0"),
-        (["--study.evaluations", "0"], "evaluations: found 0"),
+        (["--seeds", "0"], "--seeds: found 0"),
+        (["--evaluations", "0"], "--evaluations: found 0"),
         (["--method", "RAVL"], "did you mean ravl?"),
-        (["--steps", "0"], "steps: found 0"),
-        (["--data", "pgd", "--method", "cql"], "data: found 'pgd', expected synther or real"),
-        (["--data", "synther"], "data: found 'synther', expected real for ravl"),
-        (["--method", "rebrac", "--model-free.agents.rebrac.tau", "0"], "tau"),
-        (["--study.agent.num_critics", "0"], "critics: found 0"),
-        (["--study.agent.discount", "1.0"], "discount: found 1.0"),
-        (["--study.agent.eta", "-1.0"], "eta: found -1.0"),
-        (["--study.agent.tau", "0.0"], "tau: found 0.0"),
-        (["--study.agent.initial-alpha", "0.0"], "initial-alpha: found 0.0"),
-        (["--study.ensemble.elites", "9"], "--study.ensemble.elites: found 9"),
-        (["--study.ensemble.activation", "tanhh"], "activation: found 'tanhh'"),
-        (["--study.ensemble.weight-decay", "1", "2", "3"], "weight-decay"),
-        (["--study.ensemble.batch-size", "0"], "batch-size: found 0"),
-        (["--study.rollouts.horizon", "0"], "horizon: found 0"),
-        (["--study.rollouts.real-share", "1.5"], "real-share: found 1.5"),
-        (["--study.rollouts.batch-size", "1"], "batch-size: found 1"),
-        (
-            ["--study.methods.mopo.penalty", "-1.0", "--method", "mopo"],
-            "--study.methods.mopo.penalty: ",
-        ),
-        (
-            ["--study.methods.mobile.samples", "0", "--method", "mobile"],
-            "--study.methods.mobile.samples: ",
-        ),
+        (["--steps", "0"], "--steps: found 0"),
+        (["--method", "rebrac", "--tau", "0"], "--tau: found 0.0"),
+        (["--method", "iql", "--penalty", "5"], "'--penalty'"),
+        (["--penality", "5"], "did you mean --penalty"),
+        (["--agent.hiden", "5"], "did you mean --agent.hidden"),
+        (["--agent.num_critics", "0"], "--agent.num-critics: found 0"),
+        (["--agent.discount", "1.0"], "--agent.discount: found 1.0"),
+        (["--agent.eta", "-1.0"], "--agent.eta: found -1.0"),
+        (["--agent.tau", "0.0"], "--agent.tau: found 0.0"),
+        (["--agent.initial-alpha", "0.0"], "--agent.initial-alpha: found 0.0"),
+        (["--world.elites", "9"], "--world.elites: found 9"),
+        (["--world.activation", "tanhh"], "activation: found 'tanhh'"),
+        (["--world.weight-decay", "1", "2", "3"], "weight-decay"),
+        (["--world.batch-size", "0"], "--world.batch-size: found 0"),
+        (["--world.variance", "output"], "--world.variance: found 'output', expected row"),
+        (["--rollouts.length", "0"], "--rollouts.length: found 0"),
+        (["--real-ratio", "1.5"], "--real-ratio: found 1.5"),
+        (["--batch-size", "0"], "--batch-size: found 0"),
+        (["--penalty", "-1.0", "--method", "mopo"], "--penalty: found -1.0"),
+        (["--num-samples", "0", "--method", "mobile"], "--num-samples: found 0"),
+        (["--method", "mobile", "--preset", "paper"], "--agent.min-target: found 0.0"),
     ],
 )
 def test_bad_settings_are_one_line_and_exit_2(
@@ -203,7 +315,7 @@ def _offline(*_: object, **__: object) -> None:
     "method",
     [
         "td3_bc",
-        *(pytest.param(other, marks=pytest.mark.slow) for other in ("iql", "rebrac", "planner")),
+        *(pytest.param(other, marks=pytest.mark.slow) for other in ("iql", "rebrac")),
     ],
 )
 def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: str) -> None:
@@ -214,21 +326,20 @@ def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: 
     assert (behaviour["method"], row["method"]) == ("behaviour", method)
     assert row.keys() >= {"return", "estimated value", "true value"}
     assert report.numbers["return"].seeds == 2
-    assert "40 gradient steps per seed." in report.notes
+    assert f"{method}, preset smoke: 40 gradient steps per seed." in report.notes
     saved = read_policy(next(tmp_path.iterdir()))
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
 
 
-@pytest.mark.slow
-def test_cloning_made_up_rows_for_so_many_steps(tmp_path: Path) -> None:
-    asked = ["--method", "bc", "--data", "synther", "--steps", "30"]
-    cli.dispatch(["run", "offline", *SMOKE, *asked, "--out", str(tmp_path)])
+def test_cloning_is_reported_without_values(tmp_path: Path) -> None:
+    cli.dispatch(
+        ["run", "offline", *SMOKE, "--method", "bc", "--steps", "30", "--out", str(tmp_path)]
+    )
     (folder,) = tmp_path.iterdir()
     report = load_report(folder)
-    assert "40 gradient steps per seed, 30 asked for." in report.notes
-    assert any(note.startswith("Data: 400 rows that SynthER drew") for note in report.notes)
+    assert "bc, preset smoke: 40 gradient steps per seed, 30 asked for." in report.notes
     row = report.tables["result"][1]
     assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
     assert set(report.numbers) == {"return", "true value"}

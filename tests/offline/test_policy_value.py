@@ -14,11 +14,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.data.transitions import RewardScale
 from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.policy_value import imagined_value
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.result import TrainResult
-from jaxrl_rollouts.offline.rewards import RewardScale
 
 BASE = recipe(
     "base",

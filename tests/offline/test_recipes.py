@@ -176,10 +176,11 @@ def test_a_set_without_published_settings_is_noted() -> None:
 
 
 def test_what_differs_from_the_paper_is_listed() -> None:
-    assert differences(Mopo(), None) == ()
+    code = differences(Mopo(), None)
+    assert not any("(paper" in line for line in code)
     lines = differences(Mopo(penalty=2.0, steps=7_500), None)
-    assert lines == ("steps 7,500 (paper 3,000,000)", "penalty 2.0 (paper 1.0)")
-    assert any("critics move after the policy" in line for line in differences(Mobile(), None))
+    assert lines == ("steps 7,500 (paper 3,000,000)", "penalty 2.0 (paper 1.0)", *code)
+    assert any("order of a step" in line for line in differences(Mobile(), None))
     hopper = "hopper-medium-v2"
     assert "penalty 9.0 (paper 5.0)" in differences(
         replace(recipe("mopo", "paper", hopper), penalty=9.0), hopper

@@ -13,14 +13,14 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc, Td3BcConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
-from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.method import Job
-from jaxrl_rollouts.offline.rewards import (
+from jaxrl_rollouts.offline.data.transitions import (
     RewardScale,
     discounted_steps,
     reward_scale,
     steps_of_data,
 )
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import evaluator, value_evaluator
 

@@ -20,7 +20,7 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 TASK = "pendulum-mixed-td3_bc-{}"
-SETTINGS = "--preset smoke --steps 12000 --study.evaluations 6 --cpus 1"
+SETTINGS = "--preset smoke --steps 12000 --evaluations 6 --cpus 1"
 SWEEP = ["sweep", "offline", "--methods", "td3_bc", *SETTINGS.split()]
 
 

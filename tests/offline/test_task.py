@@ -28,7 +28,6 @@ from jaxrl_rollouts.errors import (  # noqa: E402
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
 from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
-from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
 from jaxrl_rollouts.offline.job import train  # noqa: E402
@@ -39,6 +38,7 @@ from jaxrl_rollouts.offline.task import (  # noqa: E402
     check_fits,
     check_rewards,
     environment_of,
+    is_simulator,
     termination_of,
     verify_checksum,
     warnings_of,

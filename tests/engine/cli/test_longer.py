@@ -112,9 +112,9 @@ def test_an_early_claim_says_how_to_go_on(
 
 
 def test_what_cannot_go_on_is_not_advised_to(plugin: Path) -> None:
-    """NEUBAY's rates fall to zero over its steps: it is another training, not a longer one."""
+    """Where a rate falls to zero over the steps it is another training, not a longer one."""
     folder = begun(plugin, "--loud", "--steps", "1")
-    config, report = EXPERIMENT.preset("cpu"), load_report(folder)
-    for method, line in (("ravl", " --longer 3 trains on"), ("neubay", "; run it anew with more")):
-        found = advice(EXPERIMENT, replace(config, method=method), report, RunFolder.open(folder))
+    report = load_report(folder)
+    for preset, line in (("small", " --longer 3 trains on"), ("paper", "; run it anew with more")):
+        found = advice(EXPERIMENT, EXPERIMENT.preset(preset), report, RunFolder.open(folder))
         assert found.startswith("not converged: ") and line in found

@@ -34,7 +34,7 @@ AGENTS = [
     RebracConfig(**FAST, actor_bc_coef=0.01, critic_bc_coef=0.0),
     IqlConfig(**FAST, value_lr=3e-3, expectile=0.9, beta=10.0),
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
-    CqlConfig(**FAST, weight=0.01, actions=4, initial_alpha=0.01),
+    CqlConfig(**FAST, weight=0.01, num_actions=4, initial_alpha=0.01),
 ]
 every_agent = pytest.mark.parametrize("config", AGENTS, ids=REGISTERED.name_of)
 ALTERNATING = np.arange(ROWS) % 2
@@ -135,7 +135,7 @@ def test_every_agent_is_probed() -> None:
 
 def test_cql_is_low_where_no_data_are() -> None:
     """Reward is the action; the data's are below zero, and the line goes on in either direction."""
-    config = CqlConfig(**FAST, weight=2.0, actions=4, initial_alpha=0.01)
+    config = CqlConfig(**FAST, weight=2.0, num_actions=4, initial_alpha=0.01)
     state, _ = learn(config, 0.0, lambda a: a, 0.0, done=True, act=lambda a: 0.5 * a - 0.5)
     assert (greedy(config, state, [0.0]) < 0.2).all()
     inside, outside = values(config, state, [0.0, 0.0], [-0.1, 0.9]).T

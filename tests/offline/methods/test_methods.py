@@ -21,16 +21,10 @@ from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
 from jaxrl_rollouts.offline.methods.mobile import Mobile
-from jaxrl_rollouts.offline.methods.model_based import (
-    Imagination,
-    ModelBased,
-    Rolled,
-    Rollouts,
-    Uncertainty,
-    bind,
-)
+from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
+from jaxrl_rollouts.offline.methods.world_models import Rolled, Uncertainty
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 

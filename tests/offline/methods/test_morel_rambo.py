@@ -1,0 +1,160 @@
+"""MOReL's pessimistic MDP and RAMBO's adversary, in a linear world whose numbers are known."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.configs import check, coefficients
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.gaussian import Gaussian
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.morel import Morel
+from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
+from jaxrl_rollouts.offline.methods.world_models import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
+from jaxrl_rollouts.rollouts import Model, outcome
+
+S, A, E, B = 2, 1, 2, 64
+SAC = SacConfig(hidden=(8,))
+CADENCE: dict[str, Any] = {
+    "agent": SAC,
+    "rollouts": Rollouts(length=3, batch_size=8, retain_epochs=1, every=2),
+    "batch_size": 8,
+    "real_ratio": 0.5,
+}
+
+
+class World(NamedTuple):
+    """Members whose change and reward do not depend on anything: `[E, S + 1]`."""
+
+    elites: Any
+    limit: Any = None
+
+
+def predict(world: World, s: jax.Array, a: jax.Array) -> Gaussian:
+    mean = jnp.broadcast_to(world.elites[:, None], (E, len(s), S + 1))
+    return Gaussian(mean, 0.5 * jnp.ones_like(mean))
+
+
+def imagine(world: World, key: Any, s: jax.Array, a: jax.Array) -> Imagined:
+    drawn = predict(world, s, a).sample(key)
+    return Imagined(drawn[..., -1], s + drawn[..., :-1], jnp.zeros((E, len(s)), bool))
+
+
+def step(world: World, key: Any, s: jax.Array, a: jax.Array, member: Any) -> tuple:
+    change = world.elites[member]
+    return s + change[:, :-1], outcome(len(s), reward=change[:, -1], uncertainty=jnp.abs(s[:, 0]))
+
+
+LINEAR = Dynamics(Model(step), imagine, E, True, predict)
+ELITES = jnp.array([[0.1, 0.0, 1.0], [-0.1, 0.0, 1.0]])
+
+
+@functools.cache
+def rows() -> Transitions:
+    rng = np.random.default_rng(0)
+    s, a = rng.normal(size=(B, S)), rng.uniform(-1, 1, (B, A))
+    columns = (s, a, np.ones(B), s + [0.0, 0.0])
+    floats = (jnp.asarray(x, jnp.float32) for x in columns)
+    return Transitions(*floats, jnp.zeros(B, bool), jnp.zeros(B, bool))
+
+
+def an_epoch(method: ModelBased, world: World) -> Any:
+    own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
+    learner = bind(method.program(), LINEAR, S, A)
+    data = Imagination(rows(), world, own, jnp.ones(()))
+    return jax.jit(learner.update)(learner.init(jax.random.key(0), data), data)[0]
+
+
+def same(a: Any, b: Any) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def test_where_everything_is_known_morel_is_base() -> None:
+    base = an_epoch(Base(**CADENCE), World(ELITES, jnp.inf))
+    morel = an_epoch(Morel(**CADENCE), World(ELITES, jnp.float32(jnp.inf)))
+    assert same(base.agent, morel.agent) and same(base.imagined, morel.imagined)
+
+
+def test_an_unknown_step_is_rewarded_halt_and_ends() -> None:
+    """Once, as the last step of its rollout; what was known before it is as it was."""
+    kept = an_epoch(Morel(halt=-7.0, **CADENCE), World(ELITES, jnp.float32(0.5))).imagined
+    held = jax.tree.map(lambda x: np.asarray(x[: int(kept.size)]), kept.rows)
+    unknown = np.abs(held.observations[:, 0]) > 0.5
+    assert 0 < unknown.sum() < len(unknown)
+    np.testing.assert_allclose(held.rewards, np.where(unknown, -7.0, 1.0))
+    np.testing.assert_array_equal(held.terminations, unknown)
+    nothing = an_epoch(Morel(halt=-7.0, **CADENCE), World(ELITES, jnp.float32(-1.0))).imagined
+    assert int(nothing.size) == 8 and (nothing.rows.rewards[:8] == -7.0).all()
+
+
+def test_without_an_adversary_rambo_is_base_bit_for_bit() -> None:
+    world = World(ELITES)
+    base = an_epoch(Base(**CADENCE), world)
+    rambo = an_epoch(Rambo(adversary=0.0, adversary_steps=3, **CADENCE), world)
+    assert same(base.agent, rambo.agent) and same(base.imagined, rambo.imagined)
+    np.testing.assert_array_equal(rambo.extra.world.elites, ELITES)
+    moved = an_epoch(Rambo(adversary=1.0, adversary_steps=3, **CADENCE), world)
+    assert (np.asarray(moved.extra.world.elites) != np.asarray(ELITES)).any()
+
+
+def test_the_adversary_lowers_what_is_worth_more() -> None:
+    """Critics that value the first coordinate: its change falls, and more so the heavier lambda."""
+    agent = SAC.make(S, A)
+    state = agent.init(jax.random.key(1))
+
+    def q(critic: Any, s: jax.Array, a: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(3.0 * s[:, 0], (2, len(s)))
+
+    valued = agent._replace(q=q)
+    changes = []
+    for weight in (0.01, 1.0, 3.0):
+        method = Rambo(adversary=weight, **CADENCE)
+        method = replace(method, batch_size=512)
+
+        def slope(elites: jax.Array, method: Rambo = method) -> jax.Array:
+            world = Rolled(LINEAR, World(elites), jnp.ones(()))
+            key = jax.random.key(3)
+            return method.model_loss(elites, valued, state, key, rows(), world)[0]
+
+        gradient = np.asarray(jax.jit(jax.grad(slope))(ELITES))
+        changes.append(gradient[:, 0].mean())  # a step goes against it
+    assert changes[0] < changes[1] < changes[2] and changes[1] > 0.05
+
+
+def test_equal_values_leave_the_likelihood_alone() -> None:
+    """Advantages that are all equal are zero once standardised."""
+    agent = SAC.make(S, A)
+    flat = agent._replace(q=lambda critic, s, a: jnp.zeros((2, len(s))))
+    world = Rolled(LINEAR, World(jnp.zeros_like(ELITES)), jnp.ones(()))
+    key, state = jax.random.key(3), agent.init(jax.random.key(1))
+    sure = LINEAR._replace(imagine=lambda w, k, s, a: imagine(w, k, s, a)._replace(
+        rewards=jnp.ones((E, len(s)))))  # fmt: skip
+    _, gain = Rambo(**CADENCE).advantage(
+        flat, state, key, rows().observations, rows().actions, world._replace(dynamics=sure)
+    )
+    np.testing.assert_allclose(gain, 0.0, atol=1e-5)
+
+
+def test_the_density_is_the_normals() -> None:
+    x, mean, std = (np.random.default_rng(i).uniform(0.2, 1, (3, 4, 2)) for i in range(3))
+    want = jax.scipy.stats.norm.logpdf(x, mean, std).sum(-1) + np.log(2 * np.pi)
+    found = log_prob(Gaussian(jnp.asarray(mean), jnp.asarray(std)), jnp.asarray(x))
+    np.testing.assert_allclose(found, want, rtol=1e-4)
+
+
+def test_rambos_policy_has_a_density() -> None:
+    with pytest.raises(ConfigError, match="agent: found 'IqlConfig'"):
+        check(Rambo(agent=IqlConfig()))
