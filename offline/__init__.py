@@ -66,6 +66,6 @@ if TYPE_CHECKING:
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.blend import true_dynamics as true_dynamics
     from .worlds.fit import fit_worlds as fit_worlds
-    from .worlds.trust import trust as trust
+    from .worlds.trust import uncertainty_threshold as uncertainty_threshold
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -86,6 +86,7 @@ def train_method(
             evaluate_at=evenly(made.iterations, job.evaluations),
             stage=stage,
             context=context,
+            save_every_seconds=made.save_every_seconds,
             about={"method": method.name, method.name: replace(method, steps=1), **made.about},
         )
         outcome = finish(

@@ -2,7 +2,6 @@
 
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset hopper-mixed --method mobile
-jaxrl-rollouts run offline --method neubay                  # a memory, and no conservatism
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
 jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
                            --synthetic.relabel.by ensemble  # what follows, by a world model
@@ -30,12 +29,10 @@ from .data import Dataset
 from .environments import make
 from .methods.registry import NAMES as MODEL_BASED
 from .methods.scheme import ModelBasedConfig
-from .study import Budget, imagined_value, long_budget, neubay_page, page, small_budget, train
+from .study import Budget, imagined_value, long_budget, page, small_budget, train
 from .study.config import StudyConfig
 from .study.model_based import FittedDataset
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
-from .study.neubay import NAMES as NEUBAY
-from .study.neubay import Posterior, ring_note, rings_of, small_neubay
 from .study.setting import environment_of, line_of, warnings_of
 from .study.source import Setting
 from .synthetic.synthesis import small_synthetic
@@ -48,8 +45,7 @@ class Config(Budget):
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `halfcheetah-mixed`.
-        method: base, mopo, mobile or ravl; neubay, with a posterior and an agent of its own, or
-            neubay_markov, the same without a memory; or bc, sac, edac, cql, td3_bc, iql, rebrac or
+        method: base, mopo, mobile or ravl; or bc, sac, edac, cql, td3_bc, iql, rebrac or
             planner, which need no world model.
         data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
             models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
@@ -92,18 +88,7 @@ def run(config: Config, context: RunContext) -> Report:
     source, report = outcome.source, Report.of(context, config.study.seeds)
     rate, discount = bootstrap_rate(outcome.config), outcome.config.discount
     cells = {config.method: Cell.of(outcome.trained, updates=outcome.updates, rate=rate)}
-    if isinstance(source, Posterior):
-        name = source.dataset.name
-        report.table("world model", [neubay_page.posterior_row(source)])
-        report.table("rollouts", neubay_page.horizon_rows(name, cells))
-        neubay_page.draw_horizons(report, name, cells)
-        if outcome.env is None:
-            page.draw_training(report, source, cells, discount)
-        else:
-            page.draw_learning(report, source, cells)
-            neubay_page.draw_values(report, {name: cells})
-        report.note(ring_note(source, config.study, config.neubay.agent))
-    elif outcome.estimated_value is not None:
+    if outcome.estimated_value is not None:
         page.draw_training(report, source, cells, discount)
     elif outcome.env is not None:
         page.draw_learning(report, source, cells)
@@ -139,7 +124,7 @@ def opened(config: Config) -> Dataset:
 
 
 def prepare(config: Config) -> list[str]:
-    """Read the dataset and make its environment; what they are, and what NEUBAY's rings take."""
+    """Read the dataset and make its environment; what they are."""
     said = config.environment or config.action_low or config.max_episode_steps
     if config.dataset in MADE and not said:
         env, facts = make(MADE[config.dataset][0]), []
@@ -149,8 +134,6 @@ def prepare(config: Config) -> list[str]:
         config.check_dataset(config.method, dataset)
         facts = warnings_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
         facts.insert(0, line_of(dataset, env))
-    if config.method in NEUBAY:
-        facts.append(rings_of(env, config.study, config.neubay.agent))
     return facts
 
 
@@ -175,8 +158,6 @@ def unread(config: Config) -> list[str]:
     elif not made or config.synthetic.relabel.by == "sampled":
         hidden += [f"study.{name}" for name in _OF_ENDINGS]
     hidden.append("synthetic.relabel.ending" if made else "synthetic")  # the study's own is read
-    if method not in NEUBAY:
-        hidden.append("neubay")
     hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]
     return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
 
@@ -201,10 +182,6 @@ EXPERIMENT = MAIN_JOB.experiment(
                 rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=20),
             ),
             ModelFreeStudyConfig(quick_agents((32,)), updates=40, per_iteration=20),
-            small_neubay(
-                members=4, hidden=(32,), epochs=2, width=16, steps=20, per_iteration=10,
-                rollouts=16, tape=256, capacity=20_000,
-            ),
             small_synthetic(
                 width=16, features=8, blocks=1, updates=40, steps=4, rows=400, windows=16,
                 refresh=20, length=4,

@@ -56,6 +56,7 @@ class Prepared(NamedTuple):
         source: what was learned from: a `Setting`, or world models.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         about: more that checkpoints should know, by name.
+        save_every_seconds: least time between two checkpoints; longer where states are large.
     """
 
     learner: Learner
@@ -66,6 +67,7 @@ class Prepared(NamedTuple):
     source: Any
     per_seed: PyTree = False
     about: Mapping[str, Any] = {}
+    save_every_seconds: float = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.trees import PyTree
 
 from .given import Settings
-from .tanh_gaussian import mode, sample_and_log_prob
+from .tanh_gaussian import Density, mode, sample_and_log_prob
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -32,11 +32,13 @@ class ActorConfig(Settings):
         steps: K, Euler steps of a flow.
         log_std: log of the noise of a flow's step at which its entropy is what it is driven to,
             where the agent's `target_entropy` does not say.
+        density: of the `gaussian`: with SAC's `offset`, or `exact`; see `tanh_gaussian.log_slope`.
     """
 
     kind: Literal["gaussian", "plain", "gated"] = "gaussian"
     steps: int = positive(4)
     log_std: float = number(-1.77, least=LOG_STD_RANGE[0], most=LOG_STD_RANGE[1])
+    density: Density = "offset"
 
 
 class Actor(NamedTuple):
@@ -59,7 +61,7 @@ class Actor(NamedTuple):
     heads: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]] | None = None
 
 
-def gaussian_actor(network: Network, action_size: int) -> Actor:
+def gaussian_actor(network: Network, action_size: int, density: Density = "offset") -> Actor:
     """The tanh-squashed normal of a network with two heads of `A`; its target entropy is `-A`."""
 
     def heads(params: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -69,7 +71,7 @@ def gaussian_actor(network: Network, action_size: int) -> Actor:
     def sample(
         params: PyTree, key: jax.Array, observations: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        return sample_and_log_prob(key, *heads(params, observations))
+        return sample_and_log_prob(key, *heads(params, observations), density)
 
     def greedy(params: PyTree, observations: jax.Array) -> jax.Array:
         return mode(heads(params, observations)[0])

@@ -9,6 +9,8 @@ METHODS = Registry(
     {
         "mopo": f"{_OFFLINE}.methods.mopo:Mopo",
         "combo": f"{_OFFLINE}.methods.combo:Combo",
+        "neubay": f"{_OFFLINE}.methods.neubay:Neubay",
+        "neubay_markov": f"{_OFFLINE}.methods.neubay:NeubayMarkov",
         "iql": f"{_OFFLINE}.agents.iql_method:Iql",
     },
 )

@@ -211,7 +211,7 @@ def imagine(
                 "world.limit",
                 None,
                 "a threshold for adaptive rollouts",
-                "world._replace(limit=threshold(measure_trust(...), 1.0))",
+                "world._replace(limit=threshold(uncertainty_stats(...), 1.0))",
             )
     start_key, roll_key = jax.random.split(key)
     rows = data.rows.observations.shape[0]

@@ -1,7 +1,7 @@
 """Memory: what a history-dependent agent knows about its episode, as pure functions.
 
 Two ways to ask the same network: about a whole tape, many episodes behind one another with a flag
-where each begins, and about one more token. After a start flag nothing of what was before is left,
+where each begins, and about one more timestep. After a start flag nothing of what was before is left,
 so tapes need no padding. Linen is an implementation detail of this file.
 """
 
@@ -33,7 +33,7 @@ class MemoryConfig:
 
     Attributes:
         kind: `lru` (linear recurrent unit, an associative scan where that is faster), `gru`,
-            `lstm`, or `none`, which looks at the present token only (a Markov agent).
+            `lstm`, or `none`, which looks at the present timestep only (a Markov agent).
         width: of the features and of everything between layers.
         state: complex units of an LRU layer; the others remember `width` numbers.
         layers: recurrent layers.
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
 
 
 def parts_optimiser(
-    memory_rate: Rate, head_rate: Rate, clip: float | None
+    memory_lr: Rate, head_lr: Rate, clip: float | None
 ) -> optax.GradientTransformation:
     """Adam with a rate (or schedule) for each part, and the largest norm of each one's gradient."""
 
@@ -68,7 +68,7 @@ def parts_optimiser(
         return optax.chain(limit, optax.adam(rate))
 
     return optax.partition(
-        {"memory": adam(memory_rate), "head": adam(head_rate)}, Parts("memory", "head")
+        {"memory": adam(memory_lr), "head": adam(head_lr)}, Parts("memory", "head")
     )
 
 
@@ -78,10 +78,10 @@ class Memory(NamedTuple):
     Attributes:
         init: `key -> params`.
         start: `batch -> carry` of rows that have seen nothing, leaves `[batch, ...]`.
-        scan: `(params, tokens [L, D], starts [L] bool, carry=None) -> (features [L, F],
+        scan: `(params, timesteps [L, D], starts [L] bool, carry=None) -> (features [L, F],
             carries)`. `carry` is a single row without a batch axis, what was before the tape;
-            `carries` (leaves `[L, ...]`) is what is remembered after each token.
-        step: `(params, carry, tokens [B, D]) -> (features [B, F], carry)`.
+            `carries` (leaves `[L, ...]`) is what is remembered after each timestep.
+        step: `(params, carry, timesteps [B, D]) -> (features [B, F], carry)`.
         features: `F`.
     """
 
@@ -106,9 +106,9 @@ class _Cell(nn.Module):
         fresh = _zeros(self.kind, self.width, ())
 
         def one(cell: nn.Module, carry: PyTree, row: tuple) -> tuple[PyTree, tuple]:
-            token, start = row
+            timestep, start = row
             carry = jax.tree.map(lambda new, old: jnp.where(start, new, old), fresh, carry)
-            carry, out = cell(carry, token)
+            carry, out = cell(carry, timestep)
             return carry, (out, carry)
 
         over = nn.scan(one, variable_broadcast="params", split_rngs={"params": False})
@@ -142,18 +142,18 @@ class _Stack(nn.Module):
             count = 0 if c.kind == "none" else c.layers
             self.layers = [_Cell(c.width, c.kind) for _ in range(count)]
 
-    def _token(self, tokens: jax.Array) -> jax.Array:
-        return nn.leaky_relu(self.norm(self.before(tokens)))
+    def _timestep(self, timesteps: jax.Array) -> jax.Array:
+        return nn.leaky_relu(self.norm(self.before(timesteps)))
 
-    def scan(self, tokens: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
-        x, carries = self._token(tokens), []
+    def scan(self, timesteps: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        x, carries = self._timestep(timesteps), []
         for layer, own in zip(self.layers, carry, strict=True):
             x, kept = layer.scan(x, starts, own)
             carries.append(kept)
         return x, tuple(carries)
 
-    def step(self, tokens: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
-        x, carries = self._token(tokens), []
+    def step(self, timesteps: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        x, carries = self._timestep(timesteps), []
         for layer, own in zip(self.layers, carry, strict=True):
             x, kept = layer.step(x, own)
             carries.append(kept)
@@ -166,7 +166,7 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
 
     Args:
         config: kind and sizes.
-        inputs: size `D` of a token.
+        inputs: size `D` of a timestep.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -187,13 +187,13 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
         return module.init(key, jnp.zeros((1, inputs)), start(1), method="step")["params"]
 
     def scan(
-        params: PyTree, tokens: jax.Array, starts: jax.Array, carry: PyTree = None
+        params: PyTree, timesteps: jax.Array, starts: jax.Array, carry: PyTree = None
     ) -> tuple[jax.Array, PyTree]:
         carry = rows(()) if carry is None else carry
-        return module.apply({"params": params}, tokens, starts, carry, method="scan")
+        return module.apply({"params": params}, timesteps, starts, carry, method="scan")
 
-    def step(params: PyTree, carry: PyTree, tokens: jax.Array) -> tuple[jax.Array, PyTree]:
-        return module.apply({"params": params}, tokens, carry, method="step")
+    def step(params: PyTree, carry: PyTree, timesteps: jax.Array) -> tuple[jax.Array, PyTree]:
+        return module.apply({"params": params}, timesteps, carry, method="step")
 
     return Memory(jax.jit(init), start, jax.jit(scan), jax.jit(step), config.width)
 

@@ -15,7 +15,6 @@ from ..methods.base import Base
 from ..methods.mobile import Mobile
 from ..methods.mopo_old import Mopo
 from ..methods.ravl import Ravl
-from ..neubay.config import NeubayConfig as Neubay
 from .budget import METHODS, Budget, long_budget, small_budget
 from .imagined import ImaginedValue, imagined_value
 from .outcome import Outcome
@@ -32,7 +31,6 @@ __all__ = [
     "Iql",
     "Mobile",
     "Mopo",
-    "Neubay",
     "Outcome",
     "Planner",
     "Ravl",

@@ -17,22 +17,18 @@ from ..data import Dataset
 from ..methods.registry import METHODS as model_based
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
-from ..neubay.config import NeubayConfig
 from ..synthetic.synthesis import SyntheticConfig, small_synthetic
-from . import neubay
 from .config import CPU_MUJOCO, StudyConfig
 from .longer import longer
 from .method_settings import check_settings
 from .model_free import DATA, MODEL_FREE, ModelFreeStudyConfig, cadence
-from .neubay import NeubayStudyConfig, small_neubay
 from .setting import check_rewards
 
-METHODS = (*MODEL_BASED, *neubay.NAMES, *MODEL_FREE)
+METHODS = (*MODEL_BASED, *MODEL_FREE)
 # Which method an object of settings is of.
 SETTINGS: Mapping[type, str] = {
     **{kind: name for name, kind in model_based.items()},
     **{spec.config: name for name, spec in AGENTS.items()},
-    NeubayConfig: "neubay",
 }
 
 
@@ -43,16 +39,13 @@ class Budget:
     Attributes:
         study: seeds and evaluation; world models and agent of base, MOPO, MOBILE and RAVL.
         model_free: the agents that need no world model.
-        neubay: NEUBAY's world models and agent.
         synthetic: diffusion models that make up rows for agents that need no world model.
         steps: gradient steps of the agent, whatever the method, rounded to whole iterations; None
-            takes the method's own length (`study.epochs`, `model_free.updates`,
-            `neubay.agent.agent.steps`).
+            takes the method's own length (`study.epochs`, `model_free.updates`).
     """
 
     study: StudyConfig = field(default_factory=StudyConfig)
     model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
-    neubay: NeubayStudyConfig = field(default_factory=NeubayStudyConfig)
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     steps: int | None = positive(None)
 
@@ -100,31 +93,23 @@ class Budget:
         if name in MODEL_FREE:
             agents = _within(self.model_free.agents, name, settings)
             return name, replace(self, model_free=replace(self.model_free, agents=agents))
-        if name in MODEL_BASED:
-            methods = _within(self.study.methods, name, settings)
-            return name, replace(self, study=replace(self.study, methods=methods))
-        return name, replace(self, neubay=_within(self.neubay, "agent", settings))
+        methods = _within(self.study.methods, name, settings)
+        return name, replace(self, study=replace(self.study, methods=methods))
 
     def spent(self, method: str) -> Budget:
         """The same with `steps` as the length of the part that a method reads.
 
-        An epoch of imagination, or NEUBAY's collection, keeps its gradient steps as long as there
+        An epoch of imagination keeps its gradient steps as long as there
         is one whole.
         """
         if self.steps is None:
             return self
         if method in MODEL_FREE:
             return replace(self, model_free=replace(self.model_free, updates=self.steps))
-        if method in MODEL_BASED:
-            rollouts = self.study.rollouts
-            epochs, per = cadence(self.steps, rollouts.updates_per_epoch, 1)
-            rollouts = replace(rollouts, updates_per_epoch=per)
-            return replace(self, study=replace(self.study, epochs=epochs, rollouts=rollouts))
-        config = self.neubay.agent
-        iterations, per = cadence(self.steps, config.updates_per_iteration, 1)
-        agent = replace(config.agent, steps=iterations * per)
-        config = replace(config, agent=agent, updates_per_iteration=per)
-        return replace(self, neubay=replace(self.neubay, agent=config))
+        rollouts = self.study.rollouts
+        epochs, per = cadence(self.steps, rollouts.updates_per_epoch, 1)
+        rollouts = replace(rollouts, updates_per_epoch=per)
+        return replace(self, study=replace(self.study, epochs=epochs, rollouts=rollouts))
 
     def longer(self, method: str, times: int) -> Budget:
         """The same with a method's agents trained `times` as long, looked at as often.
@@ -133,12 +118,9 @@ class Budget:
         begun so long: bit for bit on CPU.
 
         Raises:
-            ConfigError: NEUBAY, and an agent with `cosine_steps`, whose rates fall to zero over
+            ConfigError: an agent with `cosine_steps`, whose rates fall to zero over
                 their steps.
         """
-        if method in neubay.NAMES:
-            expected = f"none for {method}, whose rates fall to zero over its steps"
-            raise ConfigError("times", times, expected, "run it anew with more steps")
         return longer(replace(self.spent(method), steps=None), times)
 
 
@@ -170,7 +152,6 @@ def small_budget(seeds: int = 2) -> Budget:
         model_free=ModelFreeStudyConfig(
             agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
         ),
-        neubay=small_neubay(),
         synthetic=small_synthetic(),
     )
 
@@ -181,8 +162,7 @@ def long_budget(seeds: int = 4) -> Budget:
     Forty time constants of the critics for what rolls a world model, with 95 % of a batch real and
     models that are nearly as true as by least squares and know their deviations (`ravl_mujoco`);
     penalties served on most sets there. Agents without a model have the papers' networks,
-    EDAC's ten critics RAVL's. NEUBAY's critics learn the mean of targets, not their median, in
-    members that are fitted until they stop (`neubay_quantiles`, there without a memory).
+    EDAC's ten critics RAVL's.
 
     Args:
         seeds: trained side by side.
@@ -206,16 +186,8 @@ def long_budget(seeds: int = 4) -> Budget:
     agent = study.agent
     agents = quick_agents((256, 256), rate=agent.critic_lr)
     edac = replace(agents.edac, hidden=agent.hidden, tau=agent.tau, initial_alpha=0.1)
-    small = small_neubay(
-        members=12, hidden=(128,) * 4, epochs=90, steps=50_000, per_iteration=100, rollouts=50,
-        capacity=400_000, tau=agent.tau,
-    )  # fmt: skip
-    bayes = replace(small.agent, agent=replace(small.agent.agent, huber=None))
     return Budget(
         study=study,
         model_free=ModelFreeStudyConfig(replace(agents, edac=edac), updates=200_000),
-        neubay=replace(
-            small, ensemble=replace(small.ensemble, variance="output", cosine=True), agent=bayes
-        ),
         synthetic=small_synthetic(),
     )

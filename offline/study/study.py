@@ -19,14 +19,11 @@ from jaxrl_rollouts.trees import PyTree
 from ..behaviours.made import load_dataset
 from ..data import Dataset
 from ..methods.registry import NAMES as MODEL_BASED
-from ..neubay.prepare import check_updates
 from ..worlds.dynamics import Dynamics
-from . import neubay
 from .budget import Budget, small_budget
 from .method_settings import tuned_to_own
 from .model_based import fit_dataset, train_in, train_model_based
 from .model_free import MODEL_FREE, Data, train_model_free
-from .neubay import fit_posterior, train_neubay
 from .outcome import Outcome
 from .setting import environment_of, naming_extremes, warnings_of
 from .source import Setting
@@ -66,7 +63,7 @@ def train(
             there. None trains in memory and in silence.
 
     Returns:
-        An `Outcome`; its `source` is a `FittedDataset`, a `Posterior` or, without a world model, a
+        An `Outcome`; its `source` is a `FittedDataset` or, without a world model, a
         `Setting`.
 
     Raises:
@@ -108,11 +105,5 @@ def train(
         if method in MODEL_FREE:
             setting, made = Setting(dataset, env), budget.synthetic
             return train_model_free(method, setting, study, budget.model_free, context, data, made)
-        if method in MODEL_BASED:
-            world = fit_dataset(dataset, study, context, env)
-            return train_model_based(method, world, study, context)
-        config = budget.neubay.agent
-        check_updates(config, dataset.transitions, env.max_episode_steps, dataset.name)
-        posterior = fit_posterior(dataset, study, budget.neubay, context, env=env)
-        arm = neubay.markov(config) if method == "neubay_markov" else config
-        return train_neubay(method, posterior, study, arm, context)
+        world = fit_dataset(dataset, study, context, env)
+        return train_model_based(method, world, study, context)

@@ -39,7 +39,7 @@ from ..worlds.dynamics import Termination, World, learned_dynamics, predict
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import fit_model, make_inverse_model, make_world_model
 from ..worlds.judge import replay
-from ..worlds.trust import measure_trust
+from ..worlds.trust import uncertainty_stats
 from .paths import HOST_ROWS, paths_of_rollout
 
 By = Literal["sampled", "ensemble", "model", "inverse"]
@@ -234,7 +234,7 @@ def fit_relabeller(
         tell = along(dynamics.model, networks.elites)
     limit = jnp.float32(math.inf)
     if networks.elites > 1:
-        limit = measure_trust(model.fitter, world, asked, (config.level,)).quantiles[0]
+        limit = uncertainty_stats(model.fitter, world, asked, (config.level,)).quantiles[0]
     return Relabeller(tell, world, limit, config.unknown)
 
 

@@ -172,7 +172,7 @@ def test_adaptive_rollouts_need_a_measure_and_a_limit() -> None:
     with pytest.raises(ConfigError, match="one, which adaptive rollouts stop at"):
         unmeasured = MEASURED._replace(measured=False)
         make_model_based(ModelBasedConfig(adaptive=True), METHOD, unmeasured, S, A)
-    with pytest.raises(ConfigError, match=r"world.limit.*measure_trust"):
+    with pytest.raises(ConfigError, match=r"world.limit.*uncertainty_stats"):
         adaptive(None)
     with pytest.raises(ConfigError, match="early_exit"):
         check(ModelBasedConfig(early_exit=0))

@@ -13,8 +13,8 @@ from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 
 from jaxrl_rollouts import chunks, loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
-from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
-from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS, make_neubay
+from jaxrl_rollouts.offline.neubay.config import buffer_bytes, buffer_episodes
+from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, make_neubay
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -48,14 +48,14 @@ def test_cadence_is_exact_up_to_what_is_owed() -> None:
     neubay, _ = made()
     before = len(programs())
     trained = run(iterations=CONFIG.iterations)
-    owed = trained.history.curve("owed")[1]
-    used, tokens = (trained.history.curve(n)[1] for n in ("ring_tokens", "tokens"))
+    update_budget = trained.history.curve("update_budget")[1]
+    used, timesteps = (trained.history.curve(n)[1] for n in ("buffer_timesteps", "timesteps"))
     came = np.diff(np.concatenate([np.zeros((1, 2)), used]), axis=0)
-    due = np.concatenate([np.ones((1, 2), bool), owed[:-1] < 2])
-    np.testing.assert_array_equal(came, np.where(due, tokens, 0))
+    due = np.concatenate([np.ones((1, 2), bool), update_budget[:-1] < 2])
+    np.testing.assert_array_equal(came, np.where(due, timesteps, 0))
     assert due.any(0).all() and not due.all(), "some iterations live on what was there"
     taken = 2.0 * np.arange(1, CONFIG.iterations + 1)[:, None]
-    np.testing.assert_allclose(owed, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
+    np.testing.assert_allclose(update_budget, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
     for name in ("horizon_median", "q_real", "q_imagined", "entropy", "alpha", "ended_limit"):
         assert np.isfinite(trained.history.curve(name)[1]).all()
     assert len(programs()) - before <= 1, "later iterations compile nothing"
@@ -97,8 +97,8 @@ def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
         )
         mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
         other = jax.tree.map(lambda x: x[0], one.state)
-        np.testing.assert_array_equal(mine.ring.lengths, other.ring.lengths)
-        for name in ("agent", "ring", "owed", "looks"):
+        np.testing.assert_array_equal(mine.buffer.lengths, other.buffer.lengths)
+        for name in ("agent", "buffer", "update_budget", "rollout_stats"):
             jax.tree.map(
                 lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
                 getattr(mine, name),
@@ -127,8 +127,8 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 def test_real_tokens_come_as_prefixes_only() -> None:
     trained = run(iterations=1)
     state = jax.tree.map(lambda x: x[0], trained.state)
-    tape = tapes.sample(state.ring, jax.random.key(0), 200)
-    real, starts = np.asarray(tape.tokens.real), np.asarray(tape.starts)
+    tape = tapes.sample(state.buffer, jax.random.key(0), 200)
+    real, starts = np.asarray(tape.timesteps.real), np.asarray(tape.starts)
     # Once an episode has left the data it never comes back to them.
     comes_back = ~real[:-1] & real[1:] & ~starts[1:]
     assert real.any() and (~real).any() and not comes_back.any()
@@ -144,10 +144,10 @@ def test_real_tokens_come_as_prefixes_only() -> None:
         ({"utd_ratio": 0.0}, "utd_ratio"),
         ({"updates_per_iteration": 5}, "updates_per_iteration: found 5, expected a divisor"),
         ({"early_exit": 0}, "early_exit"),
-        ({"capacity": 100}, r"capacity: found 100, expected at least 192 tokens"),
-        ({"capacity": 300, "tape": 301}, "at least one tape of 301 tokens"),
+        ({"capacity": 100}, r"capacity: found 100, expected at least 192 timesteps"),
+        ({"capacity": 300, "tape": 301}, "at least one tape of 301 timesteps"),
         ({"tape": 1}, "tape: found 1"),
-        ({"tape": 7}, "tape: found 7, expected at least the 8 tokens of an episode"),
+        ({"tape": 7}, "tape: found 7, expected at least the 8 timesteps of an episode"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
@@ -162,6 +162,6 @@ def test_dynamics_must_measure_disagreement() -> None:
 
 
 def test_the_ring_takes_what_is_said() -> None:
-    ring = made()[1].ring
-    assert sum(x.nbytes for x in jax.tree.leaves(ring)) == ring_bytes(CONFIG, SIZES)
-    assert ring.begins.shape == (ring_entries(CONFIG),)
+    buffer = made()[1].buffer
+    assert sum(x.nbytes for x in jax.tree.leaves(buffer)) == buffer_bytes(CONFIG, SIZES)
+    assert buffer.begins.shape == (buffer_episodes(CONFIG),)

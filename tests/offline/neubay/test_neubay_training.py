@@ -23,11 +23,11 @@ from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.neubay.config import NeubayConfig
-from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS
+from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS
 from jaxrl_rollouts.offline.neubay.prepare import (
     Prepared,
     prepare,
-    ring_text,
+    buffer_text,
     trusted_dynamics,
 )
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
@@ -37,12 +37,12 @@ from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
+from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds, threshold
 
 CONFIG = NeubayConfig(
     agent=RecurrentSacConfig(
         memory=MemoryConfig("lru", width=8, state=4, layers=1),
-        head=(8,),
+        head_dims=(8,),
         num_critics=2,
         steps=4,
     ),
@@ -50,7 +50,7 @@ CONFIG = NeubayConfig(
     level=0.9,
     horizon=6,
     updates_per_iteration=2,
-    tape=256,
+    tape_length=256,
     capacity=700,
     early_exit=None,
 )
@@ -74,7 +74,7 @@ def lonely(worlds: Any) -> Any:
 
 @functools.cache
 def trust() -> Any:
-    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
+    return uncertainty_stats_of_seeds(fitted().model.fitter, fitted().worlds, rows())
 
 
 def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:
@@ -118,7 +118,7 @@ def trained() -> tuple[Prepared, Any]:
 @pytest.mark.slow
 def test_agents_are_trained_and_looked_at() -> None:
     ready, result = trained()
-    assert len(result.history.records) == 2 and result.state.owed.shape == (2,)
+    assert len(result.history.records) == 2 and result.state.update_budget.shape == (2,)
     assert ready.per_seed == OWN_WORLDS
     # Seed k is trained in world k, and where there are too few from the first one on again.
     for count in (2, 3):
@@ -148,28 +148,28 @@ def test_agents_are_trained_and_looked_at() -> None:
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
     agent, states, settings = ready.learner.agent, result.state.agent, CONFIG.agent
-    nets = make_actor_critic(settings.memory, settings.head, settings.num_critics, 5, 1)
-    tokens = jax.random.normal(jax.random.key(0), (5, 5))
-    found = start_values(agent, states, tokens)
+    nets = make_actor_critic(settings.memory, settings.head_dims, settings.num_critics, 5, 1)
+    timesteps = jax.random.normal(jax.random.key(0), (5, 5))
+    found = start_values(agent, states, timesteps)
     one = jax.tree.map(lambda x: x[1], states)
     begin = jnp.ones(1, bool)
     each = []
-    for token in tokens:
-        action, _ = agent.greedy(one.actor, jax.random.key(0), token[None], agent.memory(1))
-        each.append(nets.q(one.critic, token[None], begin, action).mean())
+    for timestep in timesteps:
+        action, _ = agent.greedy(one.actor, jax.random.key(0), timestep[None], agent.memory(1))
+        each.append(nets.q(one.critic, timestep[None], begin, action).mean())
     np.testing.assert_allclose(found[1], np.mean(each), rtol=1e-4)
 
 
 def test_an_environment_shows_what_histories_show() -> None:
-    """Tokens of a dataset are what a policy is shown while it plays one."""
+    """Timesteps of a dataset are what a policy is shown while it plays one."""
     seen = remembering(PENDULUM)
     assert seen is remembering(PENDULUM) and seen.observation_size == 5
     policy, key = random_policy(1), jax.random.key(4)
     plain = collect(PENDULUM, policy, None, key, episodes=2)
     shown = collect(seen, policy, None, key, episodes=2)
-    tokens = log_histories(plain).tokens.observations
+    timesteps = log_histories(plain).timesteps.observations
     kept = ~np.asarray(log_histories(plain).last)
-    np.testing.assert_allclose(shown.observations, np.asarray(tokens)[kept], atol=1e-5)
+    np.testing.assert_allclose(shown.observations, np.asarray(timesteps)[kept], atol=1e-5)
     np.testing.assert_allclose(shown.rewards, plain.rewards, atol=1e-5)
     returns = [evaluate(e, policy, None, key, 2).returns for e in (PENDULUM, seen)]
     np.testing.assert_allclose(*returns, rtol=1e-5)
@@ -189,9 +189,9 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     )
     saved = read_policy(folder)
     assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
-    tokens, carry = jnp.ones((3, 5)), saved.start(3)
+    timesteps, carry = jnp.ones((3, 5)), saved.start(3)
     a, b = (
-        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), tokens, carry)[0]
+        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), timesteps, carry)[0]
         for agent in (saved.agent, ready.learner.agent)
     )
     np.testing.assert_array_equal(a, b)
@@ -261,7 +261,7 @@ def test_start_states_of_another_space() -> None:
             {"updates_per_iteration": 20, "agent": replace(CONFIG.agent, steps=20)},
             "updates_per_iteration: found 20, expected at most 1[34], the gradient steps",
         ),
-        ({"capacity": 300}, "capacity: found 300, expected at least 603 tokens"),
+        ({"capacity": 300}, "capacity: found 300, expected at least 603 timesteps"),
     ],
 )
 def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
@@ -272,9 +272,9 @@ def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
 def test_rings_are_announced() -> None:
     ready = prepared()
     state = jax.eval_shape(ready.learner.init, jax.random.key(0), ready.data)
-    room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.ring)) / 1e6
-    text = ring_text(CONFIG, ready.sizes, 2)
-    assert text == f"Token rings: 700 tokens per seed, {room:,.0f} MB for 2 seeds."
+    room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.buffer)) / 1e6
+    text = buffer_text(CONFIG, ready.sizes, 2)
+    assert text == f"Timestep buffers: 700 timesteps per seed, {room:,.0f} MB for 2 seeds."
 
 
 def test_equal_dynamics_are_the_same() -> None:

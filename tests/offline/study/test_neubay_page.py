@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.study.neubay import Posterior
 from jaxrl_rollouts.offline.study.neubay_page import part_spreads, promised_and_earned
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import measure_trusts, uncertainties
+from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds, uncertainties
 from jaxrl_rollouts.reports.pictures import figure
 
 
@@ -38,7 +38,7 @@ def test_spreads_are_told_apart_by_what_members_learned_from() -> None:
     model, worlds, trained = fit_worlds(
         config, rows, jax.random.key(0), seeds=2, targets="observations"
     )
-    trust = measure_trusts(model.fitter, worlds, to_device(rows))
+    trust = uncertainty_stats_of_seeds(model.fitter, worlds, to_device(rows))
     dataset, env = Dataset("scattered", rows, None, Path("[made]"), ""), make("pendulum")
     posterior = Posterior(dataset, env, model, worlds, trust, trained, config)
     learned, apart = part_spreads(posterior)

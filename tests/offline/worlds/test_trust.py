@@ -21,9 +21,9 @@ from jaxrl_rollouts.offline.worlds.dynamics import World, predict
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.saved import FILE, load_worlds, save_worlds
 from jaxrl_rollouts.offline.worlds.trust import (
-    Trust,
-    measure_trust,
-    measure_trusts,
+    UncertaintyStats,
+    uncertainty_stats,
+    uncertainty_stats_of_seeds,
     threshold,
     uncertainties,
 )
@@ -76,7 +76,7 @@ def test_quantiles_and_thresholds() -> None:
     fitter = fitted().model.fitter
     levels = (1.0, 0.5, 0.9)
     found = np.asarray(uncertainties(fitter, world(), rows().observations, rows().actions))
-    trust = measure_trust(fitter, world(), rows(), levels)
+    trust = uncertainty_stats(fitter, world(), rows(), levels)
     np.testing.assert_allclose(trust.levels, [0.5, 0.9, 1.0])
     np.testing.assert_allclose(trust.quantiles, np.quantile(found, [0.5, 0.9, 1.0]), rtol=1e-4)
     np.testing.assert_allclose(trust.mean, found.mean(), rtol=1e-5)
@@ -86,20 +86,20 @@ def test_quantiles_and_thresholds() -> None:
         threshold(trust, 0.99)
     for wrong in ((1.1,), (-0.1,)):
         with pytest.raises(ConfigError, match="levels"):
-            measure_trust(fitter, world(), rows(), wrong)
+            uncertainty_stats(fitter, world(), rows(), wrong)
     empty = Transitions(*(x[:0] for x in rows()))
     with pytest.raises(ConfigError, match="transitions: found .no rows."):
-        measure_trust(fitter, world(), empty)
+        uncertainty_stats(fitter, world(), empty)
 
 
-def of_seeds() -> Trust:
-    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
+def of_seeds() -> UncertaintyStats:
+    return uncertainty_stats_of_seeds(fitted().model.fitter, fitted().worlds, rows())
 
 
 def test_seeds_have_thresholds_of_their_own() -> None:
     both = threshold(of_seeds(), 1.0)
     assert both.shape == (2,) and both[0] != both[1]
-    one = threshold(measure_trust(fitted().model.fitter, world(1), rows()), 1.0)
+    one = threshold(uncertainty_stats(fitted().model.fitter, world(1), rows()), 1.0)
     np.testing.assert_allclose(both[1], one, rtol=1e-5)
     assert threshold(of_seeds(), -1.0).shape == (2,)
 

@@ -15,11 +15,11 @@ from jaxrl_rollouts.fit_data import part_rows
 from jaxrl_rollouts.reports.report import Report
 
 from ..data import to_device
-from ..worlds.trust import measure_trusts
-from .colours import colour
-from .neubay import Posterior
-from .page import holdout
-from .source import slug
+from ..study.colours import colour
+from ..study.page import holdout
+from ..study.source import slug
+from ..worlds.trust import uncertainty_stats_of_seeds
+from .posterior import Posterior
 
 HORIZONS = {
     "median horizon": "horizon_median",
@@ -35,15 +35,15 @@ HORIZONS = {
 
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:
-    """The ensembles of a dataset and how far they can be trusted, as a table row."""
-    dataset, trust = posterior.dataset, jax.tree.map(np.asarray, posterior.trust)
+    """The ensembles of a dataset and their uncertainty on it, as a table row."""
+    dataset, stats = posterior.dataset, jax.tree.map(np.asarray, posterior.stats)
     row: dict[str, Any] = {"dataset": dataset.name, "rows": len(dataset)}
     row["members"] = posterior.model.elites
     if posterior.trained is not None:
         history = posterior.trained.history
         row |= {"epochs": len(history.records), **holdout(history, posterior.ensemble)}
-    row["mean spread"] = trust.mean
-    columns = zip(trust.levels[0], trust.quantiles.T, strict=True)
+    row["mean spread"] = stats.mean
+    columns = zip(stats.levels[0], stats.quantiles.T, strict=True)
     return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
 
 
@@ -58,8 +58,8 @@ def part_spreads(posterior: Posterior) -> list[dict[str, Any]]:
     found = []
     for name, index in zip(("learned from", "held out"), parts, strict=True):
         rows = to_device(jax.tree.map(lambda x, index=index: x[index], known))
-        trust = measure_trusts(posterior.model.fitter, posterior.worlds, rows, levels)
-        quantiles = np.asarray(trust.quantiles).T
+        stats = uncertainty_stats_of_seeds(posterior.model.fitter, posterior.worlds, rows, levels)
+        quantiles = np.asarray(stats.quantiles).T
         row = {"dataset": dataset.name, "rows": name, "count": len(index)}
         spreads = {
             f"spread at {level:g}": values for level, values in zip(levels, quantiles, strict=True)
