@@ -65,15 +65,40 @@ def published(table: Mapping[str, Any], dataset: str) -> Mapping[str, Any]:
 def key_of(dataset: str) -> str:
     """`d4rl.hopper-medium` of `hopper-medium-v2`; what is no benchmark's is in none."""
     stem, _, version = dataset.rpartition("-v")
-    known = ("halfcheetah-", "hopper-", "walker2d-", "antmaze-", "pen-", "door-", "kitchen-")
+    known = ("halfcheetah-", "hopper-", "walker2d-", "antmaze-", "pen-", "hammer-", "door-", "kitchen-")
+    robot, _, quality = dataset.removeprefix("neorl/").lower().partition("-v3-")
+    if robot in ("halfcheetah", "hopper", "walker2d") and quality:
+        return f"neorl.{robot}-{quality.split('-')[0]}"
     is_d4rl = version.isdigit() and stem.startswith(known)
     return f"d4rl.{stem}" if is_d4rl else f".{dataset}"
 
 
 def written(cls: type) -> Mapping[str, Any]:
-    """A method's file of recipes, beside its module; nothing where there is none."""
-    file = Path(inspect.getfile(cls)).with_name(f"{cls.name}.toml")  # type: ignore[attr-defined]
-    return tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
+    """A method's file of recipes, beside its module, on top of the presets of its bases."""
+    tables: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        name = base.__dict__.get("name")
+        if not isinstance(name, str):
+            continue
+        file = Path(inspect.getfile(base)).with_name(f"{name}.toml")
+        if file.is_file():
+            presets = {key: value for key, value in tables.items() if key in PRESETS}
+            tables = _over(presets, _nulls(tomllib.loads(file.read_text("utf-8"))))
+    return tables
+
+
+def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(base.get(name), Mapping)
+        merged[name] = _over(base[name], value) if both else value
+    return merged
+
+
+def _nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _nulls(item) for key, item in value.items()}
+    return None if value == "null" else value  # TOML has no word for None
 
 
 def lists(changes: Mapping[str, Any]) -> dict[str, Any]:
