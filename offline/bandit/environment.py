@@ -81,7 +81,9 @@ def _imagined(
     noise = jax.random.normal(key, action.shape)
     rewarded = arms.mean[member, action] + arms.std[member, action] * noise
     lost = arms.spread[action]
-    return _proceed(state, action, rewarded, reward=rewarded - arms.penalty * lost, uncertainty=lost)
+    return _proceed(
+        state, action, rewarded, reward=rewarded - arms.penalty * lost, uncertainty=lost
+    )
 
 
 # Parameters `[M, 2]`: chances that each arm of each bandit pays 1; `member` is the bandit.

@@ -16,7 +16,7 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.record.context import RunContext, poll
+from jaxrl_rollouts.record.context import poll
 
 from ..data import Dataset, Transitions, episodes, to_device
 from ..environments import Environment
@@ -27,9 +27,9 @@ from ..study.setting import termination_of
 from ..study.source import Setting, slug
 from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
-from ..worlds.fit import FittedWorlds, WorldModel, fit_worlds
+from ..worlds.fit import WorldModel, fit_worlds
 from ..worlds.saved import load_worlds, save_worlds
-from ..worlds.trust import LEVELS, UncertaintyStats, uncertainty_stats_of_seeds, threshold_at
+from ..worlds.trust import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from .learner import OWN_WORLDS, NeubayData
 from .sizes import Sizes
 
@@ -87,12 +87,12 @@ class PosteriorConfig(EnsembleConfig):
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
             run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
-            model, worlds, trained = fit_worlds(
-                ensemble, known, key, seeds=self.ensembles, **run
-            )
+            model, worlds, trained = fit_worlds(ensemble, known, key, seeds=self.ensembles, **run)
         poll(context, f"before measuring {stage}")
         asked = {*LEVELS, *(level for level in quantiles if level >= 0)}
-        stats = uncertainty_stats_of_seeds(model.fitter, worlds, to_device(known), tuple(sorted(asked)))
+        stats = uncertainty_stats_of_seeds(
+            model.fitter, worlds, to_device(known), tuple(sorted(asked))
+        )
         rule = termination_of(dataset, setting.env, self)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:

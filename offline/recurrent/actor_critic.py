@@ -55,7 +55,8 @@ def make_actor_critic(
     y = jax.ShapeDtypeStruct((1, memory.features), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     actor_net = from_linen(
-        MLP(head_dims, (action_size, action_size), nn.leaky_relu, layer_norm=True, bias_init=None), y
+        MLP(head_dims, (action_size, action_size), nn.leaky_relu, layer_norm=True, bias_init=None),
+        y,
     )
     critic_net = from_linen(
         MLP(

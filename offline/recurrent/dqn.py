@@ -250,7 +250,9 @@ def init_learner(nets: DqnNets, key: jax.Array, world: PyTree) -> DqnLearnerStat
     del world
     network_key, key = jax.random.split(key)
     capacity, episodes = buffer_size(nets.config, nets.task.horizon)
-    buffer = tapes.create(_timestep(nets.task), capacity, episodes, tape_length=nets.config.tape_length)
+    buffer = tapes.create(
+        _timestep(nets.task), capacity, episodes, tape_length=nets.config.tape_length
+    )
     return DqnLearnerState(init(nets, network_key), buffer, jnp.int32(0), key)
 
 

@@ -184,7 +184,9 @@ class _Stack(nn.Module):
     def _embed(self, observations: jax.Array) -> jax.Array:
         return nn.leaky_relu(self.norm(self.before(observations)))
 
-    def scan(self, observations: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+    def scan(
+        self, observations: jax.Array, starts: jax.Array, carry: PyTree
+    ) -> tuple[jax.Array, PyTree]:
         x, carries = self._embed(observations), []
         for layer, own in zip(self.layers, carry, strict=True):
             x, kept = layer.scan(x, starts, own)

@@ -84,7 +84,9 @@ class RecurrentSacConfig:
 
     def validate(self) -> None:
         if self.subset_size > self.num_critics:
-            raise ConfigError("subset_size", self.subset_size, f"from 1 to the {self.num_critics} critics")
+            raise ConfigError(
+                "subset_size", self.subset_size, f"from 1 to the {self.num_critics} critics"
+            )
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
         """Build the agent; see `make_recurrent_sac`."""
@@ -155,7 +157,9 @@ def make_nets(
     wanted = config.target_entropy
     rates = config.memory_lr, config.head_lr
     # Only the actor's fall: critics have to follow a policy that still moves.
-    falling = [rate if steps is None else optax.cosine_decay_schedule(rate, steps) for rate in rates]
+    falling = [
+        rate if steps is None else optax.cosine_decay_schedule(rate, steps) for rate in rates
+    ]
     return RecurrentNets(
         config,
         -float(action_size) if wanted is None else wanted,

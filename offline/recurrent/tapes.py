@@ -78,7 +78,9 @@ def create(timestep: PyTree, capacity: int, episodes: int, *, tape_length: int) 
         ConfigError: a tape does not fit, or a size is out of range.
     """
     if tape_length < 2:
-        raise ConfigError("tape_length", tape_length, "at least 2 timesteps, which are one transition")
+        raise ConfigError(
+            "tape_length", tape_length, "at least 2 timesteps, which are one transition"
+        )
     if capacity < tape_length:
         raise ConfigError(
             "capacity",
@@ -167,7 +169,9 @@ def add(buffer: TapeBuffer, timesteps: PyTree, lengths: jax.Array) -> TapeBuffer
 Weighting = Literal["episode", "timestep", "transition"]
 
 
-def sample(buffer: TapeBuffer, key: jax.Array, length: int, *, weighting: Weighting = "episode") -> Tape:
+def sample(
+    buffer: TapeBuffer, key: jax.Array, length: int, *, weighting: Weighting = "episode"
+) -> Tape:
     """Draw episodes with replacement and lay them on a tape until it is full.
 
     Args:

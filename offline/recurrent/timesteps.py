@@ -44,7 +44,9 @@ def timestep_shapes(observation_size: int, action: jax.ShapeDtypeStruct) -> Time
     return jax.eval_shape(zero, action)
 
 
-def with_last(timesteps: Timestep, lengths: jax.Array, last: jax.Array) -> tuple[Timestep, jax.Array]:
+def with_last(
+    timesteps: Timestep, lengths: jax.Array, last: jax.Array
+) -> tuple[Timestep, jax.Array]:
     """Append the final observations.
 
     Args:

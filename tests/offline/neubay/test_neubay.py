@@ -13,8 +13,9 @@ from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 
 from jaxrl_rollouts import chunks, loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
-from jaxrl_rollouts.offline.neubay.config import buffer_bytes, buffer_episodes
+from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts
 from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, make_neubay
+from jaxrl_rollouts.offline.neubay.sizes import buffer_bytes, buffer_episodes
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -47,19 +48,20 @@ def programs() -> dict:
 def test_cadence_is_exact_up_to_what_is_owed() -> None:
     neubay, _ = made()
     before = len(programs())
-    trained = run(iterations=CONFIG.iterations)
+    trained = run(iterations=CONFIG.schedule[0])
     update_budget = trained.history.curve("update_budget")[1]
     used, timesteps = (trained.history.curve(n)[1] for n in ("buffer_timesteps", "timesteps"))
     came = np.diff(np.concatenate([np.zeros((1, 2)), used]), axis=0)
     due = np.concatenate([np.ones((1, 2), bool), update_budget[:-1] < 2])
     np.testing.assert_array_equal(came, np.where(due, timesteps, 0))
     assert due.any(0).all() and not due.all(), "some iterations live on what was there"
-    taken = 2.0 * np.arange(1, CONFIG.iterations + 1)[:, None]
+    taken = 2.0 * np.arange(1, CONFIG.schedule[0] + 1)[:, None]
     np.testing.assert_allclose(update_budget, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
     for name in ("horizon_median", "q_real", "q_imagined", "entropy", "alpha", "ended_limit"):
         assert np.isfinite(trained.history.curve(name)[1]).all()
     assert len(programs()) - before <= 1, "later iterations compile nothing"
-    other = make_neubay(replace(CONFIG, level=0.9, penalty=1.0), DYNAMICS, SIZES)
+    quantile = replace(CONFIG.rollouts, uncertainty_quantile=0.9)
+    other = make_neubay(replace(CONFIG, rollouts=quantile, penalty=1.0), DYNAMICS, SIZES)
     assert other.update is neubay.update, "arms of an ablation share their program"
 
 
@@ -137,17 +139,18 @@ def test_real_tokens_come_as_prefixes_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"horizon": 0}, "horizon: found 0"),
-        ({"rollouts": 0}, "rollouts"),
-        ({"level": 1.5}, "level: found 1.5"),
+        ({"rollouts": HistoryRollouts(length=0)}, "rollouts.length: found 0"),
+        ({"rollouts": HistoryRollouts(0)}, "rollouts.batch_size"),
+        ({"rollouts": HistoryRollouts(uncertainty_quantile=1.5)}, "quantile: found 1.5"),
         ({"penalty": -1.0}, "penalty"),
         ({"utd_ratio": 0.0}, "utd_ratio"),
-        ({"updates_per_iteration": 5}, "updates_per_iteration: found 5, expected a divisor"),
-        ({"early_exit": 0}, "early_exit"),
-        ({"capacity": 100}, r"capacity: found 100, expected at least 192 timesteps"),
-        ({"capacity": 300, "tape": 301}, "at least one tape of 301 timesteps"),
-        ({"tape": 1}, "tape: found 1"),
-        ({"tape": 7}, "tape: found 7, expected at least the 8 timesteps of an episode"),
+        ({"updates_per_iteration": 0}, "updates_per_iteration: found 0"),
+        ({"rollouts": HistoryRollouts(early_exit=0)}, "early_exit"),
+        ({"buffer_size": 100}, r"buffer_size: found 100, expected at least 192 timesteps"),
+        ({"buffer_size": 300, "batch_size": 301}, "at least one tape of 301 timesteps"),
+        ({"batch_size": 1}, "batch_size: found 1"),
+        ({"batch_size": 7}, "batch_size: found 7, expected at least the 8 timesteps of an episode"),
+        ({"weighting": "transition"}, "weighting: transition: found a memory of kind lru"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:

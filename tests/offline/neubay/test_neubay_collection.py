@@ -111,16 +111,16 @@ def test_looks_say_how_long_and_why() -> None:
     e = found.timesteps.observations[:, 0, 0].astype(int)
     going = real < np.array(LENGTHS)[e]
     steps = (n - 1 - real)[going]
-    rollout_stats = found.rollout_stats
-    quartiles = (rollout_stats.horizon_low, rollout_stats.horizon_median, rollout_stats.horizon_high)
+    stats = found.rollout_stats
+    quartiles = (stats.horizon_low, stats.horizon_median, stats.horizon_high)
     np.testing.assert_allclose(quartiles, np.quantile(steps, [0.25, 0.5, 0.75]), rtol=1e-6)
-    assert rollout_stats.horizon_longest == steps.max() and rollout_stats.timesteps == n.sum()
+    assert stats.horizon_longest == steps.max() and stats.timesteps == n.sum()
     last = found.timesteps.terminations[np.arange(K), n - 2][going]
-    np.testing.assert_allclose(rollout_stats.ended_termination, last.mean(), rtol=1e-6)
-    total = rollout_stats.ended_threshold + rollout_stats.ended_termination + rollout_stats.ended_limit
+    np.testing.assert_allclose(stats.ended_termination, last.mean(), rtol=1e-6)
+    total = stats.ended_threshold + stats.ended_termination + stats.ended_limit
     np.testing.assert_allclose(total, 1.0, rtol=1e-6)
-    assert rollout_stats.ended_threshold > 0 and collected(np.inf).rollout_stats.ended_threshold == 0
-    np.testing.assert_allclose(rollout_stats.imagined_share, steps.sum() / n.sum(), rtol=1e-6)
+    assert stats.ended_threshold > 0 and collected(np.inf).rollout_stats.ended_threshold == 0
+    np.testing.assert_allclose(stats.imagined_share, steps.sum() / n.sum(), rtol=1e-6)
 
 
 def test_the_actor_goes_on_with_what_it_saw_before() -> None:
@@ -143,11 +143,13 @@ def test_the_actor_goes_on_with_what_it_saw_before() -> None:
 
 
 def test_a_fixed_horizon_and_the_markov_agent() -> None:
-    two = collected(np.inf, horizon=2)
+    two = collected(np.inf, rollouts=replace(CONFIG.rollouts, length=2))
     assert two.rollout_stats.horizon_longest == 2 and two.timesteps.rewards.shape == (K, 8)
     memory = MemoryConfig("none", width=8)
     blind = collected(np.inf, agent=replace(CONFIG.agent, memory=memory))
     assert blind.timesteps.observations.shape[-1] == S, "without a memory it sees the state only"
     whole = collected(np.inf)
-    np.testing.assert_array_equal(blind.timesteps.observations, whole.timesteps.observations[..., :S])
+    np.testing.assert_array_equal(
+        blind.timesteps.observations, whole.timesteps.observations[..., :S]
+    )
     np.testing.assert_array_equal(blind.lengths, whole.lengths)

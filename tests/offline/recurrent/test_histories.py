@@ -9,7 +9,13 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, burn_in
+from jaxrl_rollouts.offline.recurrent.histories import (
+    burn_in,
+    draw,
+    log_histories,
+    remember,
+    resume,
+)
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
 from jaxrl_rollouts.offline.recurrent.timesteps import from_trajectory, join
 from jaxrl_rollouts.rollouts import Model, outcome, rollout

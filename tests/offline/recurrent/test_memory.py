@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,13 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.recurrent.linear_recurrence import Form, linear_scan, use_associative
-from jaxrl_rollouts.offline.recurrent.memory import Memory, MemoryConfig, forget, make_memory
+from jaxrl_rollouts.offline.recurrent.memory import (
+    Memory,
+    MemoryConfig,
+    forget,
+    gru_tape,
+    make_memory,
+)
 
 D, L = 3, 24
 FORMS: tuple[Form, ...] = ("associative", "sequential")
@@ -110,7 +117,7 @@ def test_the_past_of_an_episode_matters_the_future_does_not(kind: str) -> None:
     np.testing.assert_array_equal(slope[13:], 0.0)
 
 
-def test_without_memory_each_token_stands_alone() -> None:
+def test_without_memory_each_timestep_stands_alone() -> None:
     scan = made("none").scan
     timesteps, flags = tape(0, [0])
     features, carries = scan(timesteps, flags)
@@ -225,3 +232,30 @@ def test_settings_of_memory_are_checked() -> None:
         with pytest.raises(ConfigError, match=next(iter(change))):
             make_memory(MemoryConfig(**change), D)  # type: ignore[arg-type]
     assert make_memory(MemoryConfig(), D) is make_memory(MemoryConfig(), D)
+
+
+@pytest.mark.parametrize("starts", [[0], [0, 5, 6, 20]])
+def test_a_gru_tape_is_linens_cell(starts: list[int]) -> None:
+    """Values and gradients of `nn.GRUCell`, called once per timestep."""
+    (x, flags), cell = tape(3, starts), nn.GRUCell(8)
+    begin = jax.random.normal(jax.random.key(1), (8,))
+    params = cell.init(jax.random.key(0), begin, jnp.zeros(D))["params"]
+    params = jax.tree.map(lambda p: p + 0.1, params)  # Linen's biases start at zero
+
+    def cells(params: Any, x: jax.Array) -> jax.Array:
+        carry, out = begin, []
+        for t in range(L):
+            carry = jnp.zeros(8) if flags[t] else carry
+            carry, y = cell.apply({"params": params}, carry, x[t])
+            out.append(y)
+        return jnp.stack(out)
+
+    def whole(params: Any, x: jax.Array) -> jax.Array:
+        return gru_tape(params, x, jnp.asarray(flags), begin)[0]
+
+    np.testing.assert_allclose(whole(params, x), cells(params, x), atol=1e-6)
+    found, want = (
+        jax.grad(lambda p, x, f=f: jnp.square(f(p, x)).sum(), (0, 1))(params, jnp.asarray(x))
+        for f in (whole, cells)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, want)

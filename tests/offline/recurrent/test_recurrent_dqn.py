@@ -18,9 +18,9 @@ from jaxrl_rollouts.offline.bandit.environment import Arms
 from jaxrl_rollouts.offline.recurrent.dqn import (
     DqnConfig,
     DqnState,
-    make_recurrent_dqn,
     buffer_bytes,
     buffer_size,
+    make_recurrent_dqn,
 )
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.q import dueling, make_recurrent_q

@@ -38,12 +38,12 @@ CONFIG = RecurrentSacConfig(
     memory_lr=1e-2,
     head_lr=0.1,
     alpha_lr=0.2,
-    steps=2,
     real_weight=0.2,
+    reward_shift=0.3,
 )
 
 
-NETS = make_actor_critic(CONFIG.memory, CONFIG.head, N, D, A)
+NETS = make_actor_critic(CONFIG.memory, CONFIG.head_dims, N, D, A)
 
 
 def some_tape(seed: int = 0) -> Tape:
@@ -65,7 +65,7 @@ def updated(
     learn_alpha: bool = True, huber: float | None = 1.0
 ) -> tuple[Any, RecurrentSacState, list]:
     """The agent, a state whose target differs from its critic, and three updates from there."""
-    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha, huber=huber), D, A)
+    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha, huber=huber), D, A, steps=2)
     init, update = jax.jit(agent.init), jax.jit(agent.update)
     state = init(jax.random.key(0))._replace(target_critic=init(jax.random.key(1)).critic)
     results = [update(state, KEY, some_tape())]
@@ -89,14 +89,14 @@ def explicit_target(before: RecurrentSacState, tape: Tape) -> np.ndarray:
     next_key, pair_key, _ = jax.random.split(KEY, 3)
     seen, starts = tape.timesteps.observations, tape.starts
     heads = NETS.heads(before.actor, seen, starts)
-    action, log_prob = map(np.asarray, sample_and_log_prob(next_key, *heads))
+    action, log_prob = map(np.asarray, sample_and_log_prob(next_key, *heads, "exact"))
     q = np.asarray(NETS.q(before.target_critic, seen, starts, jnp.asarray(action)))
     pair = np.asarray(jax.random.permutation(pair_key, N))[:2]
     alpha, target = float(jnp.exp(before.log_alpha)), np.zeros(L, np.float32)
     for t in range(L - 1):
         follows = min(q[pair[0], t + 1], q[pair[1], t + 1]) - alpha * log_prob[t + 1]
         ended = bool(tape.timesteps.terminations[t])
-        target[t] = tape.timesteps.rewards[t] + (0.0 if ended else 0.9 * follows)
+        target[t] = tape.timesteps.rewards[t] + 0.3 + (0.0 if ended else 0.9 * follows)
     return target
 
 
@@ -138,7 +138,7 @@ def test_actor_follows_the_mean_of_the_new_critics_and_temperature_the_old_actor
     key, alpha = jax.random.split(KEY, 3)[2], jnp.exp(before.log_alpha)
 
     def loss(actor: Any) -> tuple[jax.Array, jax.Array]:
-        action, log_prob = sample_and_log_prob(key, *NETS.heads(actor, seen, starts))
+        action, log_prob = sample_and_log_prob(key, *NETS.heads(actor, seen, starts), "exact")
         q = NETS.q(after.critic, seen, starts, action)
         return explicit_mean(alpha * log_prob - q.mean(0), tape), log_prob
 
@@ -212,7 +212,9 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
         np.zeros((600, 5), bool),
     )
     timesteps = Timestep(*(jnp.asarray(x, bool if x.dtype == bool else jnp.float32) for x in rows))
-    buffer = tapes.create(timestep_shapes(2, jax.ShapeDtypeStruct((1,), jnp.float32)), 3000, 600, tape_length=100)
+    buffer = tapes.create(
+        timestep_shapes(2, jax.ShapeDtypeStruct((1,), jnp.float32)), 3000, 600, tape_length=100
+    )
     buffer = jax.jit(tapes.add)(buffer, timesteps, jnp.full(600, 5))
     config = replace(
         CONFIG,
@@ -224,10 +226,9 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
         tau=0.02,
         head_dims=(16,),
         real_weight=0.0,
-        steps=500,
         discount=0.5,
     )
-    agent = make_recurrent_sac(config, 2, 1)
+    agent = make_recurrent_sac(config, 2, 1, steps=500)
 
     def one(state: RecurrentSacState, key: jax.Array) -> tuple:
         tape_key, key = jax.random.split(key)
@@ -261,10 +262,10 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
         tau=0.05,
         learn_alpha=False,
         initial_alpha=1e-6,
-        steps=3000,
+        reward_shift=0.0,
         huber=huber,
     )
-    agent = make_recurrent_sac(config, 1, 1)
+    agent = make_recurrent_sac(config, 1, 1, steps=3000)
     pairs = jnp.arange(400) % 2 == 0  # a transition is two timesteps
 
     def one(state: RecurrentSacState, key: jax.Array) -> tuple:
@@ -276,7 +277,7 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
         return agent.update(state, key, tape)
 
     state = jax.jit(agent.init)(jax.random.key(0))
-    keys = jax.random.split(jax.random.key(1), config.steps)
+    keys = jax.random.split(jax.random.key(1), 3000)
     state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
     found = agent.q(state.critic, jnp.ones((3, 1)), jnp.asarray([[-0.5], [0.0], [0.5]]))
     np.testing.assert_allclose(found, learned, rtol=0.1)
@@ -285,7 +286,7 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"critics": 0}, "critics"),
+        ({"num_critics": 0}, "num_critics"),
         ({"subset_size": 5}, "subset_size"),
         ({"head_dims": ()}, "head_dims"),
         ({"discount": 1.0}, "discount"),
@@ -305,5 +306,5 @@ def test_settings_of_recurrent_sac_are_checked(change: dict, setting: str) -> No
 def test_surprise_is_minus_the_log_probability_of_a_fresh_action() -> None:
     actor, seen = updated()[2][0][0].actor, some_tape().timesteps.observations
     begins = jnp.ones(L, bool)
-    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins))[1]
+    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins), "exact")[1]
     np.testing.assert_allclose(surprise(make_nets(CONFIG, D, A), actor, KEY, seen), want, rtol=1e-5)

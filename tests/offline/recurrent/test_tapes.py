@@ -186,7 +186,9 @@ def test_trajectories_become_tokens_with_a_last_look() -> None:
     rolled = rollout(Model(count_down), None, start, jax.random.key(0), horizon=4, policy=policy)
     timesteps, lengths = from_trajectory(rolled, rolled.state, real=True)
     np.testing.assert_array_equal(lengths, [3, 5])
-    np.testing.assert_array_equal(timesteps.observations[..., 0], [[2, 1, 0, 0, 0], [9, 8, 7, 6, 5]])
+    np.testing.assert_array_equal(
+        timesteps.observations[..., 0], [[2, 1, 0, 0, 0], [9, 8, 7, 6, 5]]
+    )
     np.testing.assert_array_equal(timesteps.actions, [[20, 10, 0, 0, 0], [90, 80, 70, 60, 0]])
     np.testing.assert_array_equal(timesteps.actions, timesteps.rewards)
     np.testing.assert_array_equal(timesteps.terminations, [[0, 1, 0, 0, 0], [0] * 5])

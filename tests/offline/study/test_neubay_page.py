@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.study.neubay import Posterior
 from jaxrl_rollouts.offline.study.neubay_page import part_spreads, promised_and_earned
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds, uncertainties
+from jaxrl_rollouts.offline.worlds.trust import uncertainties, uncertainty_stats_of_seeds
 from jaxrl_rollouts.reports.pictures import figure
 
 

@@ -129,7 +129,7 @@ def test_world_models_are_saved_with_the_outcome(tmp_path: Path) -> None:
     world = fit_dataset(dataset(), replace(study, ending=ending, error_horizon=5), None)
     world.save_worlds(tmp_path / "worlds")
     loaded = load_worlds(tmp_path, dataset())
-    assert loaded.trust is None and loaded.config == config
+    assert loaded.stats is None and loaded.config == config
     jax.tree.map(np.testing.assert_array_equal, loaded.worlds, world.fitted.worlds)
 
 
