@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # What `run offline --method` takes: ours, and those that other packages announce.
 METHODS = (
     *("base", "mopo", "mobile", "ravl", *names("jaxrl_rollouts.methods")),
-    *("neubay", "neubay_markov"),
     *("bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"),
     *names("jaxrl_rollouts.agents"),
 )
@@ -36,7 +35,7 @@ MAIN_JOB = Listing(
     "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
     "",
     minutes={"smoke": 1, "cpu": 2, "cpu-long": None, "paper": None},
-    choices={"method": METHODS, "data": ("real", "synther", "pgd")},
+    choices={"method": METHODS},
     main=True,
     prepare="jaxrl_rollouts.offline.main_job:prepare",
     unread="jaxrl_rollouts.offline.main_job:unread",

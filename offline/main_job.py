@@ -3,8 +3,6 @@
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset hopper-mixed --method mobile
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
-jaxrl-rollouts run offline --method iql --data synther      # on rows out of a diffusion model
-                           --synthetic.relabel.by ensemble  # what follows, by a world model
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ from .methods.scheme import ModelBasedConfig
 from .study import Budget, imagined_value, long_budget, page, small_budget, train
 from .study.config import StudyConfig
 from .study.model_based import FittedDataset
-from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
+from .study.model_free import MODEL_FREE, ModelFreeStudyConfig
 from .study.setting import environment_of, line_of, warnings_of
 from .study.source import Setting
-from .synthetic.synthesis import small_synthetic
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,6 @@ class Config(Budget):
             layout, or a name such as `hopper-medium-v2` or `halfcheetah-mixed`.
         method: base, mopo, mobile or ravl; or bc, sac, edac, cql, td3_bc, iql, rebrac or
             planner, which need no world model.
-        data: of methods without a world model: the dataset's `real` rows; or rows of diffusion
-            models, `synther`'s drawn once, or `pgd`'s, drawn again and again near the policy.
         environment: where the policy is played: a name that `data collect` knows, any id of
             Gymnasium's or gymnax's, package.module:factory, or none to train without a simulator.
             Left empty: what the dataset says it is from; where it says nothing, none.
@@ -63,7 +58,6 @@ class Config(Budget):
 
     dataset: str = PENDULUM
     method: str = "ravl"
-    data: Data = "real"
     environment: str = ""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
@@ -71,7 +65,7 @@ class Config(Budget):
     stream: Stream = "auto"
 
     def validate(self) -> None:
-        self.check_method(self.method, self.data)
+        self.check_method(self.method)
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -82,7 +76,6 @@ def run(config: Config, context: RunContext) -> Report:
         config.method,
         config,
         environment=config.environment,
-        data=config.data,
         context=context,
     )
     source, report = outcome.source, Report.of(context, config.study.seeds)
@@ -152,12 +145,10 @@ def unread(config: Config) -> list[str]:
     method, hidden = config.method, []
     if method not in MODEL_BASED:
         hidden += [f"study.{name}" for name in (*_OF_WORLDS, "error_horizon")]
-    made = method in MODEL_FREE and config.data != "real"
     if method not in MODEL_FREE:
         hidden.append("model_free")
-    elif not made or config.synthetic.relabel.by == "sampled":
+    else:
         hidden += [f"study.{name}" for name in _OF_ENDINGS]
-    hidden.append("synthetic.relabel.ending" if made else "synthetic")  # the study's own is read
     hidden += [f"study.methods.{name}" for name in MODEL_BASED if name != method]
     return hidden + [f"model_free.agents.{name}" for name in MODEL_FREE if name != method]
 
@@ -182,10 +173,6 @@ EXPERIMENT = MAIN_JOB.experiment(
                 rollouts=ModelBasedConfig(rollouts_per_epoch=200, updates_per_epoch=20),
             ),
             ModelFreeStudyConfig(quick_agents((32,)), updates=40, per_iteration=20),
-            small_synthetic(
-                width=16, features=8, blocks=1, updates=40, steps=4, rows=400, windows=16,
-                refresh=20, length=4,
-            ),
         ),
         "cpu": with_sizes(small_budget()),
         "cpu-long": with_sizes(long_budget()),

@@ -65,7 +65,8 @@ def published(table: Mapping[str, Any], dataset: str) -> Mapping[str, Any]:
 def key_of(dataset: str) -> str:
     """`d4rl.hopper-medium` of `hopper-medium-v2`; what is no benchmark's is in none."""
     stem, _, version = dataset.rpartition("-v")
-    known = ("halfcheetah-", "hopper-", "walker2d-", "antmaze-", "pen-", "hammer-", "door-", "kitchen-")
+    known = ("halfcheetah-", "hopper-", "walker2d-", "antmaze-", "kitchen-")
+    known += ("pen-", "hammer-", "door-")
     robot, _, quality = dataset.removeprefix("neorl/").lower().partition("-v3-")
     if robot in ("halfcheetah", "hopper", "walker2d") and quality:
         return f"neorl.{robot}-{quality.split('-')[0]}"

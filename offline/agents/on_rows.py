@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -41,8 +41,17 @@ class ModelFree(Method):
         """What it learns from, on the host."""
         return transitions
 
+    def for_synthetic_rows(self) -> Self:
+        """The same for rows whose successors are unknown."""
+        return self
+
+    @property
+    def acts(self) -> Any:
+        """The agent's part of the settings."""
+        return settings_of_agent(self)
+
     def prepare(self, setting: Setting, job: Job) -> Prepared:
-        acts = settings_of_agent(self)
+        acts = self.acts
         sizes = setting.env.observation_size, setting.env.action_size
         period = acts.make(*sizes).period
         iterations, per = cadence(self.steps, self.per_iteration, period, job.evaluations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,11 +28,12 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from .given import Settings
+if TYPE_CHECKING:
+    from .agent import Agent
 
 
 @dataclass(frozen=True)
-class PlannerConfig(Settings):
+class PlannerConfig:
     """Hyper-parameters.
 
     Attributes:
@@ -79,6 +80,13 @@ class PlannerConfig(Settings):
     def validate(self) -> None:
         if self.replan > self.horizon:
             raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """Build the agent; its rates are the same at every step."""
+        from .planner import make_planner
+
+        del steps
+        return make_planner(self, observation_size, action_size)
 
     @property
     def length(self) -> int:

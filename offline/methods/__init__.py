@@ -11,6 +11,9 @@ METHODS = Registry(
         "combo": f"{_OFFLINE}.methods.combo:Combo",
         "neubay": f"{_OFFLINE}.methods.neubay:Neubay",
         "neubay_markov": f"{_OFFLINE}.methods.neubay:NeubayMarkov",
+        "synther": f"{_OFFLINE}.methods.synther:Synther",
+        "pgd": f"{_OFFLINE}.methods.pgd:Pgd",
+        "planner": f"{_OFFLINE}.methods.planner:Planner",
         "iql": f"{_OFFLINE}.agents.iql_method:Iql",
     },
 )

@@ -1,9 +1,8 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
-NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An
-iteration rolls episodes in imagination, one ensemble member each, puts them in the timestep buffer and
-takes gradient steps on tapes cut from it. One network, shared by everything; its memory learns
-slower than its head.
+NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An iteration rolls episodes in
+imagination, one ensemble member each, puts them in the tape buffer and takes gradient steps on
+tapes of it. Policy and values share one network; its memory learns slower than its head.
 """
 
 from __future__ import annotations

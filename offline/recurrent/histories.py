@@ -1,8 +1,8 @@
-"""Histories of a dataset: what an agent with memory is shown, and rollouts that go on from there.
+"""Histories of a dataset: what an agent with memory observes, and rollouts that continue them.
 
-A timestep shows the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`, zeros
-at the start of an episode (NEUBAY). A rollout continues a logged
-episode from a moment drawn uniformly over all of them, the final observation at each end included.
+An observation has the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`,
+zeros at the start of an episode (NEUBAY). A rollout continues a logged episode from a moment drawn
+uniformly over all of them, the final observation of each episode included.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Memory: what a history-dependent agent knows about its episode, as pure functions.
+"""Memory: features of an episode so far, as pure functions.
 
-Two ways to ask the same network: about a whole tape, many episodes behind one another with a flag
-where each begins, and about one more observation. After a start flag nothing of what was before is left,
-so tapes need no padding. Linen is an implementation detail of this file.
+The same network is applied to a whole tape, many episodes behind one another with a flag where each
+begins, or to one more observation. After a start flag nothing of what was before is left, so tapes
+need no padding. Linen is an implementation detail of this file.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
 
     Args:
         config: kind and sizes.
-        inputs: size `D` of a observation.
+        inputs: size `D` of an observation.
 
     Raises:
         ConfigError: a setting is out of range.

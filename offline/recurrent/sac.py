@@ -45,7 +45,8 @@ class RecurrentSacConfig:
     But for `memory_lr`, which is 1e-5 there and then tuned for every dataset.
 
     Attributes:
-        memory, head_dims: sizes of memory and of the hidden layers after it, of actor and critic alike.
+        memory, head_dims: sizes of the memory and of the hidden layers after it, of actor and
+            critic alike.
         num_critics, subset_size: heads of the critic, and how many of them, drawn anew at every
             step, a target is the lowest of (REDQ's N and M).
         discount: gamma: what a reward one step later counts.
@@ -226,17 +227,17 @@ def mean_over(nets: RecurrentNets, tape: Tape, values: jax.Array) -> jax.Array:
 def bellman_target(
     nets: RecurrentNets, state: RecurrentSacState, normal: tuple, keys: jax.Array, tape: Tape
 ) -> jax.Array:
-    """`r + gamma (1 - d) (min_i Q'_i(h', a') - alpha log pi(a' | h'))`, i over `subset_size` critics.
+    """`r + gamma (1 - d) (min_i Q'_i(h', a') - alpha log pi(a' | h'))` over a subset of critics.
 
-    REDQ (Chen et al. 2021), algorithm 1, with histories h.
+    REDQ (Chen et al. 2021), algorithm 1, with histories h and `subset_size` critics.
 
     Args:
         nets: of the agent.
         state: for target critics and temperature.
         normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
         keys: `[2]`, for the actions and for the choice of critics.
-        tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where there is
-            none its mask is False.
+        tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where
+            there is none its mask is False.
     """
     timesteps, alpha = tape.timesteps, jnp.exp(state.log_alpha)
     action, log_prob = nets.sample(keys[0], *normal)

@@ -98,7 +98,7 @@ def create(timestep: PyTree, capacity: int, episodes: int, *, tape_length: int) 
 
 
 def _in_order(buffer: TapeBuffer) -> tuple[jax.Array, jax.Array]:
-    """Entries from the oldest episode on, and the running total of their timesteps, `[episodes]`."""
+    """Entries from the oldest episode on, and the running total of timesteps, `[episodes]`."""
     size = buffer.lengths.shape[0]
     order = (buffer.first + jnp.arange(size, dtype=jnp.int32)) % size
     held = jnp.where(jnp.arange(size) < buffer.count, buffer.lengths[order], 0)

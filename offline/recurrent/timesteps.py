@@ -1,7 +1,7 @@
-"""Timesteps: an episode as a sequence of what is seen and what is done, with a final observation at its end.
+"""Timesteps: an episode as a sequence of observations and actions, with a final observation.
 
-An episode of `T` transitions is `T + 1` timesteps. The last one holds the final observation only; it
-is needed to ask for a value there and is never learned from.
+An episode of `T` transitions is `T + 1` timesteps. The last one holds the final observation only: a
+value is bootstrapped from it, and it is never learned from.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ from ..data import Dataset
 from ..methods.registry import METHODS as model_based
 from ..methods.registry import NAMES as MODEL_BASED
 from ..methods.scheme import ModelBasedConfig
-from ..synthetic.synthesis import SyntheticConfig, small_synthetic
 from .config import CPU_MUJOCO, StudyConfig
 from .longer import longer
 from .method_settings import check_settings
-from .model_free import DATA, MODEL_FREE, ModelFreeStudyConfig, cadence
+from .model_free import MODEL_FREE, ModelFreeStudyConfig, cadence
 from .setting import check_rewards
 
 METHODS = (*MODEL_BASED, *MODEL_FREE)
@@ -39,30 +38,23 @@ class Budget:
     Attributes:
         study: seeds and evaluation; world models and agent of base, MOPO, MOBILE and RAVL.
         model_free: the agents that need no world model.
-        synthetic: diffusion models that make up rows for agents that need no world model.
         steps: gradient steps of the agent, whatever the method, rounded to whole iterations; None
             takes the method's own length (`study.epochs`, `model_free.updates`).
     """
 
     study: StudyConfig = field(default_factory=StudyConfig)
     model_free: ModelFreeStudyConfig = field(default_factory=ModelFreeStudyConfig)
-    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     steps: int | None = positive(None)
 
-    def check_method(self, method: str, data: str = "real") -> None:
+    def check_method(self, method: str) -> None:
         """Check what is chosen with a budget.
 
         Raises:
-            ConfigError: an unknown method, rows it cannot learn from, world models that do not
+            ConfigError: an unknown method, world models that do not
                 predict what it penalises, or a number of steps below 1.
         """
         if method not in METHODS:
             raise unknown("method", method, METHODS)
-        if data not in DATA:
-            raise unknown("data", data, DATA)
-        if data != "real" and method not in MODEL_FREE:
-            free = f"synther and pgd go before {', '.join(MODEL_FREE)}"
-            raise ConfigError("data", data, f"real for {method}, which has a world model", free)
         if method in MODEL_BASED:
             check_settings(method, self.study)
 
@@ -152,7 +144,6 @@ def small_budget(seeds: int = 2) -> Budget:
         model_free=ModelFreeStudyConfig(
             agents=quick_agents((64, 64)), updates=10_000, per_iteration=500
         ),
-        synthetic=small_synthetic(),
     )
 
 
@@ -189,5 +180,4 @@ def long_budget(seeds: int = 4) -> Budget:
     return Budget(
         study=study,
         model_free=ModelFreeStudyConfig(replace(agents, edac=edac), updates=200_000),
-        synthetic=small_synthetic(),
     )

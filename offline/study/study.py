@@ -23,7 +23,7 @@ from ..worlds.dynamics import Dynamics
 from .budget import Budget, small_budget
 from .method_settings import tuned_to_own
 from .model_based import fit_dataset, train_in, train_model_based
-from .model_free import MODEL_FREE, Data, train_model_free
+from .model_free import MODEL_FREE, train_model_free
 from .outcome import Outcome
 from .setting import environment_of, naming_extremes, warnings_of
 from .source import Setting
@@ -37,7 +37,6 @@ def train(
     environment: Any = None,
     seeds: int | None = None,
     steps: int | None = None,
-    data: Data = "real",
     dynamics: Dynamics | None = None,
     worlds: PyTree = (),
     context: RunContext | None = None,
@@ -54,8 +53,6 @@ def train(
         seeds: side by side, instead of the budget's.
         steps: gradient steps of the agent, whatever the method, instead of the budget's; rounded to
             whole iterations (`Outcome.steps` says to what).
-        data: `real` rows; or, for methods without a world model, those of a diffusion model:
-            `synther`, or `pgd`, which is guided towards the policy that is learning.
         dynamics: for base, MOPO, MOBILE and RAVL: rolled in place of world models fitted here; of
             `fit_worlds(...).dynamics`, `true_dynamics`, or your own.
         worlds: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
@@ -81,15 +78,15 @@ def train(
     if seeds is not None:
         budget = replace(budget, study=replace(budget.study, seeds=seeds))
     check(budget)
-    budget.check_method(method, data)
+    budget.check_method(method)
     budget = budget.spent(method)
     study = budget.study
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, study.seed)
     env = environment_of(dataset, environment)
     budget.check_dataset(method, dataset)
-    if dataset.rows_file is not None and (method not in MODEL_FREE or data != "real"):
-        expected = f"rows in memory for {method} on {data} rows"
+    if dataset.rows_file is not None and method not in MODEL_FREE:
+        expected = f"rows in memory for {method}"
         hint = f"methods that read them while training: {', '.join(MODEL_FREE)}"
         raise ConfigError("stream", "rows on disk", expected, hint)
     if context and context.progress:
@@ -103,7 +100,7 @@ def train(
             study = tuned_to_own(method, dataset.name, study)
             return train_in(dynamics, worlds, method, Setting(dataset, env), study, context)
         if method in MODEL_FREE:
-            setting, made = Setting(dataset, env), budget.synthetic
-            return train_model_free(method, setting, study, budget.model_free, context, data, made)
+            setting = Setting(dataset, env)
+            return train_model_free(method, setting, study, budget.model_free, context)
         world = fit_dataset(dataset, study, context, env)
         return train_model_based(method, world, study, context)

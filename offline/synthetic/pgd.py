@@ -59,8 +59,7 @@ class PgdConfig:
             coefficient guides less, unless `guidance.reference_steps` says otherwise.
         windows: drawn per refresh.
         updates: gradient steps per refresh.
-        batch_size: rows per gradient step.
-        real_ratio: of them, from the dataset.
+        real_ratio: of a batch, from the dataset.
         lifetime: how many refreshes' data are kept.
     """
 
@@ -69,7 +68,6 @@ class PgdConfig:
     sampler: SamplerConfig | JumpConfig = field(default_factory=SamplerConfig)
     windows: int = positive(8192)
     updates: int = positive(10_000)
-    batch_size: int = positive(256)
     real_ratio: float = fraction(1 / 16)
     lifetime: int = positive(1)
 
@@ -101,6 +99,7 @@ class PgdParts(NamedTuple):
     guidance: Guidance
     tell: Callable | None = None  # of a `Relabeller`
     unknown: Unknown = "keep"
+    batch_size: int = 256
 
 
 def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
@@ -139,6 +138,8 @@ def make_pgd(
     denoiser: Denoiser | Flow,
     layout: WindowLayout,
     relabeller: Relabeller | None = None,
+    *,
+    batch_size: int = 256,
 ) -> Learner:
     """A learner whose data are `PgdData`; its `imagine` is `windows`.
 
@@ -149,6 +150,7 @@ def make_pgd(
         layout: of the windows it was trained on.
         relabeller: tells every refresh's windows anew, step by step; its `data` are `PgdData.told`.
             None leaves them as sampled.
+        batch_size: rows per gradient step.
 
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.
@@ -160,7 +162,7 @@ def make_pgd(
     if config.updates % agent.period:
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     guidance = make_guidance(policy_target(agent.gaussian, layout), config.guidance)
-    parts = PgdParts(config, agent, denoiser, layout, guidance)
+    parts = PgdParts(config, agent, denoiser, layout, guidance, batch_size=batch_size)
     if relabeller is not None:
         parts = parts._replace(tell=relabeller.tell, unknown=relabeller.unknown)
     functions: Any = (init, update, windows)
@@ -235,16 +237,16 @@ def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
 
 
 def mixed_batch(
-    config: PgdConfig, data: PgdData, synthetic: replay.Replay, key: jax.Array
+    batch_size: int, real_ratio: float, data: PgdData, synthetic: replay.Replay, key: jax.Array
 ) -> Transitions:
     """`batch_size` rows, `real_ratio` of them real."""
-    real_rows = round(config.batch_size * config.real_ratio)
+    real_rows = round(batch_size * real_ratio)
     real_key, synthetic_key = jax.random.split(key)
     parts = []
     if real_rows:
         parts.append(sample_batch(data.real, real_key, real_rows))
-    if real_rows < config.batch_size:
-        parts.append(replay.sample(synthetic, synthetic_key, config.batch_size - real_rows))
+    if real_rows < batch_size:
+        parts.append(replay.sample(synthetic, synthetic_key, batch_size - real_rows))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
@@ -278,6 +280,6 @@ def update(
         "synthetic_reward": rows.rewards.mean(where=valid),
         "synthetic_terminations": rows.terminations.mean(where=valid),
     }
-    batch = functools.partial(mixed_batch, config, data, synthetic)
+    batch = functools.partial(mixed_batch, parts.batch_size, config.real_ratio, data, synthetic)
     learned, metrics = learn(agent, state.agent, learn_key, batch, config.updates)
     return PgdState(learned, synthetic, state.refreshes + 1, key), metrics | quality

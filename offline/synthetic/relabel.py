@@ -65,6 +65,7 @@ class RelabelConfig:
             path down by its worst step, as often as the limit is smaller than the disagreement:
             paths are drawn again with such weights. A single network never disagrees.
         level: see there; 1 is the largest disagreement on the data.
+        termination: by the `known` rule of the environment, if there is one, or always `learned`.
     """
 
     by: By = "sampled"
@@ -73,6 +74,7 @@ class RelabelConfig:
     ending: TerminationConfig = field(default_factory=TerminationConfig)
     unknown: Unknown = "keep"
     level: float = fraction(0.99)
+    termination: Literal["known", "learned"] = "known"
 
 
 class Relabelled(NamedTuple):

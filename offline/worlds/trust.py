@@ -78,7 +78,7 @@ def uncertainty_stats(
     transitions: Transitions,
     levels: tuple[float, ...] = LEVELS,
 ) -> UncertaintyStats:
-    """`spread_of_means` over every row of a dataset (one seed; `uncertainty_stats_of_seeds` for several).
+    """Measure `spread_of_means` over every row of a dataset, of one seed's world model.
 
     Raises:
         ConfigError: a level outside [0, 1], or no rows.
