@@ -64,7 +64,7 @@ class Pgd(OnSynthetic):
         run = {"stage": stage, "source": dataset.name, "context": job.context}
         fitted = fit_windows(shown.with_successors, self, fit_key, **run)
         relabeller, (config, rule) = None, self.relabelling(setting)
-        if config.by != "sampled":
+        if config.relabel_with != "sampled":
             key, known = jax.random.fold_in(fit_key, 1), shown.with_successors
             more = {"stage": f"{stage}-relabel", "context": job.context, "termination": rule}
             relabeller = fit_relabeller(known, config, key, **more)

@@ -60,7 +60,7 @@ class OnSynthetic(Method):
         alone, names = self.agent.for_synthetic_rows(), [f.name for f in fields(self.agent)]
         changed = [name for name in names if getattr(alone, name) != getattr(self.agent, name)]
         without = f" Without {', '.join(changed)}: successors of synthetic rows are unknown."
-        return sentence + relabel_note(self.relabel.by) + (without if changed else "")
+        return sentence + relabel_note(self.relabel.relabel_with) + (without if changed else "")
 
 
 class Relabelling(NamedTuple):

@@ -120,7 +120,7 @@ def synthesise(
         policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
             are pulled; None samples unguided windows.
         relabel: which model says what follows sampled states and actions, in place of the method's
-            `relabel.by`: `ensemble`, `model`, `inverse` or `sampled`. Windows are relabelled step
+            `relabel.relabel_with`: `ensemble`, `model`, `inverse` or `sampled`. Windows are relabelled step
             by step and stay trajectories.
         termination: the environment's rule, for relabelling; None learns one from the dataset.
         seed: of training and sampling.
@@ -141,9 +141,9 @@ def synthesise(
         raise ConfigError("policy", method.name, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
-    config = method.relabel if relabel is None else replace(method.relabel, by=relabel)
+    config = method.relabel if relabel is None else replace(method.relabel, relabel_with=relabel)
     check(config)
-    stage, by = stage or method.name, config.by
+    stage, by = stage or method.name, config.relabel_with
     if windows:
         count = rows or method.refresh.windows * (method.length - 1)
         make = partial(_windows, dataset, method, count, jax.random.key(seed), policy)
@@ -223,7 +223,7 @@ def _windows(
         assert policy[0].gaussian is not None
         target = policy_target(policy[0].gaussian, fitted.layout)
         guided["guidance"] = make_guidance(target, method.refresh.guidance)
-        guided["guide"] = GuideParams(policy[1], method.refresh.coefficient)
+        guided["guide"] = GuideParams(policy[1], method.refresh.guidance_scale)
     steps = method.length - 1
     drawn = generate_windows(
         fitted.denoiser,
