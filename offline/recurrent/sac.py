@@ -1,9 +1,9 @@
 """Recurrent SAC with REDQ-style critics: an agent with a memory for continuous actions.
 
-NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each
-have a memory of their own, learning slower than their heads; targets take the lowest of a few
-critics drawn at random from many. It learns from tapes (`tapes.sample`) on which real and imagined
-timesteps have separate means. `MemoryConfig(kind="none")` makes it the Markov ablation.
+NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each have a memory of their own,
+which learns slower than its heads; targets take the lowest of a few critics drawn at random from
+many. It learns from tapes (`tapes.sample`) on which real and imagined timesteps have separate
+means. `MemoryConfig(kind="none")` makes it the Markov ablation.
 """
 
 from __future__ import annotations
@@ -165,6 +165,8 @@ def make_nets(
         config,
         -float(action_size) if wanted is None else wanted,
         both,
+        # Memory and heads are clipped apart: gradients through a long recurrence would else scale
+        # down those of the heads.
         parts_optimiser(*falling, clip=config.max_grad_norm),
         parts_optimiser(*rates, config.max_grad_norm),
         optax.adam(config.alpha_lr),
@@ -176,6 +178,7 @@ def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> R
     del scaler
     actor_key, critic_key = jax.random.split(key)
     actor, critic = nets.both.init_actor(actor_key), nets.both.init_critic(critic_key)
+    # Its logarithm is learned, so that the temperature stays positive.
     log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
     return RecurrentSacState(
         actor,
@@ -207,7 +210,7 @@ def greedy(
 
 def q(nets: RecurrentNets, critic: Parts, timesteps: jax.Array, actions: jax.Array) -> jax.Array:
     """Every critic's value of first timesteps `[B, D]` and actions: `[N, B]`."""
-    # On a tape where every timestep begins an episode nobody remembers anything.
+    # On a tape where every timestep begins an episode the memory is empty at each of them.
     begins = jnp.ones(timesteps.shape[:1], bool)
     return nets.both.q(critic, timesteps, begins, actions)
 
@@ -241,10 +244,14 @@ def bellman_target(
     """
     timesteps, alpha = tape.timesteps, jnp.exp(state.log_alpha)
     action, log_prob = nets.sample(keys[0], *normal)
+    # The same subset for the whole tape: one evaluation of `subset_size` heads in place of all.
     pair = jax.random.permutation(keys[1], nets.config.num_critics)[: nets.config.subset_size]
     drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
     lowest = nets.both.q(drawn, timesteps.observations, tape.starts, action).min(0)
+    # Tapes have no next observations: timestep t + 1 is the successor of t. What the roll brings
+    # across the end of an episode or of the tape is masked out of every loss.
     following = jnp.roll(lowest - alpha * log_prob, -1)
+    # Truncations bootstrap: the threshold cut the rollout, not the task.
     alive = 1.0 - timesteps.terminations.astype(jnp.float32)
     rewards = timesteps.rewards + nets.config.reward_shift
     return jax.lax.stop_gradient(rewards + nets.config.discount * alive * following)
@@ -256,6 +263,7 @@ def critic_loss(
     """`mean huber(Q_i(h, a) - target)` over critics and weighted timesteps, and values `[N, L]`;
     `(Q_i - target)^2 / 2` without a `huber`."""
     values = nets.both.q(critic, tape.timesteps.observations, tape.starts, tape.timesteps.actions)
+    # Targets of an uncertain rollout's end are rare and far off; a Huber loss bounds their slope.
     each = error_loss(values - target, nets.config.huber)
     return mean_over(nets, tape, each.mean(0)), values
 
@@ -265,6 +273,7 @@ def actor_loss(
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | h) - mean_i Q_i(h, a))` with `a ~ pi`, and `-log pi` `[L]`."""
     action, log_prob = nets.sample(key, *normal)
+    # The mean of all critics, as in REDQ: pessimism is in the targets, and would count twice here.
     value = nets.both.q(critic, tape.timesteps.observations, tape.starts, action).mean(0)
     return mean_over(nets, tape, alpha * log_prob - value), -log_prob
 
@@ -276,12 +285,14 @@ def update(
     config, seen = nets.config, tape.timesteps.observations
     next_key, pair_key, actor_key = jax.random.split(key, 3)
     alpha = jnp.exp(state.log_alpha)
-    # Targets and the actor's loss ask the same actor about the same tape: once is enough.
+    # Targets and the actor's loss need the same actor's normal on the same tape. One pass through
+    # the memory serves both, and `to_actor` carries the loss's slope back through it.
     normal, to_actor = jax.vjp(lambda p: nets.both.heads(p, seen, tape.starts), state.actor)
     target = bellman_target(nets, state, normal, jnp.stack([next_key, pair_key]), tape)
     critic, opt_critic, fit, values = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
     )
+    # Before the actor's step, as published: the actor then follows the critic just updated.
     target_critic: Any = optax.incremental_update(critic, state.target_critic, config.tau)
 
     slope, surprise = jax.grad(actor_loss, has_aux=True)(
@@ -291,11 +302,13 @@ def update(
     actor: Any = optax.apply_updates(state.actor, step)
 
     log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
-    if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)
+    if config.learn_alpha:
+        # The gradient of `exp(log_alpha) (entropy - target)` by hand: the entropy is at hand.
         slope = alpha * mean_over(nets, tape, surprise - nets.target_entropy)
         change, opt_alpha = nets.learn_alpha.update(slope, opt_alpha, log_alpha)
         log_alpha = log_alpha + jnp.asarray(change)
 
+    # Real and imagined values apart: a gap between them is the first sign of overestimation.
     mean, real = values.mean(0), tape.timesteps.real
     metrics = {
         "critic_loss": fit,

@@ -148,8 +148,8 @@ def make_pgd(
         agent_config: of TD3+BC, IQL or another agent with a `gaussian` policy.
         denoiser: of windows; its network is built for `layout.length`.
         layout: of the windows it was trained on.
-        relabeller: relabels every refresh's windows, step by step; its `data` are `PgdData.relabel_data`.
-            None leaves them as sampled.
+        relabeller: relabels every refresh's windows, step by step; its `data` are
+            `PgdData.relabel_data`. None leaves them as sampled.
         batch_size: rows per gradient step.
 
     Raises:

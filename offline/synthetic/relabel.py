@@ -95,7 +95,8 @@ class Relabeller(NamedTuple):
     """Relabels paths; see `fit_relabeller` and `oracle`.
 
     Attributes:
-        relabel: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same function.
+        relabel: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same
+            function.
         params: handed to it.
         uncertainty_threshold: `[]`, the disagreement beyond which a step is unknown.
         beyond_threshold: what is done about such steps.

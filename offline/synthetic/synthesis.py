@@ -119,9 +119,9 @@ def synthesise(
             may be fewer.
         policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
             are pulled; None samples unguided windows.
-        relabel: which model says what follows sampled states and actions, in place of the method's
-            `relabel.relabel_with`: `ensemble`, `model`, `inverse` or `sampled`. Windows are relabelled step
-            by step and stay trajectories.
+        relabel: `ensemble`, `model`, `inverse` or `sampled`, in place of the method's
+            `relabel.relabel_with`: the model of what follows sampled states and actions. Windows
+            are relabelled step by step and stay trajectories.
         termination: the environment's rule, for relabelling; None learns one from the dataset.
         seed: of training and sampling.
         stage: of the run; by default the method's name.

@@ -60,7 +60,7 @@ def rebuild(row: int, found: Collected, limit: float, penalty: float = 0.0) -> d
 
 @pytest.mark.parametrize(("limit", "penalty"), [(0.0, 0.0), (np.inf, 0.0), (1.0, 2.0)])
 def test_what_is_stored(limit: float, penalty: float) -> None:
-    """Prefix, imagined rest, the violating step kept, endings as they are, and a final observation."""
+    """Prefix, imagined rest, the violating step, endings as they are, a final observation."""
     found = collected(limit, penalty)
     assert found.timesteps.rewards.shape == (K, LIMIT + 1)
     kinds = set()
