@@ -263,7 +263,7 @@ def critic_loss(
     """`mean huber(Q_i(h, a) - target)` over critics and weighted timesteps, and values `[N, L]`;
     `(Q_i - target)^2 / 2` without a `huber`."""
     values = nets.both.q(critic, tape.timesteps.observations, tape.starts, tape.timesteps.actions)
-    # Targets of an uncertain rollout's end are rare and far off; a Huber loss bounds their slope.
+    # Bounds the slope of a single far-off target; see `huber` for what that costs.
     each = error_loss(values - target, nets.config.huber)
     return mean_over(nets, tape, each.mean(0)), values
 
