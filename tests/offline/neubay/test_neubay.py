@@ -150,7 +150,7 @@ def test_real_tokens_come_as_prefixes_only() -> None:
         ({"buffer_size": 300, "batch_size": 301}, "at least one tape of 301 timesteps"),
         ({"batch_size": 1}, "batch_size: found 1"),
         ({"batch_size": 7}, "batch_size: found 7, expected at least the 8 timesteps of an episode"),
-        ({"weighting": "transition"}, "weighting: transition: found a memory of kind lru"),
+        ({"weighting": "transition"}, "weighting: transition: found 'a memory of kind lru"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
