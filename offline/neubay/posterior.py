@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -34,6 +35,9 @@ from .learner import OWN_WORLDS, NeubayData
 from .sizes import Sizes
 
 if TYPE_CHECKING:
+    from jaxrl_rollouts.compare.grid import Cell
+    from jaxrl_rollouts.reports.report import Report
+
     from ..methods.neubay import Neubay
 
 
@@ -140,6 +144,12 @@ class Posterior(NamedTuple):
         """Write the world models and their uncertainty on the dataset, for `load_worlds`."""
         more: Any = {"stats": self.stats, "ending": self.ending}
         return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
+
+    def add_to(self, report: Report, cells: Mapping[str, Cell]) -> None:
+        """Add what a report says of the posterior and of rollouts in it."""
+        from .report import add_posterior  # draws, and training does not
+
+        add_posterior(report, self, cells)
 
     @property
     def dynamics(self) -> Dynamics:

@@ -1,4 +1,4 @@
-"""Tables and pictures of NEUBAY: horizons over training, promised and earned value, thresholds."""
+"""Tables and pictures of NEUBAY: horizons over training, estimated and true value, thresholds."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ HORIZONS = {
     "entropy": "entropy",
     "alpha": "alpha",
 }
+
+
+def add_posterior(report: Report, posterior: Posterior, cells: Mapping[str, Cell]) -> None:
+    """Add the posterior's table, and its rollouts' table and picture, to a report."""
+    name = posterior.dataset.name
+    report.table("world model", [posterior_row(posterior)])
+    report.table("rollouts", horizon_rows(name, cells))
+    draw_horizons(report, name, cells)
+    if all("discounted_return" in cell for cell in cells.values()):
+        draw_values(report, {name: cells})
 
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:
@@ -69,7 +79,7 @@ def part_spreads(posterior: Posterior) -> list[dict[str, Any]]:
 
 
 def horizon_rows(dataset: str, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
-    """How long the last collections' rollouts were, what ended them, what the critics said."""
+    """Lengths of the last collections' rollouts, what ended them, and the critics' values."""
     return [
         {"dataset": dataset, "arm": arm}
         | {column: cell[metric] for column, metric in HORIZONS.items()}
@@ -103,28 +113,28 @@ def draw_horizons(report: Report, dataset: str, cells: Mapping[str, Cell]) -> No
 
 
 def draw_values(report: Report, results: Mapping[str, Mapping[str, Cell]]) -> None:
-    """Promised against earned value of every method, a point per seed, a panel per dataset."""
+    """Estimated against true value of every method, a point per seed, a panel per dataset."""
     caption = (
-        "What the critics promise from the start states against what the policy earns there; on "
-        "the dotted line they are right, above it they overestimate."
+        "The critics' estimate at the start states against the policy's discounted return from "
+        "there; on the dotted line they are right, above it they overestimate."
     )
     titles = [slug(name) for name in results]
-    title = "Promised and earned value"
+    title = "Estimated and true value"
     with picture(report, "values", caption, titles=titles, columns=2, title=title) as axes:
         for ax, cells in zip(axes, results.values(), strict=True):
             pairs = {n: (c["estimated_value"], c["discounted_return"]) for n, c in cells.items()}
-            promised_and_earned(ax, pairs)
+            estimated_and_true(ax, pairs)
 
 
-def promised_and_earned(
+def estimated_and_true(
     ax: Axes, values: Mapping[str, tuple[np.ndarray, np.ndarray]], *, markersize: float = 4
 ) -> None:
-    """Promised over earned value, `[seeds]` each, by label; on the dotted line promises hold."""
+    """Estimated over true value, `[seeds]` each, by label; equal on the dotted line."""
     both = np.concatenate([np.ravel(pair) for pair in values.values()])
     ends = np.nanmin(both), np.nanmax(both)
     ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
-    for name, (promised, earned) in values.items():
+    for name, (estimated, true) in values.items():
         style = {"color": colour(name), "markersize": markersize, "alpha": 0.8}
-        ax.plot(earned, promised, "o", label=name, **style)
-    ax.set_xlabel("earned, discounted")
-    ax.set_ylabel("promised")
+        ax.plot(true, estimated, "o", label=name, **style)
+    ax.set_xlabel("true value")
+    ax.set_ylabel("estimated value")
