@@ -24,7 +24,7 @@ from ..study.source import Setting, slug
 from ..synthetic.pgd import PgdConfig, PgdData, make_pgd
 from ..synthetic.relabel import fit_relabeller
 from ..synthetic.synthesis import fit_windows
-from .synther import OnSynthetic
+from .on_synthetic import OnSynthetic
 
 
 def published_training() -> DenoiserTrainingConfig:

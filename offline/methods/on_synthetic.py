@@ -1,0 +1,63 @@
+"""What SynthER and policy-guided diffusion share: an agent on rows of a diffusion model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from jaxrl_rollouts.configs import chosen
+from jaxrl_rollouts.errors import ConfigError
+
+from ..agents.iql_method import Iql
+from ..agents.on_rows import ModelFree
+from ..method import Method
+from ..study.setting import termination_of
+from ..study.source import Setting
+from ..synthetic.relabel import RelabelConfig
+from ..synthetic.synthesis import relabel_note
+from ..worlds.dynamics import Termination
+from ..worlds.endings import TerminationConfig
+from . import METHODS
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSynthetic(Method):
+    """What SynthER and policy-guided diffusion share: the agent, and who relabels.
+
+    Attributes:
+        agent: a method without a world model, whose agent and view of rewards are used. How long
+            and with which batches is this method's own.
+        relabel: which model says what follows a synthetic state and action; as published, none.
+    """
+
+    agent: ModelFree = chosen(METHODS, Iql)
+    relabel: RelabelConfig = RelabelConfig()
+
+    def validate(self) -> None:
+        if not isinstance(self.agent, ModelFree):
+            found = getattr(self.agent, "name", type(self.agent).__name__)
+            raise ConfigError("agent", found, "a method without a world model")
+        for name in ("steps", "batch_size"):
+            found, own = getattr(self.agent, name), getattr(self, name)
+            if found not in (own, getattr(type(self.agent)(), name)):
+                expected = f"{name} {own} beside the agent"
+                raise ConfigError(f"agent.{name}", found, expected, f"{self.name}({name}={found})")
+
+    def relabelling(self, setting: Setting) -> Relabelling:
+        """Settings of the relabelling, and the rule of terminations where it is known."""
+        rule = termination_of(setting.dataset, setting.env, self.relabel)
+        return Relabelling(self.relabel, None if isinstance(rule, TerminationConfig) else rule)
+
+    def note(self, sentence: str) -> str:
+        """What was learned from, for the report."""
+        alone, names = self.agent.for_synthetic_rows(), [f.name for f in fields(self.agent)]
+        changed = [name for name in names if getattr(alone, name) != getattr(self.agent, name)]
+        without = f" Without {', '.join(changed)}: successors of synthetic rows are unknown."
+        return sentence + relabel_note(self.relabel.relabel_with) + (without if changed else "")
+
+
+class Relabelling(NamedTuple):
+    """Who relabels, and a known rule of terminations."""
+
+    config: RelabelConfig
+    termination: Termination | None
