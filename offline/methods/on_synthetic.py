@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 from jaxrl_rollouts.configs import chosen
 from jaxrl_rollouts.errors import ConfigError
@@ -27,11 +26,11 @@ class OnSynthetic(Method):
     Attributes:
         agent: a method without a world model, whose agent and view of rewards are used. How long
             and with which batches is this method's own.
-        relabel: which model says what follows a synthetic state and action; as published, none.
+        relabel: which model says what follows a synthetic state and action; None, as published.
     """
 
     agent: ModelFree = chosen(METHODS, Iql)
-    relabel: RelabelConfig = RelabelConfig()
+    relabel: RelabelConfig | None = None
 
     def validate(self) -> None:
         if not isinstance(self.agent, ModelFree):
@@ -43,21 +42,16 @@ class OnSynthetic(Method):
                 expected = f"{name} {own} beside the agent"
                 raise ConfigError(f"agent.{name}", found, expected, f"{self.name}({name}={found})")
 
-    def relabelling(self, setting: Setting) -> Relabelling:
-        """Settings of the relabelling, and the rule of terminations where it is known."""
+    def rule(self, setting: Setting) -> Termination | None:
+        """The environment's rule of terminations, for relabelling, where it is known."""
+        if self.relabel is None:
+            return None
         rule = termination_of(setting.dataset, setting.env, self.relabel)
-        return Relabelling(self.relabel, None if isinstance(rule, TerminationConfig) else rule)
+        return None if isinstance(rule, TerminationConfig) else rule
 
     def note(self, sentence: str) -> str:
         """What was learned from, for the report."""
         alone, names = self.agent.for_synthetic_rows(), [f.name for f in fields(self.agent)]
         changed = [name for name in names if getattr(alone, name) != getattr(self.agent, name)]
         without = f" Without {', '.join(changed)}: successors of synthetic rows are unknown."
-        return sentence + relabel_note(self.relabel.relabel_with) + (without if changed else "")
-
-
-class Relabelling(NamedTuple):
-    """Who relabels, and a known rule of terminations."""
-
-    config: RelabelConfig
-    termination: Termination | None
+        return sentence + relabel_note(self.relabel) + (without if changed else "")

@@ -63,11 +63,13 @@ class Pgd(OnSynthetic):
         shown = replace(dataset, transitions=rows)
         run = {"stage": stage, "source": dataset.name, "context": job.context}
         fitted = fit_windows(shown.with_successors, self, fit_key, **run)
-        relabeller, (config, rule) = None, self.relabelling(setting)
-        if config.relabel_with != "sampled":
+        relabeller = None
+        if self.relabel is not None:
             key, known = jax.random.fold_in(fit_key, 1), shown.with_successors
-            more = {"stage": f"{stage}-relabel", "context": job.context, "termination": rule}
-            relabeller = fit_relabeller(known, config, key, **more)
+            more = {"stage": f"{stage}-relabel", "context": job.context}
+            relabeller = fit_relabeller(
+                known, self.relabel, key, termination=self.rule(setting), **more
+            )
         refresh = replace(self.refresh, updates=per)
         learner = make_pgd(
             refresh,

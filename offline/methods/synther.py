@@ -41,7 +41,7 @@ class Synther(OnSynthetic):
         made = synthesise(
             dataset,
             self,
-            termination=self.relabelling(setting).termination,
+            termination=self.rule(setting),
             seed=job.seed,
             stage=f"{slug(dataset.name)}-synther",
             context=job.context,

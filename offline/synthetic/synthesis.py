@@ -28,7 +28,7 @@ from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from ..worlds.dynamics import Termination
 from .pgd import policy_target
-from .relabel import By, fit_relabeller, relabelled
+from .relabel import By, RelabelConfig, fit_relabeller, relabelled
 from .synther import RowLayout, SyntherConfig, distil_rows, fit_layout, make_synther, upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
@@ -38,16 +38,15 @@ if TYPE_CHECKING:
 
 KINDS = ("synther", "pgd")
 RELABELLED: Mapping[By, str] = {
-    "sampled": "",
     "ensemble": " Successors of a state and an action are those of members of a world model.",
     "model": " Successors of a state and an action are those of a single network.",
     "inverse": " Actions are those that an inverse model finds behind the changes.",
 }
 
 
-def relabel_note(by: By) -> str:
-    """What relabelled the rows, a sentence for reports."""
-    return RELABELLED[by]
+def relabel_note(config: RelabelConfig | None) -> str:
+    """Which model relabelled the rows, a sentence for reports; "" for none."""
+    return "" if config is None else RELABELLED[config.relabel_with]
 
 
 class RowModel(NamedTuple):
@@ -119,9 +118,9 @@ def synthesise(
             may be fewer.
         policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
             are pulled; None samples unguided windows.
-        relabel: `ensemble`, `model`, `inverse` or `sampled`, in place of the method's
-            `relabel.relabel_with`: the model of what follows sampled states and actions. Windows
-            are relabelled step by step and stay trajectories.
+        relabel: `ensemble`, `model` or `inverse`, in place of the method's `relabel`: the model of
+            what follows sampled states and actions. Windows are relabelled step by step and stay
+            trajectories.
         termination: the environment's rule, for relabelling; None learns one from the dataset.
         seed: of training and sampling.
         stage: of the run; by default the method's name.
@@ -141,9 +140,11 @@ def synthesise(
         raise ConfigError("policy", method.name, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
-    config = method.relabel if relabel is None else replace(method.relabel, relabel_with=relabel)
-    check(config)
-    stage, by = stage or method.name, config.relabel_with
+    config, stage = method.relabel, stage or method.name
+    if relabel is not None:
+        config = replace(config or RelabelConfig(), relabel_with=relabel)
+    if config is not None:
+        check(config)
     if windows:
         count = rows or method.refresh.windows * (method.length - 1)
         make = partial(_windows, dataset, method, count, jax.random.key(seed), policy)
@@ -153,7 +154,7 @@ def synthesise(
 
     def measure() -> dict[str, np.ndarray]:
         paths, valid = make(stage, context)
-        if by == "sampled":
+        if config is None:
             return take_rows(_flat(paths), np.flatnonzero(valid)[:count])._asdict()
         fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
         run = {"stage": f"{stage}-relabel", "context": context, "termination": termination}
@@ -163,10 +164,14 @@ def synthesise(
 
     made = Transitions(**remember(context, stage, "rows", measure))
     facts = {"synthetic": method.name, "made_from": dataset.name}
-    facts |= {} if by == "sampled" else {"relabelled": by}
+    name = f"{dataset.name}-{method.name}"
+    if config is not None:
+        facts["relabelled"] = config.relabel_with
+        name += f"-{config.relabel_with}"
     return replace(
         dataset,
-        name=f"{dataset.name}-{method.name}" + ("" if by == "sampled" else f"-{by}"),
+        name=f"{dataset.name}-{method.name}"
+        + ("" if config is None else f"-{config.relabel_with}"),
         transitions=made,
         environment=dataset.environment or dataset.name,
         attributes={**dataset.attributes, **facts, "ends_alone": 0},

@@ -227,7 +227,5 @@ def test_settings_of_relabelling_are_checked() -> None:
             check(RelabelConfig(**wrong))
     with pytest.raises(ConfigError, match="uncertainty_quantile"):
         check(RelabelConfig(uncertainty_quantile=1.5))
-    with pytest.raises(ConfigError, match="relabel_with: found 'sampled'.*nothing to fit"):
-        fit_relabeller(linear_rows(10), RelabelConfig(), KEY)
     with pytest.raises(ConfigError, match="relabel_with: found 'guess'"):
         synthesise(pendulum(), relabel="guess")  # type: ignore[arg-type]
