@@ -170,8 +170,7 @@ def synthesise(
         name += f"-{config.relabel_with}"
     return replace(
         dataset,
-        name=f"{dataset.name}-{method.name}"
-        + ("" if config is None else f"-{config.relabel_with}"),
+        name=name,
         transitions=made,
         environment=dataset.environment or dataset.name,
         attributes={**dataset.attributes, **facts, "ends_alone": 0},
