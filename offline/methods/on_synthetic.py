@@ -21,12 +21,12 @@ from . import METHODS
 
 @dataclass(frozen=True, kw_only=True)
 class OnSynthetic(Method):
-    """What SynthER and policy-guided diffusion share: the agent, and who relabels.
+    """What SynthER and policy-guided diffusion share: the agent, and the relabelling.
 
     Attributes:
         agent: a method without a world model, whose agent and view of rewards are used. How long
             and with which batches is this method's own.
-        relabel: which model says what follows a synthetic state and action; None, as published.
+        relabel: a model of what follows a synthetic state and action; None, as published.
     """
 
     agent: ModelFree = chosen(METHODS, Iql)

@@ -86,7 +86,7 @@ class PosteriorConfig(EnsembleConfig):
         known = dataset.with_successors
         if self.folder:
             saved = load_worlds(self.folder, dataset)
-            worlds = saved.worlds._replace(ending=None)  # fitted again where one is asked for
+            worlds = saved.worlds._replace(ending=None)  # fitted again below where one is set
             model, trained, ensemble = saved.model, None, saved.config
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
@@ -146,7 +146,7 @@ class Posterior(NamedTuple):
         return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
 
     def add_to(self, report: Report, cells: Mapping[str, Cell]) -> None:
-        """Add what a report says of the posterior and of rollouts in it."""
+        """Add tables and pictures of the posterior and of rollouts in it to a report."""
         from .report import add_posterior  # draws, and training does not
 
         add_posterior(report, self, cells)

@@ -58,7 +58,7 @@ def buffer_bytes(method: Neubay, sizes: Sizes) -> int:
 
 
 def buffer_text(method: Neubay, sizes: Sizes, seeds: int) -> str:
-    """One line that says how much memory the buffers of all seeds take."""
+    """The memory of the buffers of all seeds, as one line."""
     room = seeds * buffer_bytes(method, sizes)
     return (
         f"Tape buffers: {method.buffer_size:,} timesteps per seed, {room / 1e6:,.0f} MB for "

@@ -225,9 +225,9 @@ def loss(
     following = jnp.roll(slow, -1, axis=0)[rows, best]
     alive = 1.0 - timesteps.terminations.astype(jnp.float32)
     reward = timesteps.rewards - config.reward_shift
-    wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
+    bootstrapped = jax.lax.stop_gradient(reward + config.discount * alive * following)
     chosen = values[rows, timesteps.actions]
-    each = error_loss(chosen - wanted, config.huber)
+    each = error_loss(chosen - bootstrapped, config.huber)
     total = tapes.weighted_mean(each, tape.mask, timesteps.real, config.real_weight)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 

@@ -16,7 +16,7 @@ Form = Literal["auto", "associative", "sequential"]
 
 
 def use_associative(form: Form) -> bool:
-    """Whether a recurrence runs in log depth; `auto` asks where it would run.
+    """Whether a recurrence runs in log depth; `auto` decides by the platform.
 
     One core after another gains nothing from depth: there a plain scan does a third of the work
     and compiles in a tenth of the time.

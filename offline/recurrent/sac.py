@@ -155,7 +155,7 @@ def make_nets(
     both = make_actor_critic(
         config.memory, config.head_dims, config.num_critics, observation_size, action_size
     )
-    wanted = config.target_entropy
+    entropy = config.target_entropy
     rates = config.memory_lr, config.head_lr
     # Only the actor's fall: critics have to follow a policy that still moves.
     falling = [
@@ -163,7 +163,7 @@ def make_nets(
     ]
     return RecurrentNets(
         config,
-        -float(action_size) if wanted is None else wanted,
+        -float(action_size) if entropy is None else entropy,
         both,
         # Memory and heads are clipped apart: gradients through a long recurrence would else scale
         # down those of the heads.

@@ -72,7 +72,7 @@ def create(timestep: PyTree, capacity: int, episodes: int, *, tape_length: int) 
         timestep: one timestep, arrays or ShapeDtypeStructs.
         capacity: timesteps it holds.
         episodes: episodes it holds; more make the oldest leave.
-        tape_length: timesteps of the tapes that will be asked for.
+        tape_length: timesteps of the tapes that will be sampled.
 
     Raises:
         ConfigError: a tape does not fit, or a size is out of range.

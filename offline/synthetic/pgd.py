@@ -56,7 +56,7 @@ class PgdConfig:
             0.5 at 256 steps: its pushes shrink with the step's number, the noise far faster.
         sampler: 256 steps are published, the default has half of them; what fewer cost is
             `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
-            coefficient guides less, unless `guidance.reference_steps` says otherwise.
+            coefficient guides less, unless `guidance.reference_steps` is set.
         windows: drawn per refresh.
         updates: gradient steps per refresh.
         real_ratio: of a batch, from the dataset.

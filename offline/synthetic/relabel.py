@@ -60,7 +60,7 @@ NETWORKS = EnsembleConfig(
 
 @dataclass(frozen=True)
 class RelabelConfig:
-    """Which model says what follows a sampled state and action.
+    """The model of what follows a sampled state and action.
 
     Attributes:
         relabel_with: `ensemble` and `model` give next observations, rewards and endings: a member
@@ -198,7 +198,7 @@ def fit_relabeller(
     stage: str = "relabel",
     context: RunContext | None = None,
 ) -> Relabeller:
-    """Fit what a configuration asks for to the rows of a dataset.
+    """Fit the model of a configuration to the rows of a dataset.
 
     Args:
         rows: what the diffusion model was fitted to, on the host.

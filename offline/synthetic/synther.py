@@ -215,7 +215,7 @@ def generate(
         `[count, ...]` rows on the device.
 
     Raises:
-        ConfigError: no rows are asked for.
+        ConfigError: `count` or `batch` below 1.
         DivergenceError: a row is not finite.
     """
     if count < 1 or batch < 1:

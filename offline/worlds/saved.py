@@ -1,7 +1,7 @@
 """World models on disk, with the fingerprint of the data they were fitted to.
 
-A posterior is a statement about one dataset: its thresholds and scalers mean nothing for another,
-and file names do not tell (three "medium" ensembles of a public fork were the "expert" ones
+A posterior is of one dataset: its thresholds and scalers mean nothing for another, and file names
+are no proof (three "medium" ensembles of a public fork were the "expert" ones
 under another name). A folder holds `world.json` and one checkpoint of the worlds of all seeds.
 """
 
