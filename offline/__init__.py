@@ -57,8 +57,12 @@ if TYPE_CHECKING:
     from .methods.model_based import Rollouts as Rollouts
     from .methods.mopo import Mopo as Mopo
     from .methods.morel import Morel as Morel
+    from .methods.neubay import Neubay as Neubay
+    from .methods.pgd import Pgd as Pgd
+    from .methods.planner import Planner as Planner
     from .methods.rambo import Rambo as Rambo
     from .methods.ravl import Ravl as Ravl
+    from .methods.synther import Synther as Synther
     from .online.learner import OnlineConfig as OnlineConfig
     from .online.train import train_online as train_online
     from .policy import Policy as Policy
@@ -70,6 +74,6 @@ if TYPE_CHECKING:
     from .worlds.blend import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_worlds as fit_worlds
-    from .worlds.trust import trust as trust
+    from .worlds.trust import uncertainty_threshold as uncertainty_threshold
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -16,7 +16,7 @@ from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.trees import PyTree
 
-from .tanh_gaussian import mode, sample_and_log_prob
+from .tanh_gaussian import Density, mode, sample_and_log_prob
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -31,11 +31,13 @@ class ActorConfig:
         steps: K, Euler steps of a flow.
         log_std: log of the noise of a flow's step at which its entropy is what it is driven to,
             where the agent's `target_entropy` does not say.
+        density: of the `gaussian`: with SAC's `offset`, or `exact`; see `tanh_gaussian.log_slope`.
     """
 
     kind: Literal["gaussian", "plain", "gated"] = "gaussian"
     steps: int = positive(4)
     log_std: float = number(-1.77, least=LOG_STD_RANGE[0], most=LOG_STD_RANGE[1])
+    density: Density = "offset"
 
 
 class Actor(NamedTuple):
@@ -58,7 +60,7 @@ class Actor(NamedTuple):
     heads: Callable[[PyTree, jax.Array], tuple[jax.Array, jax.Array]] | None = None
 
 
-def gaussian_actor(network: Network, action_size: int) -> Actor:
+def gaussian_actor(network: Network, action_size: int, density: Density = "offset") -> Actor:
     """The tanh-squashed normal of a network with two heads of `A`; its target entropy is `-A`."""
 
     def heads(params: PyTree, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -68,7 +70,7 @@ def gaussian_actor(network: Network, action_size: int) -> Actor:
     def sample(
         params: PyTree, key: jax.Array, observations: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        return sample_and_log_prob(key, *heads(params, observations))
+        return sample_and_log_prob(key, *heads(params, observations), density)
 
     def greedy(params: PyTree, observations: jax.Array) -> jax.Array:
         return mode(heads(params, observations)[0])

@@ -1,8 +1,8 @@
 """What a planner learns from: states ahead of every present, and how well it went on from there.
 
 A window is the states that led to the present, and by how much the following ones differ from it.
-Where an episode terminates the state stays, as in `synthetic.windows`; where it was cut off there
-is no telling, and its last presents are left out. Before an episode begins is its first state.
+Where an episode terminates the state stays, as in `synthetic.windows`; where it was cut off the
+future is unknown, and its last presents are left out. Before an episode begins is its first state.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def plan_rows(
     transitions: Transitions, history: int, horizon: int, *, discount: float, most: int
 ) -> PlanRows:
-    """Rows of every present that the data can tell the future of, or of `most` spread over them.
+    """Rows of every present whose future is in the data, or of `most` spread over them.
 
     Raises:
         DataError: every episode was cut off before `horizon` steps.

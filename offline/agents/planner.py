@@ -1,14 +1,14 @@
 """A planner: draw how states should go on from here, and act so that they do.
 
-A diffusion model of windows of states is asked for one that begins with the last states seen and
-whose return ranks high; an inverse model says which action leads to its first new state, as in
-Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657). How high is asked for is what the data reach
+A diffusion model of windows of states samples one that begins with the last states seen and whose
+return ranks high; an inverse model gives the action that leads to its first new state, as in
+Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657). The rank is what the data reach
 from such a state at their best, an upper expectile of the returns that followed (Reinformer, Zhuang
-et al. 2024, arXiv:2405.08740): one number for all states would ask the impossible of some. There is
+et al. 2024, arXiv:2405.08740): one number for all states would be out of reach from some. There is
 no critic. A plan is drawn at every step, or every `replan` of them, by the diffusion model in many
 network calls, or in one by a student that is distilled from its average while it learns.
 
-What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_wish`.
+What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_rank`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .planner_parts import (
     cut,
     inverse_action,
     planner_parts,
-    wished,
+    target_rank,
 )
 
 
@@ -63,11 +63,11 @@ def make_planner(config: PlannerConfig, observation_size: int, action_size: int)
 
 def init(parts: PlannerParts, key: jax.Array, scaler: Scaler | None = None) -> PlannerState:
     """A fresh state that sees windows through `scaler`."""
-    plan_key, inverse_key, wish_key = jax.random.split(key, 3)
+    plan_key, inverse_key, rank_key = jax.random.split(key, 3)
     plan = parts.denoiser.init(plan_key)
     # A student's first weights are its teacher's.
     student = jax.tree.map(jnp.copy, plan) if parts.config.by == "student" else ()
-    net = PlannerNet(plan, student, parts.inverse.init(inverse_key), parts.wish.init(wish_key))
+    net = PlannerNet(plan, student, parts.inverse.init(inverse_key), parts.rank.init(rank_key))
     scaler = scaler or identity_scaler(parts.config.length * parts.observation_size)
     actor = PlannerActor(jax.tree.map(jnp.copy, net), scaler)
     return PlannerState(actor, net, parts.learn.init(net), jnp.int32(0))
@@ -89,18 +89,18 @@ def loss(
     config = parts.config
     drop_key, plan_key, student_key = jax.random.split(key, 3)
     rows, ahead = cut(parts, actor.scaler.normalise(batch.observations))
-    told = Given(rows, batch.rewards, jnp.ones_like(batch.rewards))
+    given = Given(rows, batch.rewards, jnp.ones_like(batch.rewards))
     known = jax.random.bernoulli(drop_key, 1.0 - config.drop, batch.rewards.shape)
-    seen = told._replace(known=known.astype(jnp.float32))
+    seen = given._replace(known=known.astype(jnp.float32))
     losses = {"plan_loss": parts.denoiser.loss((net.plan, seen), plan_key, ahead)}
     if config.by == "student":
         losses["student_loss"] = parts.student.loss(
-            (net.student, told), student_key, ahead, teacher=(actor.net.plan, told)
+            (net.student, given), student_key, ahead, teacher=(actor.net.plan, given)
         )
     actions = inverse_action(parts, net.inverse, rows[:, -1], ahead[:, 0])
     losses["inverse_loss"] = jnp.square(actions - batch.actions).mean()
-    beyond = batch.rewards - wished(parts, net.wish, rows[:, -1])
-    losses["wish_loss"] = expectile_loss(beyond, config.expectile).mean()
+    beyond = batch.rewards - target_rank(parts, net.rank, rows[:, -1])
+    losses["rank_loss"] = expectile_loss(beyond, config.expectile).mean()
     return sum(losses.values(), jnp.float32(0.0)), losses
 
 

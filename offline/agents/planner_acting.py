@@ -11,7 +11,7 @@ from jaxrl_rollouts.diffusion import draw_samples
 from jaxrl_rollouts.diffusion.continued import Given
 from jaxrl_rollouts.rollouts import where_rows
 
-from .planner_parts import PlannerActor, PlannerParts, cut, inverse_action, wished
+from .planner_parts import PlannerActor, PlannerParts, cut, inverse_action, target_rank
 
 
 class PlannerMemory(NamedTuple):
@@ -39,10 +39,10 @@ def plans(
     config = parts.config
     mean, std = (cut(parts, x[None]) for x in actor.scaler)
     rows = (history - mean[0]) / std[0]
-    wish = wished(parts, actor.net.wish, rows[:, -1])
-    given, by = Given(rows, wish, jnp.ones_like(wish)), config.by == "student"
+    rank = target_rank(parts, actor.net.rank, rows[:, -1])
+    given, by = Given(rows, rank, jnp.ones_like(rank)), config.by == "student"
     drawn = draw_samples(
-        parts.student if by else parts.asked,
+        parts.student if by else parts.guided,
         (actor.net.student if by else actor.net.plan, given),
         key,
         (history.shape[0], config.horizon, parts.observation_size),
@@ -90,7 +90,7 @@ def act(
 
     if config.replan == 1:
         plan = drawn()
-    else:  # rows begin together as a rule; whoever is alone in its turn is drawn with all
+    else:  # rows begin together as a rule; a row whose turn it is alone is drawn with all
         plan = jax.lax.cond(
             (at == 0).any(), lambda: where_rows(at == 0, drawn(), memory.plan), lambda: memory.plan
         )

@@ -28,6 +28,8 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
+from ..agent import Agent
+
 
 @dataclass(frozen=True)
 class PlannerConfig:
@@ -42,7 +44,7 @@ class PlannerConfig:
         sampler: of the teacher.
         student: what it learns; a consistency model of one segment jumps to the data.
         jumps: of the student, one network call each.
-        expectile: of the returns that followed from a state; .5 asks for their mean.
+        expectile: of the returns that followed from a state; .5 is their mean.
         guidance: strength of classifier-free guidance. 0: the return is ignored; 1: plain
             conditional model; above 1: stronger, with two network calls per step, which the
             student learns to do in one.
@@ -78,6 +80,13 @@ class PlannerConfig:
         if self.replan > self.horizon:
             raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
 
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """Build the agent; its rates are the same at every step."""
+        from .planner import make_planner
+
+        del steps
+        return make_planner(self, observation_size, action_size)
+
     @property
     def length(self) -> int:
         """States of a whole window."""
@@ -90,7 +99,7 @@ class PlannerNet(NamedTuple):
     plan: PyTree
     student: PyTree
     inverse: PyTree
-    wish: PyTree
+    rank: PyTree
 
 
 class PlannerActor(NamedTuple):
@@ -115,10 +124,10 @@ class PlannerParts(NamedTuple):
     config: PlannerConfig
     observation_size: int
     denoiser: Denoiser  # learns
-    asked: Denoiser  # the same network with guidance, which is drawn from
+    guided: Denoiser  # the same network with guidance, which is drawn from
     student: Flow
     inverse: Network
-    wish: Network
+    rank: Network
     learn: optax.GradientTransformation
 
 
@@ -129,13 +138,13 @@ def planner_parts(config: PlannerConfig, observation_size: int, action_size: int
     sizes = config.unet, config.length, config.history, observation_size
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     network = make_continued_unet(*sizes)
-    asked = make_denoiser(make_continued_unet(*sizes, config.guidance))
+    guided = make_denoiser(make_continued_unet(*sizes, config.guidance))
     return PlannerParts(
         config,
         observation_size,
         make_denoiser(network),
-        asked,
-        make_flow(network, config.student, flow_of_denoiser(asked)),
+        guided,
+        make_flow(network, config.student, flow_of_denoiser(guided)),
         from_linen(MLP(config.hidden, (action_size,)), s, s),
         from_linen(MLP(config.hidden, (1,)), s),
         optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_lr)),
@@ -155,6 +164,6 @@ def inverse_action(
     return jnp.tanh(parts.inverse.apply(net, present, change))
 
 
-def wished(parts: PlannerParts, net: PyTree, present: jax.Array) -> jax.Array:
-    """What is asked for in standardised states `[B, S]`: a rank `[B]` in (-1, 1)."""
-    return jnp.tanh(parts.wish.apply(net, present)[:, 0])
+def target_rank(parts: PlannerParts, net: PyTree, present: jax.Array) -> jax.Array:
+    """The rank that a plan is conditioned on in standardised states `[B, S]`: `[B]` in (-1, 1)."""
+    return jnp.tanh(parts.rank.apply(net, present)[:, 0])

@@ -103,7 +103,7 @@ def make_nets(
     critic = from_linen(mlp((1,), 3e-3), s, a)
     if actor_config.kind == "gaussian":
         network = from_linen(mlp((action_size, action_size), 1e-3), s)
-        actor = gaussian_actor(network, action_size)
+        actor = gaussian_actor(network, action_size, actor_config.density)
     else:
         actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)
     wanted, rate = config.target_entropy, config.actor_lr

@@ -30,14 +30,14 @@ from .environment import (
 # Sizes and rates with which 10 000 gradient steps are enough (seconds to minutes on a CPU).
 SMALL_AGENT = DqnConfig(
     memory=MemoryConfig("lru", width=32, state=32, layers=1),
-    head=(32, 32),
+    head_dims=(32, 32),
     tau=0.02,
-    memory_rate=1e-3,
-    head_rate=1e-3,
-    clip=None,
+    memory_lr=1e-3,
+    head_lr=1e-3,
+    max_grad_norm=None,
     reward_shift=0.5,
     steps=10_000,
-    tape=1010,
+    tape_length=1010,
     capacity=600_000,
 )
 

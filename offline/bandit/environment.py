@@ -38,7 +38,7 @@ class Arms(NamedTuple):
     Attributes:
         mean, std: `[M, 2]` of the reward of each arm.
         spread: `[2]` standard deviation over members of the mean: how unknown an arm is.
-        penalty: scalar; the reward to learn from is what was paid minus `penalty * spread`.
+        penalty: scalar; the reward to learn from is what was rewarded minus `penalty * spread`.
     """
 
     mean: jax.Array
@@ -59,10 +59,10 @@ def observe(state: BanditState) -> jax.Array:
 
 
 def _proceed(
-    state: BanditState, action: jax.Array, paid: jax.Array, **fields: jax.Array
+    state: BanditState, action: jax.Array, rewarded: jax.Array, **fields: jax.Array
 ) -> tuple[BanditState, StepResult]:
     batch, time = action.shape[0], state.time + 1
-    seen = [jnp.zeros((batch, 1)), jax.nn.one_hot(action, ARMS), paid[:, None]]
+    seen = [jnp.zeros((batch, 1)), jax.nn.one_hot(action, ARMS), rewarded[:, None]]
     out = outcome(batch, truncated=time >= PULLS, **fields)
     return BanditState(jnp.concatenate(seen, -1), time), out
 
@@ -70,21 +70,23 @@ def _proceed(
 def _bernoulli(
     chances: jax.Array, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
 ) -> tuple[BanditState, StepResult]:
-    paid = jax.random.uniform(key, action.shape) < chances[member, action]
-    paid = paid.astype(jnp.float32)
-    return _proceed(state, action, paid, reward=paid)
+    rewarded = jax.random.uniform(key, action.shape) < chances[member, action]
+    rewarded = rewarded.astype(jnp.float32)
+    return _proceed(state, action, rewarded, reward=rewarded)
 
 
 def _imagined(
     arms: Arms, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
 ) -> tuple[BanditState, StepResult]:
     noise = jax.random.normal(key, action.shape)
-    paid = arms.mean[member, action] + arms.std[member, action] * noise
+    rewarded = arms.mean[member, action] + arms.std[member, action] * noise
     lost = arms.spread[action]
-    return _proceed(state, action, paid, reward=paid - arms.penalty * lost, uncertainty=lost)
+    return _proceed(
+        state, action, rewarded, reward=rewarded - arms.penalty * lost, uncertainty=lost
+    )
 
 
 # Parameters `[M, 2]`: chances that each arm of each bandit pays 1; `member` is the bandit.
 TRUE_BANDITS = Model(_bernoulli, observe)
-# Parameters `Arms`. The last observed reward is what was paid, `reward` is penalised.
+# Parameters `Arms`. The last observed reward is what was rewarded, `reward` is penalised.
 IMAGINED_BANDITS = Model(_imagined, observe)

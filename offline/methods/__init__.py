@@ -24,6 +24,11 @@ MethodName = Literal[
     "td3_bc",
     "iql",
     "rebrac",
+    "neubay",
+    "neubay_markov",
+    "synther",
+    "pgd",
+    "planner",
 ]
 METHODS = Registry(
     "method",
@@ -43,5 +48,10 @@ METHODS = Registry(
         "td3_bc": f"{_OFFLINE}.agents.td3_bc:Td3Bc",
         "iql": f"{_OFFLINE}.agents.iql:Iql",
         "rebrac": f"{_OFFLINE}.agents.rebrac:Rebrac",
+        "neubay": f"{_OFFLINE}.methods.neubay:Neubay",
+        "neubay_markov": f"{_OFFLINE}.methods.neubay:NeubayMarkov",
+        "synther": f"{_OFFLINE}.methods.synther:Synther",
+        "pgd": f"{_OFFLINE}.methods.pgd:Pgd",
+        "planner": f"{_OFFLINE}.methods.planner:Planner",
     },
 )

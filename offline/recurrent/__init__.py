@@ -1,1 +1,1 @@
-"""Agents with a memory, and the tapes of tokens that they learn from."""
+"""Agents with a memory, and the tapes of timesteps that they learn from."""

@@ -42,12 +42,12 @@ class ActorCritic(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def make_actor_critic(
     config: MemoryConfig,
-    head: tuple[int, ...],
+    head_dims: tuple[int, ...],
     num_critics: int,
     observation_size: int,
     action_size: int,
 ) -> ActorCritic:
-    """Build the functions; `head` are the hidden layers after each memory.
+    """Build the functions; `head_dims` are the hidden layers after each memory.
 
     Values start near zero: the critics' last weights are within `sqrt(0.01 / width)`.
     """
@@ -55,16 +55,17 @@ def make_actor_critic(
     y = jax.ShapeDtypeStruct((1, memory.features), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     actor_net = from_linen(
-        MLP(head, (action_size, action_size), nn.leaky_relu, layer_norm=True, bias_init=None), y
+        MLP(head_dims, (action_size, action_size), nn.leaky_relu, layer_norm=True, bias_init=None),
+        y,
     )
     critic_net = from_linen(
         MLP(
-            head,
+            head_dims,
             (1,),
             nn.leaky_relu,
             layer_norm=True,
             bias_init=None,
-            head_init=uniform(math.sqrt(0.01 / head[-1])),
+            head_init=uniform(math.sqrt(0.01 / head_dims[-1])),
             head_bias_init=jax.nn.initializers.zeros,
         ),
         y,

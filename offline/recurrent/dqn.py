@@ -1,9 +1,8 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
-NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An
-iteration rolls episodes in imagination, one ensemble member each, puts them in the token ring and
-takes gradient steps on tapes cut from it. One network, shared by everything; its memory learns
-slower than its head.
+NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An iteration rolls episodes in
+imagination, one ensemble member each, puts them in the tape buffer and takes gradient steps on
+tapes of it. Policy and values share one network; its memory learns slower than its head.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from ..agent import Agent, Learner
 from . import tapes
 from .memory import MemoryConfig, Parts, parts_optimiser
 from .q import RecurrentQ, error_loss, make_recurrent_q
-from .tapes import Tape, Tapes
-from .tokens import Token, from_trajectory, token_of
+from .tapes import Tape, TapeBuffer
+from .timesteps import Timestep, from_trajectory, timestep_shapes
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class DqnConfig:
     """Hyper-parameters; defaults are the paper's for the bandit.
 
     Attributes:
-        memory, head: sizes; `head` are the hidden layers between memory and values.
+        memory, head_dims: sizes; `head_dims` are the hidden layers between memory and values.
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
-        memory_rate, head_rate: learning rates of the two.
-        clip: largest global norm of each one's gradient; None for no limit.
+        memory_lr, head_lr: learning rates of the two.
+        max_grad_norm: largest global norm of each one's gradient; None for no limit.
         huber: errors beyond it count linearly, not squared; None squares all.
         reward_shift: subtracted from what is learned from, not from what is seen. Centred rewards
             spare the values their climb to `mean / (1 - discount)`.
@@ -57,18 +56,18 @@ class DqnConfig:
             which it is no oftener than that.
         episodes: rolled per iteration.
         utd_ratio: gradient steps for each of their transitions.
-        tape, capacity: tokens of a tape and of the ring.
+        tape_length, capacity: timesteps of a tape and of the buffer.
         weighting: which episodes a tape is made of; see `tapes.sample`.
-        real_weight: weight of real tokens in the loss; None means over all alike.
+        real_weight: weight of real timesteps in the loss; None means over all alike.
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
-    head: tuple[int, ...] = layers((256, 256))
+    head_dims: tuple[int, ...] = layers((256, 256))
     discount: float = number(0.99, least=0, below=1)
     tau: float = number(0.005, above=0, most=1)
-    memory_rate: float = step_size(3e-6)
-    head_rate: float = step_size(1e-4)
-    clip: float | None = number(1.0, above=0)
+    memory_lr: float = step_size(3e-6)
+    head_lr: float = step_size(1e-4)
+    max_grad_norm: float | None = number(1.0, above=0)
     huber: float | None = number(1.0, above=0)
     reward_shift: float = 0.0
     steps: int = positive(20_000)
@@ -76,9 +75,9 @@ class DqnConfig:
     epsilon_share: float = number(0.1, above=0, most=1)
     episodes: int = positive(100)
     utd_ratio: float = number(0.02, above=0, most=1)
-    tape: int = positive(1000)
+    tape_length: int = positive(1000)
     capacity: int = positive(1_000_000)
-    weighting: Literal["episode", "token"] = "episode"
+    weighting: Literal["episode", "timestep"] = "episode"
     real_weight: float | None = None
 
 
@@ -121,7 +120,7 @@ class DqnLearnerState(NamedTuple):
     """State of one seed; `step` counts gradient steps."""
 
     agent: DqnState
-    ring: Tapes
+    buffer: TapeBuffer
     step: jax.Array
     key: jax.Array
 
@@ -136,18 +135,18 @@ class DqnNets(NamedTuple):
     updates: int
 
 
-def ring_size(config: DqnConfig, horizon: int) -> tuple[int, int]:
-    """Tokens and episodes of the ring: four times as many as it holds of full length."""
+def buffer_size(config: DqnConfig, horizon: int) -> tuple[int, int]:
+    """Timesteps and episodes of the buffer: four times as many as it holds of full length."""
     return config.capacity, max(config.episodes, 4 * config.capacity // (horizon + 1))
 
 
-def ring_bytes(config: DqnConfig, task: Task) -> int:
-    """Bytes the token ring of one seed takes."""
-    return tapes.bytes_of(_token(task), *ring_size(config, task.horizon))
+def buffer_bytes(config: DqnConfig, task: Task) -> int:
+    """Bytes the timestep buffer of one seed takes."""
+    return tapes.bytes_of(_timestep(task), *buffer_size(config, task.horizon))
 
 
-def _token(task: Task) -> Token:
-    return token_of(task.observation_size, jax.ShapeDtypeStruct((), jnp.int32))
+def _timestep(task: Task) -> Timestep:
+    return timestep_shapes(task.observation_size, jax.ShapeDtypeStruct((), jnp.int32))
 
 
 @functools.lru_cache(maxsize=32)
@@ -159,11 +158,11 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
 
     Raises:
         ConfigError: a setting is out of range, or a tape or an iteration's episodes do not fit
-            into the ring.
+            into the buffer.
     """
     check(config)
-    network = make_recurrent_q(config.memory, config.head, task.observation_size, task.actions)
-    optimiser = parts_optimiser(config.memory_rate, config.head_rate, config.clip)
+    network = make_recurrent_q(config.memory, config.head_dims, task.observation_size, task.actions)
+    optimiser = parts_optimiser(config.memory_lr, config.head_lr, config.max_grad_norm)
     updates = math.ceil(config.utd_ratio * config.episodes * task.horizon)
     nets = DqnNets(config, task, network, optimiser, updates)
     functions: Any = (init, update, explore, greedy, q)
@@ -174,7 +173,7 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
 
 
 def init(nets: DqnNets, key: jax.Array, scaler: Scaler | None = None) -> DqnState:
-    """Fresh values; tokens are seen as they are."""
+    """Fresh values; timesteps are seen as they are."""
     del scaler
     params = nets.network.init(key)
     return DqnState(params, params, nets.optimiser.init(params))
@@ -204,9 +203,9 @@ def explore(
     return jnp.where(explores, any_action, best), memory
 
 
-def q(nets: DqnNets, params: Parts, tokens: jax.Array, actions: jax.Array) -> jax.Array:
-    """The value of first tokens `[B, D]` and actions `[B]`: `[1, B]`."""
-    values, _ = nets.network.now(params, tokens, nets.network.start(tokens.shape[0]))
+def q(nets: DqnNets, params: Parts, timesteps: jax.Array, actions: jax.Array) -> jax.Array:
+    """The value of first timesteps `[B, D]` and actions `[B]`: `[1, B]`."""
+    values, _ = nets.network.now(params, timesteps, nets.network.start(timesteps.shape[0]))
     return jnp.take_along_axis(values, actions[:, None], 1).T
 
 
@@ -215,21 +214,21 @@ def loss(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """`mean huber(Q(h, a) - r - gamma (1 - d) Q'(h', argmax_a' Q(h', a')))`: double Q-learning.
 
-    van Hasselt et al. 2016, equation 4. The value after token t is that of token t + 1; where
+    van Hasselt et al. 2016, equation 4. The value after timestep t is that of timestep t + 1; where
     there is none its mask is False.
     """
-    config, tokens = nets.config, tape.tokens
-    values = nets.network.tape(params, tokens.observations, tape.starts)
-    slow = nets.network.tape(target, tokens.observations, tape.starts)
+    config, timesteps = nets.config, tape.timesteps
+    values = nets.network.tape(params, timesteps.observations, tape.starts)
+    slow = nets.network.tape(target, timesteps.observations, tape.starts)
     rows = jnp.arange(values.shape[0])
     best = jnp.roll(values.argmax(-1), -1)
     following = jnp.roll(slow, -1, axis=0)[rows, best]
-    alive = 1.0 - tokens.terminations.astype(jnp.float32)
-    reward = tokens.rewards - config.reward_shift
-    wanted = jax.lax.stop_gradient(reward + config.discount * alive * following)
-    chosen = values[rows, tokens.actions]
-    each = error_loss(chosen - wanted, config.huber)
-    total = tapes.weighted_mean(each, tape.mask, tokens.real, config.real_weight)
+    alive = 1.0 - timesteps.terminations.astype(jnp.float32)
+    reward = timesteps.rewards - config.reward_shift
+    bootstrapped = jax.lax.stop_gradient(reward + config.discount * alive * following)
+    chosen = values[rows, timesteps.actions]
+    each = error_loss(chosen - bootstrapped, config.huber)
+    total = tapes.weighted_mean(each, tape.mask, timesteps.real, config.real_weight)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 
 
@@ -246,12 +245,14 @@ def update(
 
 
 def init_learner(nets: DqnNets, key: jax.Array, world: PyTree) -> DqnLearnerState:
-    """Fresh values and an empty ring."""
+    """Fresh values and an empty buffer."""
     del world
     network_key, key = jax.random.split(key)
-    capacity, episodes = ring_size(nets.config, nets.task.horizon)
-    ring = tapes.create(_token(nets.task), capacity, episodes, tape=nets.config.tape)
-    return DqnLearnerState(init(nets, network_key), ring, jnp.int32(0), key)
+    capacity, episodes = buffer_size(nets.config, nets.task.horizon)
+    buffer = tapes.create(
+        _timestep(nets.task), capacity, episodes, tape_length=nets.config.tape_length
+    )
+    return DqnLearnerState(init(nets, network_key), buffer, jnp.int32(0), key)
 
 
 def exploration(config: DqnConfig, step: jax.Array) -> jax.Array:
@@ -283,15 +284,15 @@ def imagine(nets: DqnNets, state: DqnLearnerState, keys: jax.Array, world: PyTre
 def iteration(
     nets: DqnNets, state: DqnLearnerState, world: PyTree
 ) -> tuple[DqnLearnerState, dict[str, jax.Array]]:
-    """Imagine episodes, put them in the ring, take gradient steps on tapes cut from it."""
+    """Imagine episodes, put them in the buffer, take gradient steps on tapes cut from it."""
     config, task = nets.config, nets.task
     start_key, roll_key, learn_key, key = jax.random.split(state.key, 4)
     rolled = imagine(nets, state, jnp.stack([start_key, roll_key]), world)
-    tokens, lengths = from_trajectory(rolled, task.model.observe(rolled.state))
-    ring = tapes.add(state.ring, tokens, lengths)
+    timesteps, lengths = from_trajectory(rolled, task.model.observe(rolled.state))
+    buffer = tapes.add(state.buffer, timesteps, lengths)
 
     def learn(carry: DqnState, key: jax.Array) -> tuple[DqnState, dict[str, jax.Array]]:
-        tape = tapes.sample(ring, key, config.tape, weighting=config.weighting)
+        tape = tapes.sample(buffer, key, config.tape_length, weighting=config.weighting)
         return update(nets, carry, key, tape)
 
     keys = jax.random.split(learn_key, nets.updates)
@@ -301,4 +302,4 @@ def iteration(
     metrics["epsilon"] = exploration(config, state.step)
     metrics["imagined_reward"] = rolled.steps.rewards.sum() / valid
     metrics["imagined_length"] = rolled.lengths.mean(dtype=jnp.float32)
-    return DqnLearnerState(agent, ring, state.step + nets.updates, key), metrics
+    return DqnLearnerState(agent, buffer, state.step + nets.updates, key), metrics

@@ -1,8 +1,8 @@
-"""Histories of a dataset: what an agent with memory is shown, and rollouts that go on from there.
+"""Histories of a dataset: what an agent with memory observes, and rollouts that continue them.
 
-A token shows the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`, zeros
-at the start of an episode (NEUBAY). A rollout continues a logged
-episode from a moment drawn uniformly over all of them, the last look at each end included.
+An observation has the state, the last action and the last reward, `o_t = [s_t, a_{t-1}, r_{t-1}]`,
+zeros at the start of an episode (NEUBAY). A rollout continues a logged episode from a moment drawn
+uniformly over all of them, the final observation of each episode included.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..data import Transitions, episodes
 from ..environments.base import Environment, as_model
 from .memory import Memory
-from .tokens import Token
+from .timesteps import Timestep
 
 
 class Groups(NamedTuple):
@@ -33,16 +33,16 @@ class Groups(NamedTuple):
 
 
 class LoggedHistories(NamedTuple):
-    """Episodes behind one another, each with its last look.
+    """Episodes behind one another, each with its final observation.
 
     Attributes:
-        tokens: `[M, ...]`, all real; `M` is the number of transitions plus that of episodes.
+        timesteps: `[M, ...]`, all real; `M` is the number of transitions plus that of episodes.
         times: `[M]` int32, steps since the episode began.
-        last: `[M]` bool, True on last looks.
+        last: `[M]` bool, True on final observations.
         groups: where episodes are of several machines (or patients, sites), None where of one.
     """
 
-    tokens: Token
+    timesteps: Timestep
     times: jax.Array
     last: jax.Array
     groups: Groups | None = None
@@ -57,14 +57,14 @@ class Drawn(NamedTuple):
     """`K` moments and what was before them.
 
     Attributes:
-        head: tokens before the moment, `[K, P, ...]`, zero past their end.
+        head: timesteps before the moment, `[K, P, ...]`, zero past their end.
         lengths: `[K]` int32, how many there are.
         now: `[K, D]`, what is shown at the moment itself.
         finished: `[K]` bool, True at the end of an episode, from where nothing is imagined.
         times: `[K]` int32, steps since the episode began; `lengths` unless something was left out.
     """
 
-    head: Token
+    head: Timestep
     lengths: jax.Array
     now: jax.Array
     finished: jax.Array
@@ -87,7 +87,7 @@ def log_histories(
     groups: np.ndarray | None = None,
     source: str = "dataset",
 ) -> LoggedHistories:
-    """Cut a dataset into episodes of tokens, on the device.
+    """Cut a dataset into episodes of timesteps, on the device.
 
     Args:
         transitions: the rows, on the host.
@@ -110,26 +110,26 @@ def log_histories(
         rows, one = slice(start, stop), np.zeros(1, bool)
         seen = np.concatenate([states[rows], following[stop - 1 : stop]])
         acted = np.concatenate([np.zeros((1, actions.shape[1])), actions[rows]])
-        paid = np.concatenate([[0.0], rewards[rows]])
+        rewarded = np.concatenate([[0.0], rewards[rows]])
         over = np.append(terminated[rows], one)
         cut = np.append(truncated[rows], one)
         cut[-2] = not over[-2]
         pieces.append(
             (
-                np.concatenate([seen, acted, paid[:, None]], 1),
+                np.concatenate([seen, acted, rewarded[:, None]], 1),
                 np.roll(acted, -1, 0),
-                np.roll(paid, -1),
+                np.roll(rewarded, -1),
                 over,
                 cut,
                 np.arange(stop - start + 1),
                 np.arange(stop - start + 1) == stop - start,
             )
         )
-    seen, acted, paid, over, cut, times, last = map(np.concatenate, zip(*pieces, strict=True))
-    columns = [jnp.asarray(x, jnp.float32) for x in (seen, acted, paid)]
+    seen, acted, rewarded, over, cut, times, last = map(np.concatenate, zip(*pieces, strict=True))
+    columns = [jnp.asarray(x, jnp.float32) for x in (seen, acted, rewarded)]
     flags = [jnp.asarray(x) for x in (over, cut, np.ones(len(over), bool))]
     logged = LoggedHistories(
-        Token(*columns, *flags), jnp.asarray(times, jnp.int32), jnp.asarray(last)
+        Timestep(*columns, *flags), jnp.asarray(times, jnp.int32), jnp.asarray(last)
     )
     if groups is None:
         return logged
@@ -138,7 +138,7 @@ def log_histories(
         if len(found := np.unique(groups[start:end])) > 1:
             where = f"rows {start} to {end - 1}"
             raise DataError(source, "groups", f"{found.tolist()} in {where}", "one an episode")
-    # A token is of the group of the episode that the last beginning before it began.
+    # A timestep is of the group of the episode that the last beginning before it began.
     owner = np.asarray(groups)[parts.starts][np.cumsum(times == 0) - 1]
     table, counts = rows_of_groups(owner, total)
     own = Groups(jnp.asarray(table, jnp.int32), jnp.asarray(counts, jnp.int32))
@@ -146,7 +146,7 @@ def log_histories(
 
 
 def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> Drawn:
-    """Draw moments uniformly over all tokens, with what was before each.
+    """Draw moments uniformly over all timesteps, with what was before each.
 
     Of several groups: row `i` uniformly over those of group `i % G`.
 
@@ -166,20 +166,20 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
     lengths = jnp.minimum(logged.times[moment], longest)
     step = jnp.arange(longest)
     index = (moment - lengths)[:, None] + jnp.minimum(step, lengths[:, None])
-    head = jax.tree.map(lambda x: x[index].reshape(count * longest, *x.shape[1:]), logged.tokens)
+    head = jax.tree.map(lambda x: x[index].reshape(count * longest, *x.shape[1:]), logged.timesteps)
     kept = (step < lengths[:, None]).reshape(-1)
     head = where_rows(kept, head, jax.tree.map(jnp.zeros_like, head))
     head = jax.tree.map(lambda x: x.reshape(count, longest, *x.shape[1:]), head)
     return Drawn(
         head,
         lengths,
-        logged.tokens.observations[moment],
+        logged.timesteps.observations[moment],
         logged.last[moment],
         logged.times[moment],
     )
 
 
-def warm(memory: Memory, params: PyTree, head: Token, lengths: jax.Array) -> PyTree:
+def burn_in(memory: Memory, params: PyTree, head: Timestep, lengths: jax.Array) -> PyTree:
     """What a memory carries after each head, `[K, ...]`; nothing where a head is empty."""
     starts = jnp.arange(head.rewards.shape[1]) == 0
 

@@ -16,7 +16,7 @@ Form = Literal["auto", "associative", "sequential"]
 
 
 def use_associative(form: Form) -> bool:
-    """Whether a recurrence runs in log depth; `auto` asks where it would run.
+    """Whether a recurrence runs in log depth; `auto` decides by the platform.
 
     One core after another gains nothing from depth: there a plain scan does a third of the work
     and compiles in a tenth of the time.
@@ -64,8 +64,8 @@ def _linear_scan(
         decay: `[N]`.
         drive: `[L, N]`.
         starts: `[L]` bool.
-        before: `[N]`, the state before the first token.
-        form: `associative`, in logarithmic depth; `sequential`, token by token; `auto`, the
+        before: `[N]`, the state before the first timestep.
+        form: `associative`, in logarithmic depth; `sequential`, timestep by timestep; `auto`, the
             faster one on the default backend. They differ by rounding.
 
     Returns:
@@ -88,7 +88,7 @@ def _forward(
 
 def _backward(form: Form, kept: tuple, cotangent: jax.Array) -> tuple:
     decay, starts, before, h = kept
-    # What follows token t depends on it unless token t + 1 starts an episode.
+    # What follows timestep t depends on it unless timestep t + 1 starts an episode.
     cut = jnp.append(starts[1:], True)
     slope = _scan(decay, cotangent, cut, form, reverse=True)
     previous = jnp.concatenate([before[None], h[:-1]])
@@ -113,7 +113,7 @@ class LinearRecurrentUnit(nn.Module):
         def normal(std: float) -> Initializer:
             return lambda key, shape: std * draws.normal(key, shape)
 
-        def ring(key: jax.Array) -> jax.Array:
+        def buffer(key: jax.Array) -> jax.Array:
             squared = jax.random.uniform(key, (n,), minval=low**2, maxval=high**2)
             # |decay| = exp(-exp(nu)); an exact zero would need an infinite nu
             return jnp.log(-0.5 * jnp.log(jnp.maximum(squared, 1e-12)))
@@ -121,7 +121,7 @@ class LinearRecurrentUnit(nn.Module):
         def angle(key: jax.Array) -> jax.Array:
             return jnp.log(jax.random.uniform(key, (n,), minval=1e-6, maxval=6.28))
 
-        self.nu, self.theta = self.param("nu", ring), self.param("theta", angle)
+        self.nu, self.theta = self.param("nu", buffer), self.param("theta", angle)
         self.log_gain = self.param(
             "log_gain", lambda _: 0.5 * jnp.log1p(-jnp.exp(-2.0 * jnp.exp(self.nu)))
         )

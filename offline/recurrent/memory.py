@@ -1,8 +1,8 @@
-"""Memory: what a history-dependent agent knows about its episode, as pure functions.
+"""Memory: features of an episode so far, as pure functions.
 
-Two ways to ask the same network: about a whole tape, many episodes behind one another with a flag
-where each begins, and about one more token. After a start flag nothing of what was before is left,
-so tapes need no padding. Linen is an implementation detail of this file.
+The same network is applied to a whole tape, many episodes behind one another with a flag where each
+begins, or to one more observation. After a start flag nothing of what was before is left, so tapes
+need no padding. Linen is an implementation detail of this file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemoryConfig:
 
     Attributes:
         kind: `lru` (linear recurrent unit, an associative scan where that is faster), `gru`,
-            `lstm`, or `none`, which looks at the present token only (a Markov agent).
+            `lstm`, or `none`, which looks at the present observation only (a Markov agent).
         width: of the features and of everything between layers.
         state: complex units of an LRU layer; the others remember `width` numbers.
         layers: recurrent layers.
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
 
 
 def parts_optimiser(
-    memory_rate: Rate, head_rate: Rate, clip: float | None
+    memory_lr: Rate, head_lr: Rate, clip: float | None
 ) -> optax.GradientTransformation:
     """Adam with a rate (or schedule) for each part, and the largest norm of each one's gradient."""
 
@@ -68,7 +68,7 @@ def parts_optimiser(
         return optax.chain(limit, optax.adam(rate))
 
     return optax.partition(
-        {"memory": adam(memory_rate), "head": adam(head_rate)}, Parts("memory", "head")
+        {"memory": adam(memory_lr), "head": adam(head_lr)}, Parts("memory", "head")
     )
 
 
@@ -78,10 +78,10 @@ class Memory(NamedTuple):
     Attributes:
         init: `key -> params`.
         start: `batch -> carry` of rows that have seen nothing, leaves `[batch, ...]`.
-        scan: `(params, tokens [L, D], starts [L] bool, carry=None) -> (features [L, F],
+        scan: `(params, observations [L, D], starts [L] bool, carry=None) -> (features [L, F],
             carries)`. `carry` is a single row without a batch axis, what was before the tape;
-            `carries` (leaves `[L, ...]`) is what is remembered after each token.
-        step: `(params, carry, tokens [B, D]) -> (features [B, F], carry)`.
+            `carries` (leaves `[L, ...]`) is what is remembered after each observation.
+        step: `(params, carry, observations [B, D]) -> (features [B, F], carry)`.
         features: `F`.
     """
 
@@ -93,7 +93,7 @@ class Memory(NamedTuple):
 
 
 class _Cell(nn.Module):
-    """A Linen recurrent cell in the place of a layer; its tape is an ordinary scan over time."""
+    """A Linen recurrent cell as a layer; its tape is a sequential scan over time."""
 
     width: int
     kind: str
@@ -103,12 +103,14 @@ class _Cell(nn.Module):
         self.cell = cell(self.width)
 
     def scan(self, x: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        if self.kind == "gru":
+            return gru_tape(self.cell.variables["params"], x, starts, carry)
         fresh = _zeros(self.kind, self.width, ())
 
         def one(cell: nn.Module, carry: PyTree, row: tuple) -> tuple[PyTree, tuple]:
-            token, start = row
+            observation, start = row
             carry = jax.tree.map(lambda new, old: jnp.where(start, new, old), fresh, carry)
-            carry, out = cell(carry, token)
+            carry, out = cell(carry, observation)
             return carry, (out, carry)
 
         over = nn.scan(one, variable_broadcast="params", split_rngs={"params": False})
@@ -117,6 +119,43 @@ class _Cell(nn.Module):
     def step(self, x: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
         carry, out = self.cell(carry, x)
         return out, carry
+
+
+def gru_tape(
+    params: PyTree, x: jax.Array, starts: jax.Array, carry: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Run `nn.GRUCell` over a tape with two matrix products where the cell has six per step.
+
+        r, z = sigmoid(x W_r + b_r + h U_r), sigmoid(x W_z + b_z + h U_z)
+        n = tanh(x W_n + b_n + r (h U_n + c_n)),    h' = (1 - z) n + z h
+
+    Args:
+        params: of an `nn.GRUCell`.
+        x: inputs `[L, D]`.
+        starts: `[L]` bool, where an episode begins.
+        carry: `[H]`, the state before the tape.
+
+    Returns:
+        Outputs and states after each input, `[L, H]` both: they are the same.
+    """
+    gates, width = ("r", "z", "n"), carry.shape[-1]
+    into = jnp.concatenate([params[f"i{gate}"]["kernel"] for gate in gates], 1)
+    bias = jnp.concatenate([params[f"i{gate}"]["bias"] for gate in gates])
+    again = jnp.concatenate([params[f"h{gate}"]["kernel"] for gate in gates], 1)
+
+    def one(h: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        given, start = row
+        h = jnp.where(start, 0.0, h)
+        kept = h @ again
+        reset, update = jnp.split(jax.nn.sigmoid((given + kept)[: 2 * width]), 2)
+        new = jnp.tanh(given[2 * width :] + reset * (kept[2 * width :] + params["hn"]["bias"]))
+        h = (1.0 - update) * new + update * h
+        return h, h
+
+    # Inputs do not depend on the state: one product for the whole tape. A step alone is too small
+    # to keep a core busy, hence eight per iteration of the loop.
+    out = jax.lax.scan(one, carry, (x @ into + bias, starts), unroll=8)[1]
+    return out, out
 
 
 def _zeros(kind: str, units: int, shape: tuple[int, ...]) -> PyTree:
@@ -142,18 +181,20 @@ class _Stack(nn.Module):
             count = 0 if c.kind == "none" else c.layers
             self.layers = [_Cell(c.width, c.kind) for _ in range(count)]
 
-    def _token(self, tokens: jax.Array) -> jax.Array:
-        return nn.leaky_relu(self.norm(self.before(tokens)))
+    def _embed(self, observations: jax.Array) -> jax.Array:
+        return nn.leaky_relu(self.norm(self.before(observations)))
 
-    def scan(self, tokens: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
-        x, carries = self._token(tokens), []
+    def scan(
+        self, observations: jax.Array, starts: jax.Array, carry: PyTree
+    ) -> tuple[jax.Array, PyTree]:
+        x, carries = self._embed(observations), []
         for layer, own in zip(self.layers, carry, strict=True):
             x, kept = layer.scan(x, starts, own)
             carries.append(kept)
         return x, tuple(carries)
 
-    def step(self, tokens: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
-        x, carries = self._token(tokens), []
+    def step(self, observations: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        x, carries = self._embed(observations), []
         for layer, own in zip(self.layers, carry, strict=True):
             x, kept = layer.step(x, own)
             carries.append(kept)
@@ -166,7 +207,7 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
 
     Args:
         config: kind and sizes.
-        inputs: size `D` of a token.
+        inputs: size `D` of an observation.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -187,13 +228,13 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
         return module.init(key, jnp.zeros((1, inputs)), start(1), method="step")["params"]
 
     def scan(
-        params: PyTree, tokens: jax.Array, starts: jax.Array, carry: PyTree = None
+        params: PyTree, observations: jax.Array, starts: jax.Array, carry: PyTree = None
     ) -> tuple[jax.Array, PyTree]:
         carry = rows(()) if carry is None else carry
-        return module.apply({"params": params}, tokens, starts, carry, method="scan")
+        return module.apply({"params": params}, observations, starts, carry, method="scan")
 
-    def step(params: PyTree, carry: PyTree, tokens: jax.Array) -> tuple[jax.Array, PyTree]:
-        return module.apply({"params": params}, tokens, carry, method="step")
+    def step(params: PyTree, carry: PyTree, observations: jax.Array) -> tuple[jax.Array, PyTree]:
+        return module.apply({"params": params}, observations, carry, method="step")
 
     return Memory(jax.jit(init), start, jax.jit(scan), jax.jit(step), config.width)
 

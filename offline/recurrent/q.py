@@ -46,20 +46,20 @@ def error_loss(error: jax.Array, huber: float | None) -> jax.Array:
 
 @functools.lru_cache(maxsize=32)
 def make_recurrent_q(
-    config: MemoryConfig, head: tuple[int, ...], observation_size: int, actions: int
+    config: MemoryConfig, head_dims: tuple[int, ...], observation_size: int, actions: int
 ) -> RecurrentQ:
-    """Build the functions; `head` are the hidden layers between memory and values.
+    """Build the functions; `head_dims` are the hidden layers between memory and values.
 
     Values start near zero: the last layers' weights are within `sqrt(0.01 / width)`.
     """
     memory = make_memory(config, observation_size)
     layers = MLP(
-        head,
+        head_dims,
         (1, actions),
         nn.leaky_relu,
         layer_norm=True,
         bias_init=None,
-        head_init=uniform(math.sqrt(0.01 / head[-1])),
+        head_init=uniform(math.sqrt(0.01 / head_dims[-1])),
         head_bias_init=jax.nn.initializers.zeros,
     )
     heads = from_linen(layers, jax.ShapeDtypeStruct((1, memory.features), jnp.float32))

@@ -1,9 +1,9 @@
 """Recurrent SAC with REDQ-style critics: an agent with a memory for continuous actions.
 
-NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each
-have a memory of their own, learning slower than their heads; targets take the lowest of a few
-critics drawn at random from many. It learns from tapes (`tapes.sample`) on which real and imagined
-tokens have separate means. `MemoryConfig(kind="none")` makes it the Markov ablation.
+NEUBAY's agent (Ni et al. 2025, arXiv 2512.04341). Actor and critic each have a memory of their own,
+which learns slower than its heads; targets take the lowest of a few critics drawn at random from
+many. It learns from tapes (`tapes.sample`) on which real and imagined timesteps have separate
+means. `MemoryConfig(kind="none")` makes it the Markov ablation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..agent import Agent
-from ..agents.tanh_gaussian import mode, sample_and_log_prob
+from ..agents.tanh_gaussian import Density, mode, sample_and_log_prob
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
 from .q import error_loss
@@ -42,46 +42,56 @@ from .tapes import Tape, masked_mean, weighted_mean
 class RecurrentSacConfig:
     """Hyper-parameters; defaults are the public code's for D4RL locomotion.
 
-    But for `memory_rate`, which is 1e-5 there and then tuned for every dataset.
+    But for `memory_lr`, which is 1e-5 there and then tuned for every dataset.
 
     Attributes:
-        memory, head: sizes of memory and of the hidden layers after it, of actor and critic alike.
-        critics, drawn: heads of the critic, and how many of them a target is the lowest of.
+        memory, head_dims: sizes of the memory and of the hidden layers after it, of actor and
+            critic alike.
+        num_critics, subset_size: heads of the critic, and how many of them, drawn anew at every
+            step, a target is the lowest of (REDQ's N and M).
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
-        memory_rate, head_rate, alpha_lr: learning rates. The actor's two fall to zero
-            along a cosine over `steps`.
-        clip: largest global norm of the gradient of each memory and each head.
+        memory_lr, head_lr, alpha_lr: learning rates. The actor's two fall to zero along a cosine
+            over the training.
+        max_grad_norm: largest global norm of the gradient of each memory and each head.
         huber: critics' errors beyond it count linearly, not squared. Where targets scatter more
             widely than that, their median is learned: what happens in fewer than half of the
             cases, a fall, say, hardly counts. None squares all.
-        steps: gradient steps in all.
         learn_alpha: False keeps `initial_alpha` (the paper's choice for Hopper).
         initial_alpha: the entropy's weight at the start.
         target_entropy: None is minus the number of action dimensions.
-        real_weight: of the mean over real tokens in every loss.
+        real_weight: of the mean over real timesteps in every loss.
+        density: of the tanh-squashed normal, `exact` or with SAC's `offset`; see `tanh_gaussian`.
+        reward_shift: added to rewards in targets, not to those in observations (-1 on AntMaze).
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
-    head: tuple[int, ...] = layers((256, 256))
+    head_dims: tuple[int, ...] = layers((256, 256))
     num_critics: int = positive(10)
-    drawn: int = positive(2)
+    subset_size: int = positive(2)
     discount: float = number(0.99, least=0, below=1)
     tau: float = number(0.005, above=0, most=1)
-    memory_rate: float = step_size(3e-6)
-    head_rate: float = step_size(1e-4)
+    memory_lr: float = step_size(3e-6)
+    head_lr: float = step_size(1e-4)
     alpha_lr: float = step_size(1e-4)
-    clip: float = number(1000.0, above=0)
+    max_grad_norm: float = number(1000.0, above=0)
     huber: float | None = number(1.0, above=0)
-    steps: int = positive(2_000_000)
     learn_alpha: bool = True
     initial_alpha: float = number(0.2, above=0)
     target_entropy: float | None = None
     real_weight: float = fraction(0.05)
+    density: Density = "exact"
+    reward_shift: float = 0.0
 
     def validate(self) -> None:
-        if self.drawn > self.num_critics:
-            raise ConfigError("drawn", self.drawn, f"from 1 to the {self.num_critics} critics")
+        if self.subset_size > self.num_critics:
+            raise ConfigError(
+                "subset_size", self.subset_size, f"from 1 to the {self.num_critics} critics"
+            )
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """Build the agent; see `make_recurrent_sac`."""
+        return make_recurrent_sac(self, observation_size, action_size, steps)
 
 
 class RecurrentSacState(NamedTuple):
@@ -106,10 +116,16 @@ class RecurrentNets(NamedTuple):
     learn_critic: optax.GradientTransformation
     learn_alpha: optax.GradientTransformation
 
+    def sample(
+        self, key: jax.Array, mean: jax.Array, log_std: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Actions `[..., A]` and their log-densities `[...]`, by reparameterisation."""
+        return sample_and_log_prob(key, mean, log_std, self.config.density)
+
 
 @functools.lru_cache(maxsize=32)
 def make_recurrent_sac(
-    config: RecurrentSacConfig, observation_size: int, action_size: int
+    config: RecurrentSacConfig, observation_size: int, action_size: int, steps: int | None = None
 ) -> Agent:
     """Bind the functions of this module. Equal arguments give the same functions.
 
@@ -117,44 +133,52 @@ def make_recurrent_sac(
 
     Args:
         config: sizes and rates.
-        observation_size: `D` of a token: state, last action and last reward, say.
+        observation_size: `D` of a timestep: state, last action and last reward, say.
         action_size: `A`.
+        steps: gradient steps after which the actor's rates are zero; None keeps them, for an agent
+            that only acts.
 
     Raises:
         ConfigError: a setting is out of range.
     """
-    nets = make_nets(config, observation_size, action_size)
+    nets = make_nets(config, observation_size, action_size, steps)
     functions: Any = (init, update, policy, greedy, q)
     return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
 
 
 @functools.lru_cache(maxsize=32)
-def make_nets(config: RecurrentSacConfig, observation_size: int, action_size: int) -> RecurrentNets:
+def make_nets(
+    config: RecurrentSacConfig, observation_size: int, action_size: int, steps: int | None = None
+) -> RecurrentNets:
     """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
     both = make_actor_critic(
-        config.memory, config.head, config.num_critics, observation_size, action_size
+        config.memory, config.head_dims, config.num_critics, observation_size, action_size
     )
-    wanted = config.target_entropy
+    entropy = config.target_entropy
+    rates = config.memory_lr, config.head_lr
+    # Only the actor's fall: critics have to follow a policy that still moves.
     falling = [
-        optax.cosine_decay_schedule(rate, config.steps)
-        for rate in (config.memory_rate, config.head_rate)
+        rate if steps is None else optax.cosine_decay_schedule(rate, steps) for rate in rates
     ]
     return RecurrentNets(
         config,
-        -float(action_size) if wanted is None else wanted,
+        -float(action_size) if entropy is None else entropy,
         both,
-        parts_optimiser(*falling, clip=config.clip),
-        parts_optimiser(config.memory_rate, config.head_rate, config.clip),
+        # Memory and heads are clipped apart: gradients through a long recurrence would else scale
+        # down those of the heads.
+        parts_optimiser(*falling, clip=config.max_grad_norm),
+        parts_optimiser(*rates, config.max_grad_norm),
         optax.adam(config.alpha_lr),
     )
 
 
 def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> RecurrentSacState:
-    """A fresh state; tokens are seen as they are."""
+    """A fresh state; timesteps are seen as they are."""
     del scaler
     actor_key, critic_key = jax.random.split(key)
     actor, critic = nets.both.init_actor(actor_key), nets.both.init_critic(critic_key)
+    # Its logarithm is learned, so that the temperature stays positive.
     log_alpha = jnp.log(jnp.float32(nets.config.initial_alpha))
     return RecurrentSacState(
         actor,
@@ -170,70 +194,76 @@ def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> R
 def policy(
     nets: RecurrentNets, actor: Parts, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
-    """The stochastic policy, one token `[B, D]` at a time."""
+    """The stochastic policy, one timestep `[B, D]` at a time."""
     normal, memory = nets.both.now(actor, observation, memory)
-    return sample_and_log_prob(key, *normal)[0], memory
+    return nets.sample(key, *normal)[0], memory
 
 
 def greedy(
     nets: RecurrentNets, actor: Parts, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
-    """Tanh of the mean, one token `[B, D]` at a time."""
+    """Tanh of the mean, one timestep `[B, D]` at a time."""
     del key
     normal, memory = nets.both.now(actor, observation, memory)
     return mode(normal[0]), memory
 
 
-def q(nets: RecurrentNets, critic: Parts, tokens: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value of first tokens `[B, D]` and actions: `[N, B]`."""
-    # On a tape where every token begins an episode nobody remembers anything.
-    begins = jnp.ones(tokens.shape[:1], bool)
-    return nets.both.q(critic, tokens, begins, actions)
+def q(nets: RecurrentNets, critic: Parts, timesteps: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value of first timesteps `[B, D]` and actions: `[N, B]`."""
+    # On a tape where every timestep begins an episode the memory is empty at each of them.
+    begins = jnp.ones(timesteps.shape[:1], bool)
+    return nets.both.q(critic, timesteps, begins, actions)
 
 
-def surprise(nets: RecurrentNets, actor: Parts, key: jax.Array, tokens: jax.Array) -> jax.Array:
-    """`-log pi(a | h)` `[B]` of a fresh action after first tokens `[B, D]`: its mean is the
+def surprise(nets: RecurrentNets, actor: Parts, key: jax.Array, timesteps: jax.Array) -> jax.Array:
+    """`-log pi(a | h)` `[B]` of a fresh action after first timesteps `[B, D]`: its mean is the
     policy's entropy there."""
-    normal = nets.both.heads(actor, tokens, jnp.ones(tokens.shape[:1], bool))
-    return -sample_and_log_prob(key, *normal)[1]
+    normal = nets.both.heads(actor, timesteps, jnp.ones(timesteps.shape[:1], bool))
+    return -nets.sample(key, *normal)[1]
 
 
 def mean_over(nets: RecurrentNets, tape: Tape, values: jax.Array) -> jax.Array:
-    """Mean over real tokens times `real_weight` plus that over imagined ones times the rest."""
-    return weighted_mean(values, tape.mask, tape.tokens.real, nets.config.real_weight)
+    """Mean over real timesteps times `real_weight` plus that over imagined ones times the rest."""
+    return weighted_mean(values, tape.mask, tape.timesteps.real, nets.config.real_weight)
 
 
 def bellman_target(
     nets: RecurrentNets, state: RecurrentSacState, normal: tuple, keys: jax.Array, tape: Tape
 ) -> jax.Array:
-    """`r + gamma (1 - d) (min_i Q'_i(h', a') - alpha log pi(a' | h'))`, i over `drawn` critics.
+    """`r + gamma (1 - d) (min_i Q'_i(h', a') - alpha log pi(a' | h'))` over a subset of critics.
 
-    REDQ (Chen et al. 2021), algorithm 1, with histories h.
+    REDQ (Chen et al. 2021), algorithm 1, with histories h and `subset_size` critics.
 
     Args:
         nets: of the agent.
         state: for target critics and temperature.
         normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
         keys: `[2]`, for the actions and for the choice of critics.
-        tape: of `L` tokens; the value after token t is that of token t + 1, and where there is
-            none its mask is False.
+        tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where
+            there is none its mask is False.
     """
-    tokens, alpha = tape.tokens, jnp.exp(state.log_alpha)
-    action, log_prob = sample_and_log_prob(keys[0], *normal)
-    pair = jax.random.permutation(keys[1], nets.config.num_critics)[: nets.config.drawn]
+    timesteps, alpha = tape.timesteps, jnp.exp(state.log_alpha)
+    action, log_prob = nets.sample(keys[0], *normal)
+    # The same subset for the whole tape: one evaluation of `subset_size` heads in place of all.
+    pair = jax.random.permutation(keys[1], nets.config.num_critics)[: nets.config.subset_size]
     drawn = state.target_critic._replace(head=take_members(state.target_critic.head, pair))
-    lowest = nets.both.q(drawn, tokens.observations, tape.starts, action).min(0)
+    lowest = nets.both.q(drawn, timesteps.observations, tape.starts, action).min(0)
+    # Tapes have no next observations: timestep t + 1 is the successor of t. What the roll brings
+    # across the end of an episode or of the tape is masked out of every loss.
     following = jnp.roll(lowest - alpha * log_prob, -1)
-    alive = 1.0 - tokens.terminations.astype(jnp.float32)
-    return jax.lax.stop_gradient(tokens.rewards + nets.config.discount * alive * following)
+    # Truncations bootstrap: the threshold cut the rollout, not the task.
+    alive = 1.0 - timesteps.terminations.astype(jnp.float32)
+    rewards = timesteps.rewards + nets.config.reward_shift
+    return jax.lax.stop_gradient(rewards + nets.config.discount * alive * following)
 
 
 def critic_loss(
     critic: Parts, nets: RecurrentNets, tape: Tape, target: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """`mean huber(Q_i(h, a) - target)` over critics and weighted tokens, and values `[N, L]`;
+    """`mean huber(Q_i(h, a) - target)` over critics and weighted timesteps, and values `[N, L]`;
     `(Q_i - target)^2 / 2` without a `huber`."""
-    values = nets.both.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
+    values = nets.both.q(critic, tape.timesteps.observations, tape.starts, tape.timesteps.actions)
+    # Bounds the slope of a single far-off target; see `huber` for what that costs.
     each = error_loss(values - target, nets.config.huber)
     return mean_over(nets, tape, each.mean(0)), values
 
@@ -242,8 +272,9 @@ def actor_loss(
     normal: tuple, nets: RecurrentNets, critic: Parts, alpha: jax.Array, key: jax.Array, tape: Tape
 ) -> tuple[jax.Array, jax.Array]:
     """`mean (alpha log pi(a | h) - mean_i Q_i(h, a))` with `a ~ pi`, and `-log pi` `[L]`."""
-    action, log_prob = sample_and_log_prob(key, *normal)
-    value = nets.both.q(critic, tape.tokens.observations, tape.starts, action).mean(0)
+    action, log_prob = nets.sample(key, *normal)
+    # The mean of all critics, as in REDQ: pessimism is in the targets, and would count twice here.
+    value = nets.both.q(critic, tape.timesteps.observations, tape.starts, action).mean(0)
     return mean_over(nets, tape, alpha * log_prob - value), -log_prob
 
 
@@ -251,15 +282,17 @@ def update(
     nets: RecurrentNets, state: RecurrentSacState, key: jax.Array, tape: Tape
 ) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
     """One gradient step of critics, policy and temperature, in this order."""
-    config, seen = nets.config, tape.tokens.observations
+    config, seen = nets.config, tape.timesteps.observations
     next_key, pair_key, actor_key = jax.random.split(key, 3)
     alpha = jnp.exp(state.log_alpha)
-    # Targets and the actor's loss ask the same actor about the same tape: once is enough.
+    # Targets and the actor's loss need the same actor's normal on the same tape. One pass through
+    # the memory serves both, and `to_actor` carries the loss's slope back through it.
     normal, to_actor = jax.vjp(lambda p: nets.both.heads(p, seen, tape.starts), state.actor)
     target = bellman_target(nets, state, normal, jnp.stack([next_key, pair_key]), tape)
     critic, opt_critic, fit, values = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
     )
+    # Before the actor's step, as published: the actor then follows the critic just updated.
     target_critic: Any = optax.incremental_update(critic, state.target_critic, config.tau)
 
     slope, surprise = jax.grad(actor_loss, has_aux=True)(
@@ -269,12 +302,14 @@ def update(
     actor: Any = optax.apply_updates(state.actor, step)
 
     log_alpha, opt_alpha = state.log_alpha, state.opt_alpha
-    if config.learn_alpha:  # of exp(log alpha) (entropy - wanted)
+    if config.learn_alpha:
+        # The gradient of `exp(log_alpha) (entropy - target)` by hand: the entropy is at hand.
         slope = alpha * mean_over(nets, tape, surprise - nets.target_entropy)
         change, opt_alpha = nets.learn_alpha.update(slope, opt_alpha, log_alpha)
         log_alpha = log_alpha + jnp.asarray(change)
 
-    mean, real = values.mean(0), tape.tokens.real
+    # Real and imagined values apart: a gap between them is the first sign of overestimation.
+    mean, real = values.mean(0), tape.timesteps.real
     metrics = {
         "critic_loss": fit,
         "q_real": masked_mean(mean, tape.mask & real),

@@ -3,7 +3,7 @@
 Whatever imagined them (a diffusion model, an autoregressive ensemble, the simulator itself), paths
 are `Transitions` of `[B, T, ...]`, B side by side, T steps each. Errors are squared, in standard
 deviations of a dataset and averaged over observation entries; a row that is further than
-`LOST` deviations off, or not finite, counts as exactly that far, so that means exist.
+`DIVERGED` deviations off, or not finite, counts as exactly that far, so that means exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..environments import Environment, true_model
 from ..worlds.judge import replay
 from .windows import WindowLayout
 
-LOST = 100.0  # standard deviations
+DIVERGED = 100.0  # standard deviations
 HOST_ROWS = 256  # simulators that exist at once where each row needs one of its own
 
 
@@ -52,7 +52,7 @@ def imagine_paths(
 
     Args:
         model: of the ensemble.
-        members: how many it has; every step asks one of them, drawn anew.
+        members: how many it has; every step uses one of them, drawn anew.
         policy: `(params, key, observations, memory) -> (actions, memory)`.
 
     Returns:
@@ -101,10 +101,10 @@ def _units(scale: Transitions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _squared(apart: np.ndarray) -> np.ndarray:
-    """Mean squares over the last axis, at most `LOST` squared."""
+    """Mean squares over the last axis, at most `DIVERGED` squared."""
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.square(apart).mean(-1)
-    return np.where(np.isfinite(error), np.minimum(error, LOST**2), LOST**2)
+    return np.where(np.isfinite(error), np.minimum(error, DIVERGED**2), DIVERGED**2)
 
 
 def _piecewise(
@@ -117,11 +117,11 @@ def _piecewise(
 ) -> np.ndarray:
     """Errors `[N]` or `[N, T]` of rows that begin at `states` `[N, S]`, some rows at a time.
 
-    `error(key, states[rows], rows)` asks the simulator. It is not asked about states that are
-    lost already.
+    `error(key, states[rows], rows)` queries the simulator, except at states that have
+    diverged.
     """
-    lost = np.logical_not((np.abs((states - centre) / unit) <= LOST).all(1))
-    states = np.where(lost[:, None], centre, states).astype(np.float32)
+    diverged = np.logical_not((np.abs((states - centre) / unit) <= DIVERGED).all(1))
+    states = np.where(diverged[:, None], centre, states).astype(np.float32)
     chunk = min(HOST_ROWS, len(states)) if env.host else len(states)
     pieces = []
     for index, begin in enumerate(range(0, len(states), chunk)):
@@ -129,7 +129,7 @@ def _piecewise(
         rows = np.arange(begin, begin + chunk).clip(max=len(states) - 1)
         pieces.append(error(jax.random.fold_in(key, index), states[rows], rows))
     errors = np.concatenate(pieces)[: len(states)]
-    errors[lost] = LOST**2
+    errors[diverged] = DIVERGED**2
     return errors
 
 

@@ -38,7 +38,7 @@ from ..agent import Agent, AgentConfig, Learner, first_state, learn
 from ..agents.iql import normal_log_prob
 from ..data import Transitions, sample_batch
 from .paths import policy_gap
-from .relabel import Relabeller, Unknown, settle
+from .relabel import Beyond, Relabeller, settle
 from .windows import WindowLayout, WindowModel
 
 
@@ -51,24 +51,22 @@ class PgdConfig:
 
     Attributes:
         guidance: which rule.
-        coefficient: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
+        guidance_scale: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
             0.5 at 256 steps: its pushes shrink with the step's number, the noise far faster.
         sampler: 256 steps are published, the default has half of them; what fewer cost is
             `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
-            coefficient guides less, unless `guidance.reference_steps` says otherwise.
+            coefficient guides less, unless `guidance.reference_steps` is set.
         windows: drawn per refresh.
         updates: gradient steps per refresh.
-        batch_size: rows per gradient step.
-        real_ratio: of them, from the dataset.
+        real_ratio: of a batch, from the dataset.
         lifetime: how many refreshes' data are kept.
     """
 
     guidance: GuidanceConfig = field(default_factory=lambda: GuidanceConfig(reference_steps=256))
-    coefficient: float = number(0.5, least=0)
+    guidance_scale: float = number(0.5, least=0)
     sampler: SamplerConfig | JumpConfig = field(default_factory=SamplerConfig)
     windows: int = positive(8192)
     updates: int = positive(10_000)
-    batch_size: int = positive(256)
     real_ratio: float = fraction(1 / 16)
     lifetime: int = positive(1)
 
@@ -78,7 +76,7 @@ class PgdData(NamedTuple):
 
     real: Transitions
     denoiser: PyTree
-    told: PyTree = ()  # `Relabeller.data`, where windows are relabelled
+    relabel_data: PyTree = ()  # `Relabeller.data`, where windows are relabelled
 
 
 class PgdState(NamedTuple):
@@ -98,8 +96,9 @@ class PgdParts(NamedTuple):
     denoiser: Denoiser | Flow
     layout: WindowLayout
     guidance: Guidance
-    tell: Callable | None = None  # of a `Relabeller`
-    unknown: Unknown = "keep"
+    relabel: Callable | None = None  # of a `Relabeller`
+    beyond_threshold: Beyond = "keep"
+    batch_size: int = 256
 
 
 def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
@@ -138,6 +137,8 @@ def make_pgd(
     denoiser: Denoiser | Flow,
     layout: WindowLayout,
     relabeller: Relabeller | None = None,
+    *,
+    batch_size: int = 256,
 ) -> Learner:
     """A learner whose data are `PgdData`; its `imagine` is `windows`.
 
@@ -146,8 +147,9 @@ def make_pgd(
         agent_config: of TD3+BC, IQL or another agent with a `gaussian` policy.
         denoiser: of windows; its network is built for `layout.length`.
         layout: of the windows it was trained on.
-        relabeller: tells every refresh's windows anew, step by step; its `data` are `PgdData.told`.
-            None leaves them as sampled.
+        relabeller: relabels every refresh's windows, step by step; its `data` are
+            `PgdData.relabel_data`. None leaves them as sampled.
+        batch_size: rows per gradient step.
 
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.
@@ -159,9 +161,11 @@ def make_pgd(
     if config.updates % agent.period:
         raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
     guidance = make_guidance(policy_target(agent.gaussian, layout), config.guidance)
-    parts = PgdParts(config, agent, denoiser, layout, guidance)
+    parts = PgdParts(config, agent, denoiser, layout, guidance, batch_size=batch_size)
     if relabeller is not None:
-        parts = parts._replace(tell=relabeller.tell, unknown=relabeller.unknown)
+        parts = parts._replace(
+            relabel=relabeller.relabel, beyond_threshold=relabeller.beyond_threshold
+        )
     functions: Any = (init, update, windows)
     begin, step, draw = (functools.partial(f, parts) for f in functions)
     return Learner(agent, begin, step, config.updates, draw)
@@ -173,7 +177,7 @@ def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> 
     Before the first gradient step there is no policy worth following.
     """
     config, layout = parts.config, parts.layout
-    coefficient = jnp.where(state.refreshes > 0, config.coefficient, 0.0)
+    coefficient = jnp.where(state.refreshes > 0, config.guidance_scale, 0.0)
     return draw_samples(
         parts.denoiser,
         data.denoiser,
@@ -234,29 +238,35 @@ def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
 
 
 def mixed_batch(
-    config: PgdConfig, data: PgdData, synthetic: replay.Replay, key: jax.Array
+    batch_size: int, real_ratio: float, data: PgdData, synthetic: replay.Replay, key: jax.Array
 ) -> Transitions:
     """`batch_size` rows, `real_ratio` of them real."""
-    real_rows = round(config.batch_size * config.real_ratio)
+    real_rows = round(batch_size * real_ratio)
     real_key, synthetic_key = jax.random.split(key)
     parts = []
     if real_rows:
         parts.append(sample_batch(data.real, real_key, real_rows))
-    if real_rows < config.batch_size:
-        parts.append(replay.sample(synthetic, synthetic_key, config.batch_size - real_rows))
+    if real_rows < batch_size:
+        parts.append(replay.sample(synthetic, synthetic_key, batch_size - real_rows))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def relabelled(
-    parts: PgdParts, told: tuple, rows: Transitions, valid: jax.Array, key: jax.Array
+    parts: PgdParts, relabel_data: tuple, rows: Transitions, valid: jax.Array, key: jax.Array
 ) -> tuple[Transitions, jax.Array]:
     """The rows of windows relabelled as trajectories, and which of them count."""
-    assert parts.tell is not None
-    shape, (params, limit) = (parts.config.windows, parts.layout.length - 1), told
+    assert parts.relabel is not None
+    shape, (params, threshold) = (parts.config.windows, parts.layout.length - 1), relabel_data
     paths, valid = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (rows, valid))
     # Windows were drawn with the key itself.
-    tell_key, draw_key = jax.random.split(jax.random.fold_in(key, 1))
-    settled = settle(parts.unknown, limit, parts.tell(params, tell_key, paths), valid, draw_key)
+    relabel_key, draw_key = jax.random.split(jax.random.fold_in(key, 1))
+    settled = settle(
+        parts.beyond_threshold,
+        threshold,
+        parts.relabel(params, relabel_key, paths),
+        valid,
+        draw_key,
+    )
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), settled)
 
 
@@ -268,8 +278,8 @@ def update(
     assert agent.gaussian is not None
     draw_key, learn_key, key = jax.random.split(state.key, 3)
     rows, valid = parts.layout.unpack(windows(parts, state, draw_key, data))
-    if parts.tell is not None:
-        rows, valid = relabelled(parts, data.told, rows, valid, draw_key)
+    if parts.relabel is not None:
+        rows, valid = relabelled(parts, data.relabel_data, rows, valid, draw_key)
     synthetic = replay.add(state.synthetic, rows, valid)
     gap = policy_gap(agent.gaussian, state.agent.actor, rows)
     quality = {
@@ -277,6 +287,6 @@ def update(
         "synthetic_reward": rows.rewards.mean(where=valid),
         "synthetic_terminations": rows.terminations.mean(where=valid),
     }
-    batch = functools.partial(mixed_batch, config, data, synthetic)
+    batch = functools.partial(mixed_batch, parts.batch_size, config.real_ratio, data, synthetic)
     learned, metrics = learn(agent, state.agent, learn_key, batch, config.updates)
     return PgdState(learned, synthetic, state.refreshes + 1, key), metrics | quality

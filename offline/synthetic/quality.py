@@ -80,9 +80,9 @@ def dynamics_error(
     units = [np.std(np.asarray(x, np.float64), 0) for x in (scale.next_observations, scale.rewards)]
     units = [np.where(unit > 0, unit, 1.0) for unit in units]
     apart = (np.asarray(rows.next_observations) - np.asarray(following)) / units[0]
-    owed = (np.asarray(rows.rewards) - np.asarray(reward)) / units[1]
+    off = (np.asarray(rows.rewards) - np.asarray(reward)) / units[1]
     wrong = np.asarray(rows.terminations) != np.asarray(ended)
-    return DynamicsError(np.square(apart).mean(1), np.square(owed), wrong)
+    return DynamicsError(np.square(apart).mean(1), np.square(off), wrong)
 
 
 @jax.jit

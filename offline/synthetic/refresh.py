@@ -100,7 +100,7 @@ def drawn(
     parts: RefreshParts, state: RefreshState, key: jax.Array, data: RefreshData
 ) -> Transitions:
     """`rows` transitions in data units."""
-    del state  # nobody is followed
+    del state  # unguided
     shape = parts.config.rows, parts.layout.features
     return parts.layout.unpack(
         draw_samples(parts.model, data.model, key, shape, config=parts.config.sampler)

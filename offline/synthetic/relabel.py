@@ -1,11 +1,11 @@
-"""What follows made-up states and actions, told anew by a model of the transitions themselves.
+"""What follows synthetic states and actions, relabelled by a model of the transitions themselves.
 
 A diffusion model of whole rows spends its network on everything at once, and critics are misled by
 what it gets wrong: rewards and, above all, next observations. A model of one step, fitted to the
 same rows, makes fewer errors there. So the states and actions stay as they were sampled, and
 rewards, next observations and endings are that model's.
 
-told = relabel(fit_relabeller(dataset.transitions, RelabelConfig("ensemble"), key), paths, key)
+found = relabel(fit_relabeller(dataset.transitions, RelabelConfig("ensemble"), key), paths, key)
 
 Paths are `[B, T, ...]`, single transitions have T = 1. From its first state a path is rolled along
 its sampled actions, so that it stays one trajectory whose every state is where the one before led.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ import numpy as np
 from jaxrl_rollouts.configs import check, fraction
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
-from jaxrl_rollouts.errors import ConfigError, DivergenceError
+from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import Members, Model, rollout
@@ -39,44 +39,56 @@ from ..worlds.dynamics import Termination, World, learned_dynamics, predict
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import fit_model, make_inverse_model, make_world_model
 from ..worlds.judge import replay
-from ..worlds.trust import measure_trust
+from ..worlds.trust import uncertainty_stats
 from .paths import HOST_ROWS, paths_of_rollout
 
-By = Literal["sampled", "ensemble", "model", "inverse"]
-Unknown = Literal["keep", "drop", "weigh"]
+By = Literal["ensemble", "model", "inverse"]
+Beyond = Literal["keep", "drop", "weigh"]
 BATCH = 4096  # paths side by side
+# One variance for each output: by least squares the means of such networks have two thirds of the
+# error they have with a variance for every row (0.043 and 0.064 of the variance of HalfCheetah's
+# mixed data).
+NETWORKS = EnsembleConfig(
+    members=5,
+    elites=4,
+    hidden=(128, 128, 128),
+    variance="output",
+    weight_decay=(2.5e-5,),
+    max_epochs=20,
+)
 
 
 @dataclass(frozen=True)
 class RelabelConfig:
-    """Who tells what follows a sampled state and action.
+    """The model of what follows a sampled state and action.
 
     Attributes:
-        by: `sampled` leaves everything as it was drawn. `ensemble` and `model` tell next
-            observations, rewards and endings: a member drawn anew at every step, or the mean of a
-            single network. `inverse` keeps the states and tells the action behind each change of
-            them, the mean of an ensemble.
+        relabel_with: `ensemble` and `model` give next observations, rewards and endings: a member
+            drawn anew at every step, or the mean of a single network. `inverse` keeps the states
+            and gives the action behind each change of them, the mean of an ensemble.
         networks: of whichever it is; `model` has one of them.
         noise: a member draws from its normal (`ensemble`); False takes its mean.
         ending: classifier of terminations, for data that have some and environments whose rule
             is not known.
-        unknown: what about steps on which the members disagree more than on the `level` quantile
+        beyond_threshold: steps on which members disagree more than on the `uncertainty_quantile`
             of the data: `keep` them; `drop` them, and what follows them in a path; or `weigh` a
-            path down by its worst step, as often as the limit is smaller than the disagreement:
+            path down by its worst step, as often as the threshold is smaller than the disagreement:
             paths are drawn again with such weights. A single network never disagrees.
-        level: see there; 1 is the largest disagreement on the data.
+        uncertainty_quantile: see there; 1 is the largest disagreement on the data.
+        termination: by the `known` rule of the environment, if there is one, or always `learned`.
     """
 
-    by: By = "sampled"
-    networks: EnsembleConfig = field(default_factory=EnsembleConfig)
+    relabel_with: By = "ensemble"
+    networks: EnsembleConfig = NETWORKS
     noise: bool = True
-    ending: TerminationConfig = field(default_factory=TerminationConfig)
-    unknown: Unknown = "keep"
-    level: float = fraction(0.99)
+    ending: TerminationConfig = TerminationConfig()
+    beyond_threshold: Beyond = "keep"
+    uncertainty_quantile: float = fraction(0.99)
+    termination: Literal["known", "learned"] = "known"
 
 
 class Relabelled(NamedTuple):
-    """Paths told anew.
+    """Paths relabelled.
 
     Attributes:
         paths: `[B, T, ...]`.
@@ -90,34 +102,35 @@ class Relabelled(NamedTuple):
 
 
 class Relabeller(NamedTuple):
-    """Tells paths anew; see `fit_relabeller` and `oracle`.
+    """Relabels paths; see `fit_relabeller` and `oracle`.
 
     Attributes:
-        tell: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same function.
+        relabel: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same
+            function.
         params: handed to it.
-        limit: `[]`, the disagreement beyond which a step is unknown.
-        unknown: what is done about such steps.
+        uncertainty_threshold: `[]`, the disagreement beyond which a step is unknown.
+        beyond_threshold: what is done about such steps.
         batch: paths side by side at most.
     """
 
-    tell: Callable[[PyTree, jax.Array, Transitions], Relabelled]
+    relabel: Callable[[PyTree, jax.Array, Transitions], Relabelled]
     params: PyTree
-    limit: jax.Array
-    unknown: Unknown = "keep"
+    uncertainty_threshold: jax.Array
+    beyond_threshold: Beyond = "keep"
     batch: int = BATCH
 
     @property
     def data(self) -> tuple[PyTree, jax.Array]:
-        """`params` and `limit`: what a compiled learner is given as data."""
-        return self.params, self.limit
+        """`params` and `uncertainty_threshold`: what a compiled learner is given as data."""
+        return self.params, self.uncertainty_threshold
 
 
 @functools.lru_cache(maxsize=32)
 def along(model: Model, members: int) -> Callable[..., Relabelled]:
-    """`Relabeller.tell` of a model of transitions: rolled along the actions of the paths."""
+    """`Relabeller.relabel` of a model of transitions: rolled along the actions of the paths."""
 
     @jax.jit
-    def tell(params: PyTree, key: jax.Array, paths: Transitions) -> Relabelled:
+    def run(params: PyTree, key: jax.Array, paths: Transitions) -> Relabelled:
         actions = jnp.swapaxes(jnp.asarray(paths.actions), 0, 1)
         played = rollout(
             model,
@@ -131,32 +144,32 @@ def along(model: Model, members: int) -> Callable[..., Relabelled]:
             members=Members(jnp.arange(members, dtype=jnp.int32), per="step"),
             stop_at_termination=False,
         )
-        told = paths_of_rollout(played)
+        found = paths_of_rollout(played)
         # To the bit where the step before led: compiled twice, they may differ by a rounding.
-        followed = told.observations[:, :1], told.next_observations[:, :-1]
-        told = told._replace(observations=jnp.concatenate(followed, 1))
-        before = jnp.cumsum(told.terminations, 1) - told.terminations
+        followed = found.observations[:, :1], found.next_observations[:, :-1]
+        found = found._replace(observations=jnp.concatenate(followed, 1))
+        before = jnp.cumsum(found.terminations, 1) - found.terminations
         spread = jnp.swapaxes(played.steps.uncertainties, 0, 1)
-        return Relabelled(told, before == 0, spread)
+        return Relabelled(found, before == 0, spread)
 
-    return tell
+    return run
 
 
 @functools.lru_cache(maxsize=32)
 def behind(fitter: Fitter) -> Callable[..., Relabelled]:
-    """`Relabeller.tell` of an inverse model: the actions behind the changes."""
+    """`Relabeller.relabel` of an inverse model: the actions behind the changes."""
 
     @jax.jit
-    def tell(world: World, key: jax.Array, paths: Transitions) -> Relabelled:
+    def run(world: World, key: jax.Array, paths: Transitions) -> Relabelled:
         del key
         every = predict(fitter, world, *_rows(paths))
         spread = spread_of_means(every.mean / world.targets.std, every.std / world.targets.std)
         actions = jnp.clip(every.mean.mean(0), -1.0, 1.0).reshape(paths.actions.shape)
         shape = paths.rewards.shape
-        told = jax.tree.map(jnp.asarray, paths)._replace(actions=actions)
-        return Relabelled(told, jnp.ones(shape, bool), spread.reshape(shape))
+        found = jax.tree.map(jnp.asarray, paths)._replace(actions=actions)
+        return Relabelled(found, jnp.ones(shape, bool), spread.reshape(shape))
 
-    return tell
+    return run
 
 
 def _rows(paths: Transitions) -> tuple[jax.Array, jax.Array]:
@@ -185,33 +198,31 @@ def fit_relabeller(
     stage: str = "relabel",
     context: RunContext | None = None,
 ) -> Relabeller:
-    """Fit what a configuration asks for to the rows of a dataset.
+    """Fit the model of a configuration to the rows of a dataset.
 
     Args:
         rows: what the diffusion model was fitted to, on the host.
-        config: who tells, and what about steps that it does not know.
+        config: which model, and what is done with steps beyond its threshold.
         key: consumed.
         termination: the environment's rule; None learns one where the rows have terminations.
         stage, context: as for `loop.train`.
 
     Raises:
-        ConfigError: a setting is out of range, or nobody is to tell (`by="sampled"`).
+        ConfigError: a setting is out of range.
     """
     check(config)
     networks = config.networks
-    if config.by == "sampled":
-        raise ConfigError("by", config.by, "ensemble, model or inverse", "there is nothing to fit")
-    if config.by == "model":
+    if config.relabel_with == "model":
         networks = replace(networks, members=1, elites=1)
     fit_key, end_key = jax.random.split(key)
-    inverse = config.by == "inverse"
+    inverse = config.relabel_with == "inverse"
     model = (make_inverse_model if inverse else make_world_model)(networks, rows)
     world = fit_model(model, networks, fit_key, stage=stage, context=context).world()
     asked = to_device(rows)
     if inverse:
         # The second input of `predict`, whatever it is called.
         asked = asked._replace(actions=asked.next_observations)
-        tell = behind(model.fitter)
+        step = behind(model.fitter)
     else:
         rule: Termination | TerminationConfig | None = termination
         if rule is None and not np.asarray(rows.terminations).any():
@@ -229,20 +240,21 @@ def fit_relabeller(
             termination=rule,
             disagreement=spread_of_means if networks.elites > 1 else None,
             normalised=True,
-            noise="own" if config.noise and config.by == "ensemble" else "none",
+            noise="own" if config.noise and config.relabel_with == "ensemble" else "none",
         )
-        tell = along(dynamics.model, networks.elites)
-    limit = jnp.float32(math.inf)
+        step = along(dynamics.model, networks.elites)
+    threshold = jnp.float32(math.inf)
     if networks.elites > 1:
-        limit = measure_trust(model.fitter, world, asked, (config.level,)).quantiles[0]
-    return Relabeller(tell, world, limit, config.unknown)
+        levels = (config.uncertainty_quantile,)
+        threshold = uncertainty_stats(model.fitter, world, asked, levels).quantiles[0]
+    return Relabeller(step, world, threshold, config.beyond_threshold)
 
 
 def relabel(relabeller: Relabeller, paths: Transitions, key: jax.Array) -> Relabelled:
-    """Tell many paths anew, `relabeller.batch` at a time.
+    """Relabel many paths, `relabeller.batch` at a time.
 
     Args:
-        relabeller: who tells.
+        relabeller: of `fit_relabeller`.
         paths: `[B, T, ...]`; of single transitions `[B, 1, ...]`.
         key: consumed.
 
@@ -251,18 +263,22 @@ def relabel(relabeller: Relabeller, paths: Transitions, key: jax.Array) -> Relab
     """
     count = len(paths.rewards)
     size = min(relabeller.batch, count)
-    told = []
+    found = []
     for index, begin in enumerate(range(0, count, size)):
         # The last piece is as long as the others, so that nothing compiles anew.
         chosen = np.arange(begin, begin + size).clip(max=count - 1)
         some = jax.tree.map(lambda x: x[chosen], paths)  # noqa: B023
-        piece = relabeller.tell(relabeller.params, jax.random.fold_in(key, index), some)
-        told.append(jax.tree.map(np.asarray, piece))
-    return jax.tree.map(lambda *pieces: np.concatenate(pieces)[:count], *told)
+        piece = relabeller.relabel(relabeller.params, jax.random.fold_in(key, index), some)
+        found.append(jax.tree.map(np.asarray, piece))
+    return jax.tree.map(lambda *pieces: np.concatenate(pieces)[:count], *found)
 
 
 def settle(
-    unknown: Unknown, limit: jax.Array, told: Relabelled, valid: jax.Array, key: jax.Array
+    beyond_threshold: Beyond,
+    threshold: jax.Array,
+    found: Relabelled,
+    valid: jax.Array,
+    key: jax.Array,
 ) -> tuple[Transitions, jax.Array]:
     """Paths `[B, T, ...]` and which of their steps count, once unknown ones are dealt with.
 
@@ -270,19 +286,19 @@ def settle(
     finite counts as unknown, whatever is done about the rest.
 
     Args:
-        unknown: what about steps whose disagreement is beyond the `limit`, of a `Relabeller`.
-        limit: `[]`.
-        told: by it.
+        beyond_threshold: what is done with steps whose disagreement is above the threshold.
+        threshold: `[]`.
+        found: of a `Relabeller`.
         valid: `[B, T]` bool: steps that counted before.
         key: consumed, by drawing paths again (`weigh`).
     """
-    paths = told.paths
+    paths = found.paths
     finite = jnp.isfinite(paths.next_observations).all(-1) & jnp.isfinite(paths.rewards)
-    valid = jnp.asarray(valid) & told.valid & (jnp.cumsum(~finite, 1) == 0)
-    excess = jnp.asarray(told.disagreement) / limit
-    if unknown == "drop":
+    valid = jnp.asarray(valid) & found.valid & (jnp.cumsum(~finite, 1) == 0)
+    excess = jnp.asarray(found.disagreement) / threshold
+    if beyond_threshold == "drop":
         valid &= jnp.cumsum(excess > 1.0, 1) == 0
-    elif unknown == "weigh":
+    elif beyond_threshold == "weigh":
         worst = jnp.where(valid, excess, 0.0).max(1)
         weights = 1.0 / jnp.maximum(worst, 1.0)
         count = len(weights)
@@ -296,7 +312,7 @@ def settle(
 def relabelled(
     relabeller: Relabeller, paths: Transitions, valid: np.ndarray, key: jax.Array
 ) -> Transitions:
-    """Paths told anew and settled: the steps that count, path by path, `[N, ...]` on the host.
+    """Paths relabelled and settled: the steps that count, path by path, `[N, ...]` on the host.
 
     Args:
         relabeller, paths: as for `relabel`.
@@ -306,14 +322,14 @@ def relabelled(
     Raises:
         DivergenceError: no step counts.
     """
-    tell_key, draw_key = jax.random.split(key)
-    told = relabel(relabeller, paths, tell_key)
-    rules = relabeller.unknown, relabeller.limit
-    settled, counts = jax.tree.map(np.asarray, settle(*rules, told, jnp.asarray(valid), draw_key))
+    relabel_key, draw_key = jax.random.split(key)
+    found = relabel(relabeller, paths, relabel_key)
+    rules = relabeller.beyond_threshold, relabeller.uncertainty_threshold
+    settled, counts = jax.tree.map(np.asarray, settle(*rules, found, jnp.asarray(valid), draw_key))
     if not counts.any():
         raise DivergenceError(
-            f"relabelling: the model knows none of {counts.size} steps, expected some; "
-            "it has diverged, or the limit is too low (level, unknown)"
+            f"relabelling: found none of {counts.size} steps below the threshold, expected some; "
+            "it has diverged, or uncertainty_quantile is too low"
         )
     return jax.tree.map(lambda x: x[counts], settled)
 

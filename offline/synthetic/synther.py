@@ -130,7 +130,7 @@ def fit_layout(transitions: Transitions) -> RowLayout:
     return RowLayout(scaler, *sizes, terminals)
 
 
-class Synther(NamedTuple):
+class RowDiffusion(NamedTuple):
     """Functions of one configuration; hand `training` and the packed rows to `loop.train`.
 
     What draws is the `student`, to be trained after it, or else the denoiser.
@@ -142,7 +142,7 @@ class Synther(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def make_synther(config: SyntherConfig, features: int) -> Synther:
+def make_synther(config: SyntherConfig, features: int) -> RowDiffusion:
     """Build the denoiser of rows and its training. Equal arguments give the same functions.
 
     Raises:
@@ -150,7 +150,7 @@ def make_synther(config: SyntherConfig, features: int) -> Synther:
     """
     check(config.sampler)
     denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
-    made = Synther(denoiser, make_denoiser_training(denoiser, config.training))
+    made = RowDiffusion(denoiser, make_denoiser_training(denoiser, config.training))
     if config.student is None:
         return made
     check(config.student)
@@ -160,8 +160,8 @@ def make_synther(config: SyntherConfig, features: int) -> Synther:
     )
 
 
-def teach(
-    synther: Synther,
+def distil_rows(
+    synther: RowDiffusion,
     config: SyntherConfig,
     params: PyTree,
     rows: jax.Array,
@@ -186,8 +186,8 @@ def teach(
     keys = jax.random.split(jax.random.fold_in(key, 1), len(jax.tree.leaves(params)[0]))
     run: dict[str, Any] = {"stage": f"{stage}-student", "context": context, "own_rows": own_rows}
     lesson = Lesson(rows, params)
-    taught = distil(synther.student, config.student.training, lesson, keys, **run)
-    return synther.student, taught.state.average
+    student = distil(synther.student, config.student.training, lesson, keys, **run)
+    return synther.student, student.state.average
 
 
 def generate(
@@ -215,7 +215,7 @@ def generate(
         `[count, ...]` rows on the device.
 
     Raises:
-        ConfigError: no rows are asked for.
+        ConfigError: `count` or `batch` below 1.
         DivergenceError: a row is not finite.
     """
     if count < 1 or batch < 1:
@@ -292,7 +292,7 @@ def upsample(
     budget |= {"units_per_iteration": config.training.per_iteration, "about": config}
     fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
     run: dict[str, Any] = {"own_rows": True, "stage": stage, "context": context}
-    model, params = teach(synther, config, fitted.state.average, packed, fit_key, **run)
+    model, params = distil_rows(synther, config, fitted.state.average, packed, fit_key, **run)
     batch = min(batch, count)
     shape = -(-count // batch), batch, layouts[0].features
 

@@ -1,33 +1,23 @@
-"""A dataset in, made-up rows out: SynthER's, or those of policy-guided diffusion.
+"""A dataset in, synthetic rows out: SynthER's, or those of policy-guided diffusion.
 
 more = synthesise(dataset, "synther", 100_000)
 near = synthesise(dataset, "pgd", 100_000, policy=(outcome.agent, actor))
-told = synthesise(dataset, relabel="ensemble")  # what follows, by a world model of the same rows
+relabelled = synthesise(dataset, relabel="ensemble")  # successors by a world model of the same rows
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import check, fraction, number, positive, unknown
-from jaxrl_rollouts.diffusion import (
-    Denoiser,
-    DenoiserTrainingConfig,
-    Flow,
-    ResidualMlpConfig,
-    SamplerConfig,
-    TemporalUnetConfig,
-    make_guidance,
-    small_training,
-    train_denoiser,
-)
+from jaxrl_rollouts.configs import check, unknown
+from jaxrl_rollouts.diffusion import Denoiser, Flow, make_guidance, train_denoiser
 from jaxrl_rollouts.diffusion.guide import GuideParams
-from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
@@ -37,98 +27,26 @@ from ..agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
 from ..worlds.dynamics import Termination
-from .pgd import PgdConfig, policy_target
+from .pgd import policy_target
 from .relabel import By, RelabelConfig, fit_relabeller, relabelled
-from .synther import RowLayout, SyntherConfig, fit_layout, make_synther, teach, upsample
+from .synther import RowLayout, SyntherConfig, distil_rows, fit_layout, make_synther, upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
-Kind = Literal["synther", "pgd"]
-KINDS: tuple[Kind, ...] = ("synther", "pgd")
+if TYPE_CHECKING:
+    from ..methods.pgd import Pgd
+    from ..methods.synther import Synther
+
+KINDS = ("synther", "pgd")
+RELABELLED: Mapping[By, str] = {
+    "ensemble": " Successors of a state and an action are those of members of a world model.",
+    "model": " Successors of a state and an action are those of a single network.",
+    "inverse": " Actions are those that an inverse model finds behind the changes.",
+}
 
 
-def _published() -> DenoiserTrainingConfig:
-    """Policy-guided diffusion's, for a budget of ours: the public code counts epochs."""
-    return DenoiserTrainingConfig(
-        updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
-    )
-
-
-@dataclass(frozen=True)
-class SyntheticConfig:
-    """Diffusion models of a dataset and what is drawn from them; sizes are the papers'.
-
-    Attributes:
-        synther: SynthER's model of single transitions.
-        rows: drawn from it once.
-        real_ratio: of real rows in a batch beside SynthER's; 0 replaces the data.
-        length, stride: states of a window of policy-guided diffusion, and rows between two.
-        unet, training: its model of windows.
-        pgd: guidance, and how often windows are drawn anew while an agent learns.
-        relabel: who tells what follows a sampled state and action; as published, nobody.
-    """
-
-    synther: SyntherConfig = field(default_factory=SyntherConfig)
-    rows: int = positive(5_000_000)
-    real_ratio: float = fraction(0.0)
-    length: int = number(16, least=2, expected="at least 2 states")
-    stride: int = positive(8)
-    unet: TemporalUnetConfig = field(default_factory=lambda: TemporalUnetConfig(features=1024))
-    training: DenoiserTrainingConfig = field(default_factory=_published)
-    pgd: PgdConfig = field(default_factory=PgdConfig)
-    relabel: RelabelConfig = field(default_factory=RelabelConfig)
-
-
-# One variance for each output: on HalfCheetah the error of what such networks tell is two thirds of
-# what it is with a variance for every row (0.043 and 0.064 of the mixed data's variance).
-SMALL_WORLD = EnsembleConfig(
-    members=5,
-    elites=4,
-    hidden=(128, 128, 128),
-    variance="output",
-    weight_decay=(2.5e-5,),
-    max_epochs=20,
-)
-
-
-def small_synthetic(
-    *,
-    width: int = 128,
-    features: int = 16,
-    blocks: int = 3,
-    updates: int = 10_000,
-    steps: int = 32,
-    rows: int = 50_000,
-    windows: int = 256,
-    refresh: int = 1000,
-    length: int = 16,
-) -> SyntheticConfig:
-    """Small networks and few sampler steps, for a CPU.
-
-    Transitions are drawn by DPM-Solver++(2M) as an SDE, which makes about the errors that the
-    published sampler makes with twice the calls of the network (`sampler_steps`'s report). Half of
-    a batch is real: samples of small models are better beside rows than in their place
-    (`relabel_sizes`'s report).
-
-    Args:
-        width: of SynthER's network.
-        features, blocks: of the U-Net.
-        updates: of the first; the second takes half as many.
-        steps: of both samplers.
-        rows: of SynthER's.
-        windows, refresh: drawn at a time, and gradient steps of the agent between two draws.
-        length: of a window.
-    """
-    rows_sampler = SamplerConfig(steps, method="dpmpp_2m", eta=1.0)
-    return SyntheticConfig(
-        SyntherConfig(ResidualMlpConfig(width=width), small_training(updates, 256), rows_sampler),
-        rows=rows,
-        real_ratio=0.5,
-        length=length,
-        unet=TemporalUnetConfig(features=features, blocks=blocks),
-        training=small_training(updates // 2, 64),
-        pgd=PgdConfig(sampler=SamplerConfig(steps), windows=windows, updates=refresh),
-        relabel=RelabelConfig(networks=SMALL_WORLD),
-    )
+def relabel_note(config: RelabelConfig | None) -> str:
+    """Which model relabelled the rows, a sentence for reports; "" for none."""
+    return "" if config is None else RELABELLED[config.relabel_with]
 
 
 class RowModel(NamedTuple):
@@ -152,13 +70,13 @@ def fit_rows(
     synther = make_synther(config, layout.features)
     packed, run = layout.pack(rows), {"stage": stage, "context": context}
     trained = train_denoiser(synther.denoiser, config.training, packed, key[None], **run)
-    model, params = teach(synther, config, trained.state.average, packed, key, **run)
+    model, params = distil_rows(synther, config, trained.state.average, packed, key, **run)
     return RowModel(model, unstack(params)[0], layout)
 
 
 def fit_windows(
     rows: Transitions,
-    config: SyntheticConfig,
+    method: Pgd,
     key: jax.Array,
     *,
     stage: str = "pgd",
@@ -170,88 +88,89 @@ def fit_windows(
     Raises:
         DataError: no episode is as long as a window.
     """
-    windows = cut_windows(rows, config.length, config.stride, source=source)
+    windows = cut_windows(rows, method.length, method.stride, source=source)
     run = {"stage": stage, "context": context}
-    model = fit_window_models(windows, config.unet, config.training, key[None], **run)
+    model = fit_window_models(windows, method.unet, method.training, key[None], **run)
     return model._replace(params=unstack(model.params)[0])
 
 
 def synthesise(
     dataset: Dataset | str,
-    kind: Kind = "synther",
+    method: Synther | Pgd | str = "synther",
     rows: int | None = None,
     *,
     policy: tuple[Agent, PyTree] | None = None,
-    config: SyntheticConfig | None = None,
     relabel: By | None = None,
     termination: Termination | None = None,
     seed: int = 0,
     stage: str | None = None,
     context: RunContext | None = None,
 ) -> Dataset:
-    """Fit a diffusion model to a dataset and draw rows from it.
+    """Fit a diffusion model to a dataset and sample rows from it.
 
     Args:
-        dataset: a `Dataset`, or what `load_dataset` knows.
-        kind: `synther` draws single transitions (every row an episode that was cut at once), `pgd`
-            windows of consecutive ones.
-        rows: how many; None is the configuration's. Of windows what follows a termination is left
-            out, and of relabelled rows what the model does not know may be, so that they may be
-            fewer.
+        dataset: a `Dataset`, or what `load_dataset` takes.
+        method: settings of SynthER, for single transitions (every row an episode that was cut at
+            once), or of policy-guided diffusion, for windows of consecutive ones. A name,
+            `synther` or `pgd`, takes its `small` preset.
+        rows: how many; None is SynthER's `rows`, or those of one refresh of windows. Rows after a
+            termination of a window are left out, and uncertain relabelled rows may be, so that they
+            may be fewer.
         policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
-            are pulled; None draws unguided windows.
-        config: networks, lengths and samplers; None is `small_synthetic()`, for minutes on two
-            cores.
-        relabel: who tells what follows sampled states and actions, in place of
-            `config.relabel.by`: `ensemble`, `model`, `inverse` or `sampled`. Windows are told step
-            by step and stay trajectories.
+            are pulled; None samples unguided windows.
+        relabel: `ensemble`, `model` or `inverse`, in place of the method's `relabel`: the model of
+            what follows sampled states and actions. Windows are relabelled step by step and stay
+            trajectories.
         termination: the environment's rule, for relabelling; None learns one from the dataset.
-        seed: of training and draws.
-        stage: of the run; by default the kind.
+        seed: of training and sampling.
+        stage: of the run; by default the method's name.
         context: a run whose folder keeps checkpoints and the rows. None keeps nothing.
 
     Returns:
-        A `Dataset` whose `attributes` say `synthetic`, `made_from` and, where it was, by whom it
-        was `relabelled`.
+        A `Dataset` whose `attributes` have `synthetic`, `made_from` and `relabelled`.
 
     Raises:
-        ConfigError: an unknown kind, a setting out of range, or a policy without a normal density.
+        ConfigError: an unknown method, a setting out of range, or a policy that is not normal.
         DataError: the dataset cannot be read, or has no episode as long as a window.
-        DivergenceError: a draw is not finite.
+        DivergenceError: a sample is not finite.
     """
-    if kind not in KINDS:
-        raise unknown("kind", kind, KINDS)
-    if policy is not None and (kind != "pgd" or policy[0].gaussian is None):
-        raise ConfigError("policy", kind, "pgd, and an agent with a normal policy")
+    method = _settings(method)
+    windows = method.name == "pgd"
+    if policy is not None and (not windows or policy[0].gaussian is None):
+        raise ConfigError("policy", method.name, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
-    config, stage = config or small_synthetic(), stage or kind
-    config = config if rows is None else replace(config, rows=rows)
+    config, stage = method.relabel, stage or method.name
     if relabel is not None:
-        config = replace(config, relabel=replace(config.relabel, by=relabel))
-    check(config.relabel)
-    make = partial(_synther, dataset, config, jax.random.key(seed))
-    if kind == "pgd":
-        make = partial(_windows, dataset, config, jax.random.key(seed), policy)
-
-    by = config.relabel.by
+        config = replace(config or RelabelConfig(), relabel_with=relabel)
+    if config is not None:
+        check(config)
+    if windows:
+        count = rows or method.refresh.windows * (method.length - 1)
+        make = partial(_windows, dataset, method, count, jax.random.key(seed), policy)
+    else:
+        count = rows or method.rows
+        make = partial(_transitions, dataset, method, count, jax.random.key(seed))
 
     def measure() -> dict[str, np.ndarray]:
         paths, valid = make(stage, context)
-        if by == "sampled":
-            return take_rows(_flat(paths), np.flatnonzero(valid)[: config.rows])._asdict()
+        if config is None:
+            return take_rows(_flat(paths), np.flatnonzero(valid)[:count])._asdict()
         fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
         run = {"stage": f"{stage}-relabel", "context": context, "termination": termination}
-        told = fit_relabeller(dataset.with_successors, config.relabel, fit_key, **run)
-        rows = relabelled(told, paths, valid, key)
-        return take_rows(rows, np.arange(min(config.rows, len(rows.rewards))))._asdict()
+        relabeller = fit_relabeller(dataset.with_successors, config, fit_key, **run)
+        found = relabelled(relabeller, paths, valid, key)
+        return take_rows(found, np.arange(min(count, len(found.rewards))))._asdict()
 
     made = Transitions(**remember(context, stage, "rows", measure))
-    facts = {"synthetic": kind, "made_from": dataset.name}
-    facts |= {} if by == "sampled" else {"relabelled": by}
+    facts = {"synthetic": method.name, "made_from": dataset.name}
+    name = f"{dataset.name}-{method.name}"
+    if config is not None:
+        facts["relabelled"] = config.relabel_with
+        name += f"-{config.relabel_with}"
     return replace(
         dataset,
-        name=f"{dataset.name}-{kind}" + ("" if by == "sampled" else f"-{by}"),
+        name=name,
         transitions=made,
         environment=dataset.environment or dataset.name,
         attributes={**dataset.attributes, **facts, "ends_alone": 0},
@@ -259,28 +178,40 @@ def synthesise(
     )
 
 
+def _settings(method: Any) -> Any:
+    """Settings of one of `KINDS`, of which a name takes the small preset."""
+    from ..recipes import recipe
+
+    name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
+    if name not in KINDS:
+        raise unknown("method", name, KINDS)
+    return recipe(name, "small") if isinstance(method, str) else method
+
+
 def _flat(paths: Transitions) -> Transitions:
     """`[B, T, ...]` paths as rows, path by path."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), paths)
 
 
-def _synther(
+def _transitions(
     dataset: Dataset,
-    config: SyntheticConfig,
+    method: Synther,
+    count: int,
     key: jax.Array,
     stage: str,
     context: RunContext | None,
 ) -> tuple[Transitions, np.ndarray]:
     """Paths `[rows, 1, ...]`, and that all of them count."""
     run = {"stage": stage, "context": context}
-    (made,) = upsample([dataset.with_successors], config.synther, key, config.rows, **run)
+    (made,) = upsample([dataset.with_successors], method.model, key, count, **run)
     made = made._replace(truncations=~made.terminations)
-    return jax.tree.map(lambda x: x[:, None], made), np.ones((config.rows, 1), bool)
+    return jax.tree.map(lambda x: x[:, None], made), np.ones((count, 1), bool)
 
 
 def _windows(
     dataset: Dataset,
-    config: SyntheticConfig,
+    method: Pgd,
+    count: int,
     key: jax.Array,
     policy: tuple[Agent, PyTree] | None,
     stage: str,
@@ -289,22 +220,22 @@ def _windows(
     """Paths `[windows, L - 1, ...]`, and which of their steps count."""
     fit_key, draw_key = jax.random.split(key)
     fitted = fit_windows(
-        dataset.with_successors, config, fit_key, stage=stage, source=dataset.name, context=context
+        dataset.with_successors, method, fit_key, stage=stage, source=dataset.name, context=context
     )
     guided: dict[str, Any] = {}
     if policy is not None:
         assert policy[0].gaussian is not None
         target = policy_target(policy[0].gaussian, fitted.layout)
-        guided["guidance"] = make_guidance(target, config.pgd.guidance)
-        guided["guide"] = GuideParams(policy[1], config.pgd.coefficient)
-    steps = config.length - 1
+        guided["guidance"] = make_guidance(target, method.refresh.guidance)
+        guided["guide"] = GuideParams(policy[1], method.refresh.guidance_scale)
+    steps = method.length - 1
     drawn = generate_windows(
         fitted.denoiser,
         fitted.params,
         draw_key,
         fitted.layout,
-        -(-config.rows // steps),
-        config=config.pgd.sampler,
+        -(-count // steps),
+        config=method.refresh.sampler,
         **guided,
     )
     flat, valid = fitted.layout.unpack(drawn)

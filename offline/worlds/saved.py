@@ -1,7 +1,7 @@
 """World models on disk, with the fingerprint of the data they were fitted to.
 
-A posterior is a statement about one dataset: its thresholds and scalers mean nothing for another,
-and file names do not tell (three "medium" ensembles of a public fork were the "expert" ones
+A posterior is of one dataset: its thresholds and scalers mean nothing for another, and file names
+are no proof (three "medium" ensembles of a public fork were the "expert" ones
 under another name). A folder holds `world.json` and one checkpoint of the worlds of all seeds.
 """
 
@@ -24,9 +24,9 @@ from ..data import Dataset
 from .dynamics import World
 from .endings import TerminationConfig, blank_ending
 from .fit import Targets, WorldModel, make_world_model
-from .trust import Trust
+from .trust import UncertaintyStats
 
-FORMAT = 2  # 2: the members that are no elites, too
+FORMAT = 3  # 2: the members that are no elites, too; 3: `stats` is no longer called `trust`
 FILE = "world.json"
 
 
@@ -36,14 +36,14 @@ class SavedWorlds(NamedTuple):
     Attributes:
         model: architecture, data and scalers.
         worlds: a `World` with a leading seed axis.
-        trust: likewise; None where none was measured.
+        stats: likewise; None where none was measured.
         config: settings of the ensemble.
         facts: everything in `world.json`.
     """
 
     model: WorldModel
     worlds: World
-    trust: Trust | None
+    stats: UncertaintyStats | None
     config: EnsembleConfig
     facts: Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def save_worlds(
     config: EnsembleConfig,
     targets: Targets,
     *,
-    trust: Trust | None = None,
+    stats: UncertaintyStats | None = None,
     ending: TerminationConfig | None = None,
 ) -> Path:
     """Write the worlds of all seeds and where they come from.
@@ -76,7 +76,7 @@ def save_worlds(
         worlds: leading axis = seeds.
         dataset: what they were fitted to.
         config, targets: as they were given to `fit_worlds`.
-        trust: leading axis = seeds; None where none was measured.
+        stats: leading axis = seeds; None where none was measured.
         ending: settings of the learned termination, where the worlds have one.
     """
     facts = {
@@ -85,11 +85,11 @@ def save_worlds(
         **fingerprint(dataset),
         "ensemble": to_json(config),
         "targets": targets,
-        "levels": 0 if trust is None else trust.levels.shape[-1],
+        "levels": 0 if stats is None else stats.levels.shape[-1],
         "ending": None if ending is None else to_json(ending),
         "versions": provenance(),
     }
-    params = {"worlds": worlds} if trust is None else {"worlds": worlds, "trust": trust}
+    params = {"worlds": worlds} if stats is None else {"worlds": worlds, "stats": stats}
     return save_trained(folder, FILE, facts, params)
 
 
@@ -128,7 +128,7 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
         if not facts["levels"]:
             return {"worlds": world}
         levels = jnp.zeros((facts["levels"],))
-        return {"worlds": world, "trust": Trust(levels, levels, jnp.zeros(()))}
+        return {"worlds": world, "stats": UncertaintyStats(levels, levels, jnp.zeros(()))}
 
     loaded = load_params(folder, init, facts["seeds"])
-    return SavedWorlds(model, loaded["worlds"], loaded.get("trust"), config, facts)
+    return SavedWorlds(model, loaded["worlds"], loaded.get("stats"), config, facts)

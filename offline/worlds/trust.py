@@ -1,4 +1,4 @@
-"""How far a posterior over world models can be trusted, measured on the data it was fitted to.
+"""The uncertainty of world models on the data they were fitted to, and the threshold it gives.
 
 NEUBAY, section 4: the spread of the members' means at every row of the dataset; rollouts
 stop where the spread exceeds a quantile of that, the maximum in the paper's main setting.
@@ -22,8 +22,8 @@ from .dynamics import Consulted, Disagreement, World, predict
 from .fit import FittedWorlds
 
 
-class Trust(NamedTuple):
-    """What the spread is on the dataset.
+class UncertaintyStats(NamedTuple):
+    """Statistics of the spread over the rows of a dataset.
 
     Attributes:
         levels: `[L]` quantile levels, ascending.
@@ -72,13 +72,13 @@ def uncertainties(
     return jax.lax.map(of_rows, index).reshape(-1)[:rows]
 
 
-def measure_trust(
+def uncertainty_stats(
     fitter: Fitter,
     world: World,
     transitions: Transitions,
     levels: tuple[float, ...] = LEVELS,
-) -> Trust:
-    """`spread_of_means` over every row of a dataset (one seed; `measure_trusts` for several).
+) -> UncertaintyStats:
+    """Measure `spread_of_means` over every row of a dataset, of one seed's world model.
 
     Raises:
         ConfigError: a level outside [0, 1], or no rows.
@@ -89,49 +89,52 @@ def measure_trust(
         raise ConfigError("transitions", "no rows", "at least one")
     spread = uncertainties(fitter, world, transitions.observations, transitions.actions)
     at = jnp.asarray(sorted(levels), jnp.float32)
-    return Trust(at, jnp.quantile(spread, at), spread.mean())
+    return UncertaintyStats(at, jnp.quantile(spread, at), spread.mean())
 
 
-def measure_trusts(
+def uncertainty_stats_of_seeds(
     fitter: Fitter, worlds: World, transitions: Transitions, levels: tuple[float, ...] = LEVELS
-) -> Trust:
-    """`measure_trust` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
-    return jax.vmap(lambda world: measure_trust(fitter, world, transitions, levels))(worlds)
+) -> UncertaintyStats:
+    """`uncertainty_stats` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
+    return jax.vmap(lambda world: uncertainty_stats(fitter, world, transitions, levels))(worlds)
 
 
-def trust(worlds: FittedWorlds, data: Dataset, level: float = 1.0) -> jax.Array:
-    """How far world models can be trusted: `[seeds]`, the uncertainty at which a rollout stops.
+def uncertainty_threshold(worlds: FittedWorlds, data: Dataset, quantile: float = 1.0) -> jax.Array:
+    """Compute the uncertainty at which a rollout stops: `[seeds]`.
 
         dynamics = worlds.dynamics(env, spread_of_means, normalised=True)
-        rollout(dynamics.model, world, ..., threshold=trust(worlds, data)[seed])
+        stops_at = uncertainty_threshold(worlds, data)
+        rollout(dynamics.model, world, ..., threshold=stops_at[seed])
 
     Args:
         worlds: of `fit_worlds`.
         data: what they were fitted to.
-        level: quantile of the members' spread (`spread_of_means`, normalised) over its rows; 1.0
-            is the maximum, NEUBAY's main setting.
+        quantile: of the members' spread (`spread_of_means`, normalised) over its rows; 1.0 is the
+            maximum, NEUBAY's main setting.
 
     Raises:
-        ConfigError: a level outside [0, 1].
+        ConfigError: a quantile outside [0, 1].
     """
     rows = to_device(data.with_successors)
-    return threshold(measure_trusts(worlds.model.fitter, worlds.worlds, rows, (level,)), level)
+    stats = uncertainty_stats_of_seeds(worlds.model.fitter, worlds.worlds, rows, (quantile,))
+    return threshold_at(stats, quantile)
 
 
-def threshold(trust: Trust, level: float) -> jax.Array:
+def threshold_at(stats: UncertaintyStats, quantile: float) -> jax.Array:
     """The spread at which a rollout stops: a quantile over the dataset, 1.0 its maximum.
 
-    A negative level means no threshold at all (infinity), as in the published code. The last axis
-    of `trust` is the levels'; a leading seed axis stays.
+    A negative quantile means no threshold at all (infinity), as in the published code. The last
+    axis of `stats` is the levels'; a leading seed axis stays.
 
     Raises:
-        ConfigError: the level was not measured.
+        ConfigError: the quantile was not measured.
     """
-    if level < 0:
-        return jnp.full(trust.quantiles.shape[:-1], jnp.inf)
-    known = np.asarray(trust.levels).reshape(-1, trust.levels.shape[-1])[0]
-    at = np.flatnonzero(np.isclose(known, level, atol=1e-6))
+    if quantile < 0:
+        return jnp.full(stats.quantiles.shape[:-1], jnp.inf)
+    known = np.asarray(stats.levels).reshape(-1, stats.levels.shape[-1])[0]
+    at = np.flatnonzero(np.isclose(known, quantile, atol=1e-6))
     if not len(at):
         expected = "one of " + ", ".join(f"{x:g}" for x in known) + ", or negative for none"
-        raise ConfigError("quantile", level, expected, "measure_trust(..., levels=...) adds others")
-    return trust.quantiles[..., int(at[0])]
+        hint = "uncertainty_stats(..., levels=...) measures others"
+        raise ConfigError("uncertainty_quantile", quantile, expected, hint)
+    return stats.quantiles[..., int(at[0])]

@@ -157,12 +157,12 @@ def zeros(key: jax.Array, batch: int) -> jax.Array:
 def discrete() -> Case:
     config = DqnConfig(
         memory=MemoryConfig("gru", width=4, layers=1),
-        head=(8,),
+        head_dims=(8,),
         episodes=4,
-        memory_rate=0.01,
-        head_rate=0.01,
+        memory_lr=0.01,
+        head_lr=0.01,
         utd_ratio=0.1,
-        tape=12,
+        tape_length=12,
         capacity=60,
         steps=20,
     )
@@ -194,11 +194,10 @@ def guided() -> Case:
         sampler=SamplerConfig(3),
         windows=6,
         updates=2,
-        batch_size=8,
         real_ratio=0.5,
         lifetime=2,
     )
-    learner = make_pgd(config, Td3BcConfig(**FAST), denoiser, layout)
+    learner = make_pgd(config, Td3BcConfig(**FAST), denoiser, layout, batch_size=8)
     data = PgdData(to_device(rows()), jnp.float32(0.1))
     return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
 

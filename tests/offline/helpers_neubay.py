@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxrl_rollouts.offline.agent import Learner
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.neubay.config import NeubayConfig, Sizes
-from jaxrl_rollouts.offline.neubay.neubay import NeubayData, NeubayState, make_neubay
+from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
+from jaxrl_rollouts.offline.neubay.learner import NeubayData, NeubayState, make_neubay
+from jaxrl_rollouts.offline.neubay.sizes import Sizes
 from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
@@ -23,23 +24,22 @@ from jaxrl_rollouts.scaler import identity_scaler
 
 S, A, LIMIT, MEMBERS, K = 2, 1, 7, 3, 24
 LENGTHS = (4, 2, 5)  # the first ends by itself, the second is cut, the third stops in the middle
-CONFIG = NeubayConfig(
+CONFIG = Neubay(
     agent=RecurrentSacConfig(
         memory=MemoryConfig("lru", width=8, state=4, layers=1),
-        head=(8,),
+        head_dims=(8,),
         num_critics=3,
-        steps=12,
         discount=0.9,
-        memory_rate=1e-3,
-        head_rate=1e-3,
+        memory_lr=1e-3,
+        head_lr=1e-3,
         real_weight=0.3,
     ),
-    rollouts=K,
+    rollouts=HistoryRollouts(K, early_exit=2),
+    steps=12,
     utd_ratio=0.05,
     updates_per_iteration=2,
-    tape=32,
-    capacity=2000,
-    early_exit=2,
+    batch_size=32,
+    buffer_size=2000,
 )
 
 

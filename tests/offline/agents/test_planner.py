@@ -15,13 +15,12 @@ import pytest
 from jaxrl_rollouts.diffusion import FlowConfig, SamplerConfig, TemporalUnetConfig
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.agents.bc import BcConfig
+from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.plan_rows import mean_to_go, plan_rows, ranks
-from jaxrl_rollouts.offline.agents.planner import PlannerConfig, make_planner
+from jaxrl_rollouts.offline.agents.planner import PlannerConfig, make_planner, rows_for
 from jaxrl_rollouts.offline.agents.planner_acting import actions_between, plans
 from jaxrl_rollouts.offline.agents.planner_parts import planner_parts
-from jaxrl_rollouts.offline.agents.registry import make_agent, rows_for
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.policy import Policy
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
@@ -187,7 +186,7 @@ def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
     free = chosen(replace(teacher, guidance=0.0))
     assert ((free > 0.4).mean(1) > 0.2).all() and ((free < -0.4).mean(1) > 0.2).all()
     cloned = learned(BcConfig(hidden=(32,), actor_lr=3e-3), fork(), 2)
-    bc = make_agent(BcConfig(hidden=(32,), actor_lr=3e-3), S, A)
+    bc = make_bc(BcConfig(hidden=(32,), actor_lr=3e-3), S, A)
     mean = np.asarray(jax.vmap(lambda a: bc.greedy(a, KEY, now, ())[0])(cloned.actor))
     np.testing.assert_allclose(mean, 0.0, atol=0.15)
 
@@ -227,4 +226,4 @@ def test_a_saved_planner_acts_with_its_memory(tmp_path: Path) -> None:
 )
 def test_planner_settings_are_checked(change: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting}: found"):
-        make_agent(replace(TINY, **change), S, A)
+        make_planner(replace(TINY, **change), S, A)

@@ -77,7 +77,7 @@ def test_exact_play_is_the_mean_of_sampled_play() -> None:
     boundary, rng = stopping_boundary(beliefs), np.random.default_rng(0)
     for arm in (0.3, 0.6):
         wins, going = np.zeros(20_000), np.ones(20_000, bool)
-        pulls, paid = np.zeros(20_000), np.zeros(20_000)
+        pulls, rewarded = np.zeros(20_000), np.zeros(20_000)
         for t in range(30):
             precision = 1 / beliefs.std**2 + t / beliefs.noise**2
             mean = (beliefs.mean / beliefs.std**2 + wins / beliefs.noise**2) / precision
@@ -85,9 +85,9 @@ def test_exact_play_is_the_mean_of_sampled_play() -> None:
             reward = rng.random(20_000) < np.where(going, arm, 0.5)
             wins += reward * going
             pulls += going
-            paid += reward
+            rewarded += reward
         exact = play_optimum(beliefs, (arm,), boundary=boundary)
-        np.testing.assert_allclose(exact.returns, paid.mean() / 30, atol=0.003)
+        np.testing.assert_allclose(exact.returns, rewarded.mean() / 30, atol=0.003)
         np.testing.assert_allclose(exact.pulls, pulls.mean(), rtol=0.03)
 
 

@@ -55,8 +55,8 @@ def test_true_bandits_pay_by_their_chances_and_are_seen_one_step_later() -> None
     assert set(np.unique(rewards)) == {0.0, 1.0}
     for row in (0, 1):
         for arm in (0, 1):
-            paid = rewards[:, row::2][arms[:, row::2] == arm].mean()
-            np.testing.assert_allclose(paid, chances[row, arm], atol=0.01)
+            rewarded = rewards[:, row::2][arms[:, row::2] == arm].mean()
+            np.testing.assert_allclose(rewarded, chances[row, arm], atol=0.01)
     seen = np.asarray(steps.next_observations)
     np.testing.assert_array_equal(seen[..., 3], rewards)
     np.testing.assert_array_equal(seen[..., 1:3], np.eye(2)[arms])
@@ -76,15 +76,15 @@ def test_imagined_bandits_show_what_is_paid_and_learn_from_less() -> None:
     )
     steps = played(IMAGINED_BANDITS, arms, 4000, 2).steps
     chosen = np.asarray(steps.actions)
-    paid = np.asarray(steps.next_observations[..., 3])
+    rewarded = np.asarray(steps.next_observations[..., 3])
     for row in (0, 1):
         for arm in (0, 1):
-            drawn = paid[:, row::2][chosen[:, row::2] == arm]
+            drawn = rewarded[:, row::2][chosen[:, row::2] == arm]
             np.testing.assert_allclose(drawn.mean(), arms.mean[row, arm], atol=0.003)
             np.testing.assert_allclose(drawn.std(), arms.std[row, arm], atol=0.003)
     spread = np.asarray(arms.spread)[chosen]
     np.testing.assert_allclose(steps.uncertainties, spread)
-    np.testing.assert_allclose(steps.rewards, paid - 0.5 * spread, atol=1e-6)
+    np.testing.assert_allclose(steps.rewards, rewarded - 0.5 * spread, atol=1e-6)
 
 
 def test_the_log_is_the_published_one() -> None:

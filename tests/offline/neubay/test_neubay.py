@@ -13,8 +13,9 @@ from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 
 from jaxrl_rollouts import chunks, loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
-from jaxrl_rollouts.offline.neubay.config import ring_bytes, ring_entries
-from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS, make_neubay
+from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts
+from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, make_neubay
+from jaxrl_rollouts.offline.neubay.sizes import buffer_bytes, buffer_episodes
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -47,19 +48,20 @@ def programs() -> dict:
 def test_cadence_is_exact_up_to_what_is_owed() -> None:
     neubay, _ = made()
     before = len(programs())
-    trained = run(iterations=CONFIG.iterations)
-    owed = trained.history.curve("owed")[1]
-    used, tokens = (trained.history.curve(n)[1] for n in ("ring_tokens", "tokens"))
+    trained = run(iterations=CONFIG.schedule[0])
+    update_budget = trained.history.curve("update_budget")[1]
+    used, timesteps = (trained.history.curve(n)[1] for n in ("buffer_timesteps", "timesteps"))
     came = np.diff(np.concatenate([np.zeros((1, 2)), used]), axis=0)
-    due = np.concatenate([np.ones((1, 2), bool), owed[:-1] < 2])
-    np.testing.assert_array_equal(came, np.where(due, tokens, 0))
+    due = np.concatenate([np.ones((1, 2), bool), update_budget[:-1] < 2])
+    np.testing.assert_array_equal(came, np.where(due, timesteps, 0))
     assert due.any(0).all() and not due.all(), "some iterations live on what was there"
-    taken = 2.0 * np.arange(1, CONFIG.iterations + 1)[:, None]
-    np.testing.assert_allclose(owed, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
+    taken = 2.0 * np.arange(1, CONFIG.schedule[0] + 1)[:, None]
+    np.testing.assert_allclose(update_budget, 0.05 * np.cumsum(came, 0) - taken, atol=1e-4)
     for name in ("horizon_median", "q_real", "q_imagined", "entropy", "alpha", "ended_limit"):
         assert np.isfinite(trained.history.curve(name)[1]).all()
     assert len(programs()) - before <= 1, "later iterations compile nothing"
-    other = make_neubay(replace(CONFIG, level=0.9, penalty=1.0), DYNAMICS, SIZES)
+    quantile = replace(CONFIG.rollouts, uncertainty_quantile=0.9)
+    other = make_neubay(replace(CONFIG, rollouts=quantile, penalty=1.0), DYNAMICS, SIZES)
     assert other.update is neubay.update, "arms of an ablation share their program"
 
 
@@ -97,8 +99,8 @@ def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
         )
         mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
         other = jax.tree.map(lambda x: x[0], one.state)
-        np.testing.assert_array_equal(mine.ring.lengths, other.ring.lengths)
-        for name in ("agent", "ring", "owed", "looks"):
+        np.testing.assert_array_equal(mine.buffer.lengths, other.buffer.lengths)
+        for name in ("agent", "buffer", "update_budget", "rollout_stats"):
             jax.tree.map(
                 lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
                 getattr(mine, name),
@@ -127,8 +129,8 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 def test_real_tokens_come_as_prefixes_only() -> None:
     trained = run(iterations=1)
     state = jax.tree.map(lambda x: x[0], trained.state)
-    tape = tapes.sample(state.ring, jax.random.key(0), 200)
-    real, starts = np.asarray(tape.tokens.real), np.asarray(tape.starts)
+    tape = tapes.sample(state.buffer, jax.random.key(0), 200)
+    real, starts = np.asarray(tape.timesteps.real), np.asarray(tape.starts)
     # Once an episode has left the data it never comes back to them.
     comes_back = ~real[:-1] & real[1:] & ~starts[1:]
     assert real.any() and (~real).any() and not comes_back.any()
@@ -137,17 +139,18 @@ def test_real_tokens_come_as_prefixes_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"horizon": 0}, "horizon: found 0"),
-        ({"rollouts": 0}, "rollouts"),
-        ({"level": 1.5}, "level: found 1.5"),
+        ({"rollouts": HistoryRollouts(length=0)}, "rollouts.length: found 0"),
+        ({"rollouts": HistoryRollouts(0)}, "rollouts.batch_size"),
+        ({"rollouts": HistoryRollouts(uncertainty_quantile=1.5)}, "quantile: found 1.5"),
         ({"penalty": -1.0}, "penalty"),
         ({"utd_ratio": 0.0}, "utd_ratio"),
-        ({"updates_per_iteration": 5}, "updates_per_iteration: found 5, expected a divisor"),
-        ({"early_exit": 0}, "early_exit"),
-        ({"capacity": 100}, r"capacity: found 100, expected at least 192 tokens"),
-        ({"capacity": 300, "tape": 301}, "at least one tape of 301 tokens"),
-        ({"tape": 1}, "tape: found 1"),
-        ({"tape": 7}, "tape: found 7, expected at least the 8 tokens of an episode"),
+        ({"updates_per_iteration": 0}, "updates_per_iteration: found 0"),
+        ({"rollouts": HistoryRollouts(early_exit=0)}, "early_exit"),
+        ({"buffer_size": 100}, r"buffer_size: found 100, expected at least 192 timesteps"),
+        ({"buffer_size": 300, "batch_size": 301}, "at least one tape of 301 timesteps"),
+        ({"batch_size": 1}, "batch_size: found 1"),
+        ({"batch_size": 7}, "batch_size: found 7, expected at least the 8 timesteps of an episode"),
+        ({"weighting": "transition"}, "weighting: transition: found 'a memory of kind lru"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
@@ -162,6 +165,6 @@ def test_dynamics_must_measure_disagreement() -> None:
 
 
 def test_the_ring_takes_what_is_said() -> None:
-    ring = made()[1].ring
-    assert sum(x.nbytes for x in jax.tree.leaves(ring)) == ring_bytes(CONFIG, SIZES)
-    assert ring.begins.shape == (ring_entries(CONFIG),)
+    buffer = made()[1].buffer
+    assert sum(x.nbytes for x in jax.tree.leaves(buffer)) == buffer_bytes(CONFIG, SIZES)
+    assert buffer.begins.shape == (buffer_episodes(CONFIG),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,10 @@ from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.neubay.config import NeubayConfig
-from jaxrl_rollouts.offline.neubay.neubay import OWN_WORLDS
-from jaxrl_rollouts.offline.neubay.prepare import (
-    Prepared,
-    prepare,
-    ring_text,
-    trusted_dynamics,
-)
+from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
+from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay.posterior import neubay_data, uncertain_dynamics
+from jaxrl_rollouts.offline.neubay.sizes import Sizes, buffer_text
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
@@ -37,22 +33,19 @@ from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import measure_trusts, threshold
+from jaxrl_rollouts.offline.worlds.trust import threshold_at, uncertainty_stats_of_seeds
 
-CONFIG = NeubayConfig(
+CONFIG = Neubay(
     agent=RecurrentSacConfig(
         memory=MemoryConfig("lru", width=8, state=4, layers=1),
-        head=(8,),
+        head_dims=(8,),
         num_critics=2,
-        steps=4,
     ),
-    rollouts=3,
-    level=0.9,
-    horizon=6,
+    rollouts=HistoryRollouts(3, 6, 0.9, None),
+    steps=4,
     updates_per_iteration=2,
-    tape=256,
-    capacity=700,
-    early_exit=None,
+    batch_size=256,
+    buffer_size=700,
 )
 ENSEMBLE = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1)
 
@@ -73,35 +66,37 @@ def lonely(worlds: Any) -> Any:
 
 
 @functools.cache
-def trust() -> Any:
-    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
+def stats() -> Any:
+    return uncertainty_stats_of_seeds(fitted().model.fitter, fitted().worlds, rows())
 
 
-def prepared(config: NeubayConfig = CONFIG, **changes: Any) -> Prepared:
+class Ready(NamedTuple):
+    """What `Neubay.prepare` hands to the loop, of worlds that are there already."""
+
+    learner: Any
+    data: NeubayData
+    per_seed: NeubayData
+    sizes: Sizes
+
+
+def prepared(method: Neubay = CONFIG, **changes: Any) -> Ready:
     given: dict[str, Any] = {
         "transitions": rows(),
         "worlds": fitted().worlds,
-        "trust": trust(),
+        "stats": stats(),
         "env": PENDULUM,
         "seeds": 2,
+        "source": "pendulum.hdf5",
+        **changes,
     }
-    given |= changes
-    return prepare(
-        config,
-        given["transitions"],
-        fitted().model.fitter,
-        given["worlds"],
-        given["trust"],
-        given["env"],
-        never,
-        seeds=given["seeds"],
-        groups=given.get("groups"),
-        source="pendulum.hdf5",
-    )
+    data, per_seed, sizes = neubay_data(method, **given)
+    members = jax.tree.leaves(given["worlds"].elites)[0].shape[1]
+    dynamics = uncertain_dynamics(fitted().model.fitter, members, never)
+    return Ready(make_neubay(method, dynamics, sizes), data, per_seed, sizes)
 
 
 @functools.cache
-def trained() -> tuple[Prepared, Any]:
+def trained() -> tuple[Ready, Any]:
     ready = prepared()
     look = evaluator(ready.learner, remembering(PENDULUM), jax.random.key(2), 2)
     return ready, train_learner(
@@ -109,7 +104,7 @@ def trained() -> tuple[Prepared, Any]:
         ready.data,
         jax.random.key(3),
         seeds=2,
-        iterations=CONFIG.iterations,
+        iterations=CONFIG.schedule[0],
         per_seed=ready.per_seed,
         evaluate=look,
     )
@@ -118,7 +113,7 @@ def trained() -> tuple[Prepared, Any]:
 @pytest.mark.slow
 def test_agents_are_trained_and_looked_at() -> None:
     ready, result = trained()
-    assert len(result.history.records) == 2 and result.state.owed.shape == (2,)
+    assert len(result.history.records) == 2 and result.state.update_budget.shape == (2,)
     assert ready.per_seed == OWN_WORLDS
     # Seed k is trained in world k, and where there are too few from the first one on again.
     for count in (2, 3):
@@ -137,9 +132,9 @@ def test_agents_are_trained_and_looked_at() -> None:
     assert (last("length") == 200).all() and (last("return") < 0).all()
     assert (result.history.curve("horizon_longest")[1] <= 6).all()
     # Thresholds and penalties are the worlds' own.
-    np.testing.assert_array_equal(ready.data.world.limit, threshold(trust(), 0.9))
+    np.testing.assert_array_equal(ready.data.world.limit, threshold_at(stats(), 0.9))
     strict = prepared(replace(CONFIG, penalty=0.2))
-    np.testing.assert_allclose(strict.data.penalty, 0.2 / np.asarray(trust().mean), rtol=1e-6)
+    np.testing.assert_allclose(strict.data.penalty, 0.2 / np.asarray(stats().mean), rtol=1e-6)
     assert not np.asarray(ready.data.penalty).any()
     assert strict.learner.update is ready.learner.update
 
@@ -148,28 +143,28 @@ def test_agents_are_trained_and_looked_at() -> None:
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
     agent, states, settings = ready.learner.agent, result.state.agent, CONFIG.agent
-    nets = make_actor_critic(settings.memory, settings.head, settings.num_critics, 5, 1)
-    tokens = jax.random.normal(jax.random.key(0), (5, 5))
-    found = start_values(agent, states, tokens)
+    nets = make_actor_critic(settings.memory, settings.head_dims, settings.num_critics, 5, 1)
+    timesteps = jax.random.normal(jax.random.key(0), (5, 5))
+    found = start_values(agent, states, timesteps)
     one = jax.tree.map(lambda x: x[1], states)
     begin = jnp.ones(1, bool)
     each = []
-    for token in tokens:
-        action, _ = agent.greedy(one.actor, jax.random.key(0), token[None], agent.memory(1))
-        each.append(nets.q(one.critic, token[None], begin, action).mean())
+    for timestep in timesteps:
+        action, _ = agent.greedy(one.actor, jax.random.key(0), timestep[None], agent.memory(1))
+        each.append(nets.q(one.critic, timestep[None], begin, action).mean())
     np.testing.assert_allclose(found[1], np.mean(each), rtol=1e-4)
 
 
 def test_an_environment_shows_what_histories_show() -> None:
-    """Tokens of a dataset are what a policy is shown while it plays one."""
+    """Timesteps of a dataset are what a policy is shown while it plays one."""
     seen = remembering(PENDULUM)
     assert seen is remembering(PENDULUM) and seen.observation_size == 5
     policy, key = random_policy(1), jax.random.key(4)
     plain = collect(PENDULUM, policy, None, key, episodes=2)
     shown = collect(seen, policy, None, key, episodes=2)
-    tokens = log_histories(plain).tokens.observations
+    timesteps = log_histories(plain).timesteps.observations
     kept = ~np.asarray(log_histories(plain).last)
-    np.testing.assert_allclose(shown.observations, np.asarray(tokens)[kept], atol=1e-5)
+    np.testing.assert_allclose(shown.observations, np.asarray(timesteps)[kept], atol=1e-5)
     np.testing.assert_allclose(shown.rewards, plain.rewards, atol=1e-5)
     returns = [evaluate(e, policy, None, key, 2).returns for e in (PENDULUM, seen)]
     np.testing.assert_allclose(*returns, rtol=1e-5)
@@ -189,9 +184,9 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
     )
     saved = read_policy(folder)
     assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
-    tokens, carry = jnp.ones((3, 5)), saved.start(3)
+    timesteps, carry = jnp.ones((3, 5)), saved.start(3)
     a, b = (
-        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), tokens, carry)[0]
+        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), timesteps, carry)[0]
         for agent in (saved.agent, ready.learner.agent)
     )
     np.testing.assert_array_equal(a, b)
@@ -219,7 +214,7 @@ def test_policies_come_back_and_play(tmp_path: Path) -> None:
             DataError,
             "actions: found 2, expected 1 numbers",
         ),
-        ({"trust": lambda: jax.tree.map(lambda x: x[:1], trust())}, ConfigError, "each of the 2"),
+        ({"stats": lambda: jax.tree.map(lambda x: x[:1], stats())}, ConfigError, "each of the 2"),
         (
             {"worlds": lambda: lonely(fitted().worlds)},
             ConfigError,
@@ -256,12 +251,12 @@ def test_start_states_of_another_space() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"level": 0.8}, "quantile: found 0.8, expected one of"),
+        ({"rollouts": HistoryRollouts(3, 6, 0.8)}, "quantile: found 0.8, expected one of"),
         (
-            {"updates_per_iteration": 20, "agent": replace(CONFIG.agent, steps=20)},
+            {"updates_per_iteration": 20, "steps": 20},
             "updates_per_iteration: found 20, expected at most 1[34], the gradient steps",
         ),
-        ({"capacity": 300}, "capacity: found 300, expected at least 603 tokens"),
+        ({"buffer_size": 300}, "buffer_size: found 300, expected at least 603 timesteps"),
     ],
 )
 def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
@@ -272,11 +267,11 @@ def test_settings_that_the_dataset_refuses(wrong: dict, says: str) -> None:
 def test_rings_are_announced() -> None:
     ready = prepared()
     state = jax.eval_shape(ready.learner.init, jax.random.key(0), ready.data)
-    room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.ring)) / 1e6
-    text = ring_text(CONFIG, ready.sizes, 2)
-    assert text == f"Token rings: 700 tokens per seed, {room:,.0f} MB for 2 seeds."
+    room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.buffer)) / 1e6
+    text = buffer_text(CONFIG, ready.sizes, 2)
+    assert text == f"Tape buffers: 700 timesteps per seed, {room:,.0f} MB for 2 seeds."
 
 
 def test_equal_dynamics_are_the_same() -> None:
     fitter = fitted().model.fitter
-    assert trusted_dynamics(fitter, 2, never) is trusted_dynamics(fitter, 2, never)
+    assert uncertain_dynamics(fitter, 2, never) is uncertain_dynamics(fitter, 2, never)

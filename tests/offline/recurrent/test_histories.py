@@ -1,4 +1,4 @@
-"""Histories: tokens of a dataset, moments in it, and rollouts that go on from them."""
+"""Histories: timesteps of a dataset, moments in it, and rollouts that go on from them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.recurrent.histories import draw, log_histories, remember, resume, warm
+from jaxrl_rollouts.offline.recurrent.histories import (
+    burn_in,
+    draw,
+    log_histories,
+    remember,
+    resume,
+)
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
-from jaxrl_rollouts.offline.recurrent.tokens import from_trajectory, join
+from jaxrl_rollouts.offline.recurrent.timesteps import from_trajectory, join
 from jaxrl_rollouts.rollouts import Model, outcome, rollout
 
 S, A = 2, 1
@@ -30,29 +36,29 @@ def dataset() -> Transitions:
 
 def test_tokens_show_the_last_action_and_reward() -> None:
     logged = log_histories(dataset())
-    seen, tokens = np.asarray(logged.tokens.observations), logged.tokens
+    seen, timesteps = np.asarray(logged.timesteps.observations), logged.timesteps
     assert seen.shape == (sum(LENGTHS) + 3, S + A + 1) and logged.longest == 5
     np.testing.assert_array_equal(logged.times, [*range(5), *range(3), *range(6)])
     np.testing.assert_array_equal(np.flatnonzero(logged.last), [4, 7, 13])
     np.testing.assert_allclose(seen[5:8], [[1, 0, 0, 0], [1, 1, 10, 1], [1, 2, 11, 1.1]])
-    np.testing.assert_allclose(tokens.actions[:5, 0], [0, 1, 2, 3, 0])
-    np.testing.assert_allclose(tokens.rewards[8:], [2, 2.1, 2.2, 2.3, 2.4, 0], rtol=1e-6)
-    np.testing.assert_array_equal(np.flatnonzero(tokens.terminations), [3])
+    np.testing.assert_allclose(timesteps.actions[:5, 0], [0, 1, 2, 3, 0])
+    np.testing.assert_allclose(timesteps.rewards[8:], [2, 2.1, 2.2, 2.3, 2.4, 0], rtol=1e-6)
+    np.testing.assert_array_equal(np.flatnonzero(timesteps.terminations), [3])
     # What stops in the middle is cut: a value would follow.
-    np.testing.assert_array_equal(np.flatnonzero(tokens.truncations), [6, 12])
-    assert tokens.real.all()
+    np.testing.assert_array_equal(np.flatnonzero(timesteps.truncations), [6, 12])
+    assert timesteps.real.all()
 
 
 def test_long_episodes_are_cut_at_the_limit() -> None:
     logged = log_histories(dataset(), limit=3)
     np.testing.assert_array_equal(logged.times, [*range(4), *range(3), *range(4)])
-    np.testing.assert_allclose(logged.tokens.observations[3], [0, 3, 2, 0.2])
-    np.testing.assert_array_equal(np.flatnonzero(logged.tokens.truncations), [2, 5, 9])
-    assert not logged.tokens.terminations.any()
+    np.testing.assert_allclose(logged.timesteps.observations[3], [0, 3, 2, 0.2])
+    np.testing.assert_array_equal(np.flatnonzero(logged.timesteps.truncations), [2, 5, 9])
+    assert not logged.timesteps.terminations.any()
 
 
 def test_moments_of_groups_take_turns() -> None:
-    """Row `i` is of group `i % G`, uniformly over that group's tokens."""
+    """Row `i` is of group `i % G`, uniformly over that group's timesteps."""
     groups = np.repeat([1, 0, 1], LENGTHS)
     logged = log_histories(dataset(), groups=groups)
     drawn = jax.jit(draw, static_argnums=(2, 3))(logged, jax.random.key(0), 7000, 5)
@@ -67,7 +73,7 @@ def test_moments_of_groups_take_turns() -> None:
     # What is drawn of a moment does not depend on how it was found.
     np.testing.assert_array_equal(drawn.lengths, drawn.times)
     plain = log_histories(dataset())
-    jax.tree.map(np.testing.assert_array_equal, plain.tokens, logged.tokens)
+    jax.tree.map(np.testing.assert_array_equal, plain.timesteps, logged.timesteps)
     assert plain.groups is None
     with pytest.raises(ConfigError, match="every number from 0 to 2"):
         log_histories(dataset(), groups=np.repeat([2, 0, 2], LENGTHS))
@@ -75,7 +81,7 @@ def test_moments_of_groups_take_turns() -> None:
         log_histories(dataset(), groups=np.repeat([0, 1], [5, 6]))
 
 
-def test_moments_are_uniform_over_all_tokens() -> None:
+def test_moments_are_uniform_over_all_timesteps() -> None:
     logged = log_histories(dataset())
     drawn = jax.jit(draw, static_argnums=(2, 3))(logged, jax.random.key(0), 7000, 5)
     which = np.asarray(drawn.now[:, 0] * 10 + drawn.now[:, 1], int)
@@ -104,7 +110,7 @@ def test_a_warm_memory_has_seen_its_head(kind: str) -> None:
     memory = make_memory(MemoryConfig(kind, width=8, state=4, layers=1), S + A + 1)  # type: ignore[arg-type]
     params = jax.jit(memory.init)(jax.random.key(0))
     drawn = draw(log_histories(dataset()), jax.random.key(2), 12, 5)
-    found = jax.jit(lambda p, h, n: warm(memory, p, h, n))(params, drawn.head, drawn.lengths)
+    found = jax.jit(lambda p, h, n: burn_in(memory, p, h, n))(params, drawn.head, drawn.lengths)
     step = jax.jit(memory.step)
     assert 0 in drawn.lengths and drawn.lengths.max() > 2
     for k in range(12):
@@ -131,16 +137,16 @@ def test_a_rollout_goes_on_where_the_dataset_stopped() -> None:
     np.testing.assert_array_equal(model.observe(start), drawn.now)
     rolled = rollout(model, None, start, jax.random.key(0), horizon=3, policy=policy)
     tail, lengths = from_trajectory(rolled, model.observe(rolled.state))
-    tokens, lengths = join(drawn.head, drawn.lengths, tail, lengths)
+    timesteps, lengths = join(drawn.head, drawn.lengths, tail, lengths)
     np.testing.assert_array_equal(lengths, drawn.lengths + 4)
     for k in range(40):
         n, e = int(lengths[k]), float(drawn.now[k, 0])
-        seen = np.asarray(tokens.observations[k, :n])
+        seen = np.asarray(timesteps.observations[k, :n])
         time = np.arange(n)
         acted = np.where(time > 0, 10 * e + time - 1, 0.0)
         want = np.stack([np.full(n, e), time, acted, acted / 10], 1)
         np.testing.assert_allclose(seen, want, rtol=1e-5)
-        real = np.asarray(tokens.real[k, :n])
+        real = np.asarray(timesteps.real[k, :n])
         np.testing.assert_array_equal(real, time < int(drawn.lengths[k]))
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,13 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.recurrent.linear_recurrence import Form, linear_scan, use_associative
-from jaxrl_rollouts.offline.recurrent.memory import Memory, MemoryConfig, forget, make_memory
+from jaxrl_rollouts.offline.recurrent.memory import (
+    Memory,
+    MemoryConfig,
+    forget,
+    gru_tape,
+    make_memory,
+)
 
 D, L = 3, 24
 FORMS: tuple[Form, ...] = ("associative", "sequential")
@@ -37,18 +44,18 @@ def made(kind: str) -> Made:
     memory = make_memory(MemoryConfig(kind, width=8, state=5, layers=2), D)  # type: ignore[arg-type]
     params = jax.jit(memory.init)(jax.random.key(3))
 
-    def steps(tokens: jax.Array, starts: jax.Array, carry: Any) -> tuple[jax.Array, Any]:
+    def steps(timesteps: jax.Array, starts: jax.Array, carry: Any) -> tuple[jax.Array, Any]:
         def one(carry: Any, row: tuple) -> tuple:
-            token, start = row
+            timestep, start = row
             carry = forget(memory, carry, start[None])
-            out, carry = memory.step(params, carry, token[None])
+            out, carry = memory.step(params, carry, timestep[None])
             return carry, (out[0], jax.tree.map(lambda c: c[0], carry))
 
         begin = jax.tree.map(lambda c: c[None], carry)
-        return jax.lax.scan(one, begin, (tokens, starts))[1]
+        return jax.lax.scan(one, begin, (timesteps, starts))[1]
 
-    def scan(tokens: jax.Array, starts: jax.Array, carry: Any = None) -> tuple[jax.Array, Any]:
-        return memory.scan(params, tokens, starts, carry)
+    def scan(timesteps: jax.Array, starts: jax.Array, carry: Any = None) -> tuple[jax.Array, Any]:
+        return memory.scan(params, timesteps, starts, carry)
 
     return Made(memory, params, jax.jit(scan), jax.jit(steps))
 
@@ -65,10 +72,10 @@ places = st.lists(st.integers(0, L - 1), max_size=6)
 @given(seed=st.integers(0, 10**6), starts=places)
 def test_a_tape_is_its_steps(kind: str, seed: int, starts: list[int]) -> None:
     _, _, scan, steps = made(kind)
-    tokens, flags = tape(seed, starts)
+    timesteps, flags = tape(seed, starts)
     # Something was before the tape: another tape's last carry.
     before = jax.tree.map(lambda c: np.asarray(c)[-1], scan(*tape(seed + 1, [0]))[1])
-    found, want = scan(tokens, flags, before), steps(tokens, flags, before)
+    found, want = scan(timesteps, flags, before), steps(timesteps, flags, before)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), found, want)
 
 
@@ -77,13 +84,13 @@ def test_a_tape_is_its_steps(kind: str, seed: int, starts: list[int]) -> None:
 def test_nothing_leaks_across_a_start(kind: str, seed: int, start: int, poison: int) -> None:
     """The second episode is what it would be alone, whatever came before, even NaN."""
     scan = made(kind).scan
-    tokens, flags = tape(seed, [start])
-    other = np.array(tokens)
+    timesteps, flags = tape(seed, [start])
+    other = np.array(timesteps)
     other[:start] = (7.0, np.inf, np.nan)[poison]
-    features, _ = scan(tokens, flags)
+    features, _ = scan(timesteps, flags)
     features, disturbed = np.asarray(features), np.asarray(scan(other, flags)[0])
     np.testing.assert_array_equal(features[start:], disturbed[start:])
-    alone = np.asarray(scan(np.roll(tokens, -start, 0), np.arange(L) == 0)[0])
+    alone = np.asarray(scan(np.roll(timesteps, -start, 0), np.arange(L) == 0)[0])
     np.testing.assert_allclose(features[start:], alone[: L - start], atol=2e-5)
 
 
@@ -91,12 +98,12 @@ def test_nothing_leaks_across_a_start(kind: str, seed: int, start: int, poison: 
 @pytest.mark.parametrize("start", [1, 10])
 def test_no_gradient_leaks_across_a_start(kind: str, start: int) -> None:
     scan = made(kind).scan
-    tokens, flags = tape(0, [start])
+    timesteps, flags = tape(0, [start])
 
-    def late(tokens: jax.Array) -> jax.Array:
-        return jnp.square(scan(tokens, flags)[0][start:]).sum()
+    def late(timesteps: jax.Array) -> jax.Array:
+        return jnp.square(scan(timesteps, flags)[0][start:]).sum()
 
-    slope = np.abs(jax.jit(jax.grad(late))(tokens)).max(1)
+    slope = np.abs(jax.jit(jax.grad(late))(timesteps)).max(1)
     np.testing.assert_array_equal(slope[:start], 0.0)
     assert (slope[start:] > 0).all()
 
@@ -104,17 +111,17 @@ def test_no_gradient_leaks_across_a_start(kind: str, start: int) -> None:
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_the_past_of_an_episode_matters_the_future_does_not(kind: str) -> None:
     scan = made(kind).scan
-    tokens, flags = tape(0, [0])
-    slope = jax.jit(jax.grad(lambda x: scan(x, flags)[0][12].sum()))(tokens)
+    timesteps, flags = tape(0, [0])
+    slope = jax.jit(jax.grad(lambda x: scan(x, flags)[0][12].sum()))(timesteps)
     assert (np.abs(slope[8:13]).max(1) > 0).all()
     np.testing.assert_array_equal(slope[13:], 0.0)
 
 
-def test_without_memory_each_token_stands_alone() -> None:
+def test_without_memory_each_timestep_stands_alone() -> None:
     scan = made("none").scan
-    tokens, flags = tape(0, [0])
-    features, carries = scan(tokens, flags)
-    backwards, _ = scan(tokens[::-1], flags)
+    timesteps, flags = tape(0, [0])
+    features, carries = scan(timesteps, flags)
+    backwards, _ = scan(timesteps[::-1], flags)
     np.testing.assert_allclose(features, backwards[::-1], atol=1e-6)
     assert carries == ()
 
@@ -122,7 +129,7 @@ def test_without_memory_each_token_stands_alone() -> None:
 def test_the_lru_layer_is_the_paper_s() -> None:
     memory = make_memory(MemoryConfig("lru", width=6, state=4, layers=1), D)
     params = memory.init(jax.random.key(1))
-    tokens, flags = tape(2, [0, 9])
+    timesteps, flags = tape(2, [0, 9])
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
 
     def dense(w: Any, x: np.ndarray) -> np.ndarray:
@@ -138,15 +145,15 @@ def test_the_lru_layer_is_the_paper_s() -> None:
     b = (layer["inward"][0] + 1j * layer["inward"][1]) * np.exp(layer["log_gain"])
     c = layer["outward"][0] + 1j * layer["outward"][1]
     h, want = np.zeros(4, complex), []
-    for token, start in zip(np.asarray(tokens), np.asarray(flags), strict=True):
-        x = norm(p["norm"], dense(p["before"], token))
+    for timestep, start in zip(np.asarray(timesteps), np.asarray(flags), strict=True):
+        x = norm(p["norm"], dense(p["before"], timestep))
         x = np.where(x > 0, x, 0.01 * x)
         y = norm(layer["norm"], x)
         h = (0 if start else decay * h) + y @ b
         z = (h @ c).real + layer["skip"] * y
         z = np.asarray(jax.nn.gelu(z, approximate=False))
         want.append(x + dense(layer["value"], z) / (1 + np.exp(-dense(layer["gate"], z))))
-    np.testing.assert_allclose(memory.scan(params, tokens, flags)[0], want, atol=2e-5)
+    np.testing.assert_allclose(memory.scan(params, timesteps, flags)[0], want, atol=2e-5)
 
 
 def test_initial_decays_fill_the_ring_and_the_gain_keeps_the_variance() -> None:
@@ -225,3 +232,30 @@ def test_settings_of_memory_are_checked() -> None:
         with pytest.raises(ConfigError, match=next(iter(change))):
             make_memory(MemoryConfig(**change), D)  # type: ignore[arg-type]
     assert make_memory(MemoryConfig(), D) is make_memory(MemoryConfig(), D)
+
+
+@pytest.mark.parametrize("starts", [[0], [0, 5, 6, 20]])
+def test_a_gru_tape_is_linens_cell(starts: list[int]) -> None:
+    """Values and gradients of `nn.GRUCell`, called once per timestep."""
+    (x, flags), cell = tape(3, starts), nn.GRUCell(8)
+    begin = jax.random.normal(jax.random.key(1), (8,))
+    params = cell.init(jax.random.key(0), begin, jnp.zeros(D))["params"]
+    params = jax.tree.map(lambda p: p + 0.1, params)  # Linen's biases start at zero
+
+    def cells(params: Any, x: jax.Array) -> jax.Array:
+        carry, out = begin, []
+        for t in range(L):
+            carry = jnp.zeros(8) if flags[t] else carry
+            carry, y = cell.apply({"params": params}, carry, x[t])
+            out.append(y)
+        return jnp.stack(out)
+
+    def whole(params: Any, x: jax.Array) -> jax.Array:
+        return gru_tape(params, x, jnp.asarray(flags), begin)[0]
+
+    np.testing.assert_allclose(whole(params, x), cells(params, x), atol=1e-6)
+    found, want = (
+        jax.grad(lambda p, x, f=f: jnp.square(f(p, x)).sum(), (0, 1))(params, jnp.asarray(x))
+        for f in (whole, cells)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, want)

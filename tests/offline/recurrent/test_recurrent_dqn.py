@@ -18,30 +18,30 @@ from jaxrl_rollouts.offline.bandit.environment import Arms
 from jaxrl_rollouts.offline.recurrent.dqn import (
     DqnConfig,
     DqnState,
+    buffer_bytes,
+    buffer_size,
     make_recurrent_dqn,
-    ring_bytes,
-    ring_size,
 )
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.q import dueling, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
-from jaxrl_rollouts.offline.recurrent.tokens import Token
+from jaxrl_rollouts.offline.recurrent.timesteps import Timestep
 
 L, TASK = 12, bandit_task(2)
 CONFIG = DqnConfig(
     memory=MemoryConfig("gru", width=8, layers=1),
-    head=(8,),
+    head_dims=(8,),
     discount=0.9,
     tau=0.3,
-    memory_rate=1e-3,
-    head_rate=1e-2,
-    clip=None,
+    memory_lr=1e-3,
+    head_lr=1e-2,
+    max_grad_norm=None,
     reward_shift=0.25,
     steps=200,
     epsilon_share=0.5,
     episodes=4,
     utd_ratio=0.025,
-    tape=210,
+    tape_length=210,
     capacity=900,
 )
 # Arm 1 pays always or never; trying it once tells.
@@ -56,7 +56,7 @@ WORLD = Arms(
 def some_tape(seed: int = 0) -> Tape:
     rng = np.random.default_rng(seed)
     starts = np.isin(np.arange(L), [0, 5, 9])
-    tokens = Token(
+    timesteps = Timestep(
         rng.normal(size=(L, 4)).astype(np.float32),
         rng.integers(0, 2, L).astype(np.int32),
         3 * rng.normal(size=L).astype(np.float32),
@@ -64,7 +64,7 @@ def some_tape(seed: int = 0) -> Tape:
         np.zeros(L, bool),
         rng.random(L) < 0.5,
     )
-    return jax.tree.map(jnp.asarray, Tape(tokens, starts, np.append(~starts[1:], False)))
+    return jax.tree.map(jnp.asarray, Tape(timesteps, starts, np.append(~starts[1:], False)))
 
 
 @functools.cache
@@ -84,22 +84,22 @@ def gradient_of(state: DqnState, part: str) -> Any:
 
 
 def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> jax.Array:
-    """Double Q-learning with Huber loss or squared errors, token by token."""
-    network = make_recurrent_q(config.memory, config.head, 4, 2)
-    values = network.tape(params, tape.tokens.observations, tape.starts)
-    slow = network.tape(target, tape.tokens.observations, tape.starts)
-    starts, tokens = np.asarray(tape.starts), jax.tree.map(np.asarray, tape.tokens)
+    """Double Q-learning with Huber loss or squared errors, timestep by timestep."""
+    network = make_recurrent_q(config.memory, config.head_dims, 4, 2)
+    values = network.tape(params, tape.timesteps.observations, tape.starts)
+    slow = network.tape(target, tape.timesteps.observations, tape.starts)
+    starts, timesteps = np.asarray(tape.starts), jax.tree.map(np.asarray, tape.timesteps)
     means: dict[bool, list] = {True: [], False: []}
     for t in range(L - 1):
         if starts[t + 1]:
-            continue  # the last look of an episode
-        follows = 0.0 if tokens.terminations[t] else slow[t + 1, jnp.argmax(values[t + 1])]
-        wanted = tokens.rewards[t] - config.reward_shift + config.discount * follows
-        gap = values[t, int(tokens.actions[t])] - jax.lax.stop_gradient(wanted)
+            continue  # the final observation of an episode
+        follows = 0.0 if timesteps.terminations[t] else slow[t + 1, jnp.argmax(values[t + 1])]
+        wanted = timesteps.rewards[t] - config.reward_shift + config.discount * follows
+        gap = values[t, int(timesteps.actions[t])] - jax.lax.stop_gradient(wanted)
         loss = 0.5 * gap**2
         if (delta := config.huber) is not None:
             loss = jnp.where(jnp.abs(gap) < delta, loss, delta * (jnp.abs(gap) - delta / 2))
-        means[bool(tokens.real[t])].append(loss)
+        means[bool(timesteps.real[t])].append(loss)
     if config.real_weight is None:
         return jnp.mean(jnp.stack(means[True] + means[False]))
     real, imagined = (jnp.mean(jnp.stack(means[k])) for k in (True, False))
@@ -140,7 +140,7 @@ def test_memory_and_head_have_their_own_rates_and_the_target_follows() -> None:
 
 
 def test_gradients_are_clipped_each_by_itself() -> None:
-    _, after, _ = updated(replace(CONFIG, clip=1e-3))
+    _, after, _ = updated(replace(CONFIG, max_grad_norm=1e-3))
     for part in ("memory", "head"):
         leaves = jax.tree.leaves(gradient_of(after, part))
         norm = np.sqrt(sum(np.square(m).sum() for m in leaves))
@@ -152,11 +152,11 @@ def test_dueling_and_the_two_ways_to_ask() -> None:
     np.testing.assert_allclose(q, [[1.0, 4.0, 1.0]])
     network = make_recurrent_q(CONFIG.memory, (8,), 4, 2)
     params, tape = jax.jit(network.init)(jax.random.key(0)), some_tape()
-    whole = jax.jit(network.tape)(params, tape.tokens.observations, tape.starts)
+    whole = jax.jit(network.tape)(params, tape.timesteps.observations, tape.starts)
     assert np.abs(whole).max() < 0.5  # the last layers start small
     now, carry = jax.jit(network.now), network.start(1)
     for t in range(5):
-        values, carry = now(params, tape.tokens.observations[t : t + 1], carry)
+        values, carry = now(params, tape.timesteps.observations[t : t + 1], carry)
         np.testing.assert_allclose(values[0], whole[t], atol=1e-5)
 
 
@@ -164,22 +164,22 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
     learner, keys = make_recurrent_dqn(CONFIG, TASK), jax.random.split(jax.random.key(3), 2)
     assert learner.updates == 10  # 0.025 for each of 4 * 100 transitions
     trained = train(learner.update, learner.init, keys, WORLD, iterations=3, stage="a")
-    ring = trained.state.ring
-    # Eight episodes of 101 tokens fit into 900; the third four have pushed out the first.
-    np.testing.assert_array_equal(ring.count, [8, 8])
-    np.testing.assert_array_equal(ring.used, [808, 808])
+    buffer = trained.state.buffer
+    # Eight episodes of 101 timesteps fit into 900; the third four have pushed out the first.
+    np.testing.assert_array_equal(buffer.count, [8, 8])
+    np.testing.assert_array_equal(buffer.used, [808, 808])
     np.testing.assert_array_equal(trained.state.step, [30, 30])
-    assert set(np.unique(np.asarray(ring.lengths))) <= {0, 101}
+    assert set(np.unique(np.asarray(buffer.lengths))) <= {0, 101}
     epsilon = trained.history.curve("epsilon")[1]
     np.testing.assert_allclose(epsilon[:, 0], [1.0, 0.91, 0.82], rtol=1e-5)
     np.testing.assert_allclose(trained.history.curve("imagined_length")[1], 100.0)
-    rows = jax.tree.map(lambda x: np.asarray(x[0]), ring.tokens)
+    rows = jax.tree.map(lambda x: np.asarray(x[0]), buffer.timesteps)
     # Row i is member i % 2: its arm 1 always pays the same.
     for episode in range(4, 12):
-        at = int(ring.begins[0, episode]) + np.arange(101)
+        at = int(buffer.begins[0, episode]) + np.arange(101)
         pulled = rows.actions[at[:-1] % 900] == 1
-        paid = rows.observations[at[1:] % 900, 3][pulled]
-        np.testing.assert_allclose(paid, WORLD.mean[episode % 2, 1], atol=0.4)
+        rewarded = rows.observations[at[1:] % 900, 3][pulled]
+        np.testing.assert_allclose(rewarded, WORLD.mean[episode % 2, 1], atol=0.4)
         assert 20 < pulled.sum() < 80  # epsilon was still near one
     assert not rows.real.any()
 
@@ -190,13 +190,13 @@ def test_it_finds_out_what_the_unknown_arm_pays() -> None:
     config = replace(
         SMALL_AGENT,
         memory=MemoryConfig("lru", width=16, state=16, layers=1),
-        head=(16,),
+        head_dims=(16,),
         steps=600,
         episodes=20,
         capacity=40_000,
-        memory_rate=3e-3,
-        head_rate=3e-3,
-        tape=606,
+        memory_lr=3e-3,
+        head_lr=3e-3,
+        tape_length=606,
     )
     learner = make_recurrent_dqn(config, TASK)
     worlds = WORLD._replace(penalty=jnp.array([0.0, 2.5]))
@@ -220,8 +220,8 @@ def test_it_finds_out_what_the_unknown_arm_pays() -> None:
 
 
 def test_sizes_of_the_ring() -> None:
-    assert ring_size(CONFIG, 100) == (900, 35)
-    assert ring_bytes(CONFIG, TASK) == 900 * 27 + (2 * 35 + 4) * 4
+    assert buffer_size(CONFIG, 100) == (900, 35)
+    assert buffer_bytes(CONFIG, TASK) == 900 * 27 + (2 * 35 + 4) * 4
     with pytest.raises(ConfigError, match="capacity: found 200"):
         make_recurrent_dqn(replace(CONFIG, capacity=200), TASK).init(jax.random.key(0), WORLD)
 
@@ -229,11 +229,11 @@ def test_sizes_of_the_ring() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"head": ()}, "head"),
+        ({"head_dims": ()}, "head_dims"),
         ({"discount": 1.0}, "discount"),
         ({"tau": 0.0}, "tau"),
         ({"epsilon": 2.0}, "epsilon"),
-        ({"clip": 0.0}, "clip"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm"),
         ({"huber": 0.0}, "huber"),
         ({"steps": 0}, "steps"),
         ({"utd_ratio": 0.0}, "utd_ratio"),

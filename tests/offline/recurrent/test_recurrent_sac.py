@@ -24,32 +24,32 @@ from jaxrl_rollouts.offline.recurrent.sac import (
     surprise,
 )
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
-from jaxrl_rollouts.offline.recurrent.tokens import Token, token_of
+from jaxrl_rollouts.offline.recurrent.timesteps import Timestep, timestep_shapes
 
 L, D, A, N = 10, 4, 2, 4
 KEY = jax.random.key(5)
 CONFIG = RecurrentSacConfig(
     memory=MemoryConfig("gru", width=8, layers=1),
-    head=(8,),
+    head_dims=(8,),
     num_critics=N,
-    drawn=2,
+    subset_size=2,
     discount=0.9,
     tau=0.3,
-    memory_rate=1e-2,
-    head_rate=0.1,
+    memory_lr=1e-2,
+    head_lr=0.1,
     alpha_lr=0.2,
-    steps=2,
     real_weight=0.2,
+    reward_shift=0.3,
 )
 
 
-NETS = make_actor_critic(CONFIG.memory, CONFIG.head, N, D, A)
+NETS = make_actor_critic(CONFIG.memory, CONFIG.head_dims, N, D, A)
 
 
 def some_tape(seed: int = 0) -> Tape:
     rng = np.random.default_rng(seed)
     starts = np.isin(np.arange(L), [0, 4, 8])
-    tokens = Token(
+    timesteps = Timestep(
         rng.normal(size=(L, D)).astype(np.float32),
         np.tanh(rng.normal(size=(L, A))).astype(np.float32),
         2 * rng.normal(size=L).astype(np.float32),
@@ -57,7 +57,7 @@ def some_tape(seed: int = 0) -> Tape:
         np.zeros(L, bool),
         rng.random(L) < 0.5,
     )
-    return jax.tree.map(jnp.asarray, Tape(tokens, starts, np.append(~starts[1:], False)))
+    return jax.tree.map(jnp.asarray, Tape(timesteps, starts, np.append(~starts[1:], False)))
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def updated(
     learn_alpha: bool = True, huber: float | None = 1.0
 ) -> tuple[Any, RecurrentSacState, list]:
     """The agent, a state whose target differs from its critic, and three updates from there."""
-    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha, huber=huber), D, A)
+    agent = make_recurrent_sac(replace(CONFIG, learn_alpha=learn_alpha, huber=huber), D, A, steps=2)
     init, update = jax.jit(agent.init), jax.jit(agent.update)
     state = init(jax.random.key(0))._replace(target_critic=init(jax.random.key(1)).critic)
     results = [update(state, KEY, some_tape())]
@@ -75,8 +75,8 @@ def updated(
 
 
 def explicit_mean(values: jax.Array, tape: Tape) -> jax.Array:
-    """Separate means over real and imagined tokens whose successor is on the tape."""
-    starts, reals = np.asarray(tape.starts), np.asarray(tape.tokens.real)
+    """Separate means over real and imagined timesteps whose successor is on the tape."""
+    starts, reals = np.asarray(tape.starts), np.asarray(tape.timesteps.real)
     parts: dict[bool, list] = {True: [], False: []}
     for t in range(L - 1):
         if not starts[t + 1]:
@@ -87,16 +87,16 @@ def explicit_mean(values: jax.Array, tape: Tape) -> jax.Array:
 
 def explicit_target(before: RecurrentSacState, tape: Tape) -> np.ndarray:
     next_key, pair_key, _ = jax.random.split(KEY, 3)
-    seen, starts = tape.tokens.observations, tape.starts
+    seen, starts = tape.timesteps.observations, tape.starts
     heads = NETS.heads(before.actor, seen, starts)
-    action, log_prob = map(np.asarray, sample_and_log_prob(next_key, *heads))
+    action, log_prob = map(np.asarray, sample_and_log_prob(next_key, *heads, "exact"))
     q = np.asarray(NETS.q(before.target_critic, seen, starts, jnp.asarray(action)))
     pair = np.asarray(jax.random.permutation(pair_key, N))[:2]
     alpha, target = float(jnp.exp(before.log_alpha)), np.zeros(L, np.float32)
     for t in range(L - 1):
         follows = min(q[pair[0], t + 1], q[pair[1], t + 1]) - alpha * log_prob[t + 1]
-        ended = bool(tape.tokens.terminations[t])
-        target[t] = tape.tokens.rewards[t] + (0.0 if ended else 0.9 * follows)
+        ended = bool(tape.timesteps.terminations[t])
+        target[t] = tape.timesteps.rewards[t] + 0.3 + (0.0 if ended else 0.9 * follows)
     return target
 
 
@@ -112,14 +112,14 @@ def assert_gradients(found: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("delta", [1.0, 0.25, None])
-def test_critic_loss_over_real_and_imagined_tokens(delta: float | None) -> None:
+def test_critic_loss_over_real_and_imagined_timesteps(delta: float | None) -> None:
     _, before, results = updated(huber=delta)
     after, metrics = results[0]
     tape = some_tape()
     target = explicit_target(before, tape)
 
     def loss(critic: Any) -> jax.Array:
-        q = NETS.q(critic, tape.tokens.observations, tape.starts, tape.tokens.actions)
+        q = NETS.q(critic, tape.timesteps.observations, tape.starts, tape.timesteps.actions)
         gap = jnp.abs(q - target)
         bound = 1e3 if delta is None else delta  # wider than any gap here
         each = jnp.where(gap < bound, 0.5 * gap**2, bound * (gap - 0.5 * bound))
@@ -134,11 +134,11 @@ def test_actor_follows_the_mean_of_the_new_critics_and_temperature_the_old_actor
     _, before, results = updated()
     after, metrics = results[0]
     tape = some_tape()
-    seen, starts = tape.tokens.observations, tape.starts
+    seen, starts = tape.timesteps.observations, tape.starts
     key, alpha = jax.random.split(KEY, 3)[2], jnp.exp(before.log_alpha)
 
     def loss(actor: Any) -> tuple[jax.Array, jax.Array]:
-        action, log_prob = sample_and_log_prob(key, *NETS.heads(actor, seen, starts))
+        action, log_prob = sample_and_log_prob(key, *NETS.heads(actor, seen, starts), "exact")
         q = NETS.q(after.critic, seen, starts, action)
         return explicit_mean(alpha * log_prob - q.mean(0), tape), log_prob
 
@@ -184,10 +184,10 @@ def test_a_fixed_temperature_stays() -> None:
 def test_policies_of_the_recurrent_agent_are_their_tape() -> None:
     agent, state, _ = updated()
     tape = some_tape()
-    mean, log_std = NETS.heads(state.actor, tape.tokens.observations, tape.starts)
+    mean, log_std = NETS.heads(state.actor, tape.timesteps.observations, tape.starts)
     carry, key = agent.memory(1), jax.random.key(3)
     for t in range(4):  # the first episode
-        seen = tape.tokens.observations[t : t + 1]
+        seen = tape.timesteps.observations[t : t + 1]
         drawn, _ = agent.policy(state.actor, key, seen, carry)
         want = sample_and_log_prob(key, mean[t : t + 1], log_std[t : t + 1])[0]
         np.testing.assert_allclose(drawn, want, atol=1e-4)
@@ -196,7 +196,7 @@ def test_policies_of_the_recurrent_agent_are_their_tape() -> None:
 
 
 def test_it_remembers_what_it_saw_at_the_start() -> None:
-    """Rewards are highest for the number shown in the first of four tokens, and only there."""
+    """Rewards are highest for the number shown in the first of four timesteps, and only there."""
     rng = np.random.default_rng(0)
     cue, actions = rng.uniform(-0.7, 0.7, 600), rng.uniform(-1, 1, (600, 5, 1))
     seen = np.zeros((600, 5, 2))
@@ -211,27 +211,28 @@ def test_it_remembers_what_it_saw_at_the_start() -> None:
         np.zeros((600, 5), bool),
         np.zeros((600, 5), bool),
     )
-    tokens = Token(*(jnp.asarray(x, bool if x.dtype == bool else jnp.float32) for x in rows))
-    ring = tapes.create(token_of(2, jax.ShapeDtypeStruct((1,), jnp.float32)), 3000, 600, tape=100)
-    ring = jax.jit(tapes.add)(ring, tokens, jnp.full(600, 5))
+    timesteps = Timestep(*(jnp.asarray(x, bool if x.dtype == bool else jnp.float32) for x in rows))
+    buffer = tapes.create(
+        timestep_shapes(2, jax.ShapeDtypeStruct((1,), jnp.float32)), 3000, 600, tape_length=100
+    )
+    buffer = jax.jit(tapes.add)(buffer, timesteps, jnp.full(600, 5))
     config = replace(
         CONFIG,
         memory=MemoryConfig("lru", width=8, state=6, layers=1),
         num_critics=2,
-        memory_rate=1e-2,
-        head_rate=1e-2,
+        memory_lr=1e-2,
+        head_lr=1e-2,
         alpha_lr=1e-2,
         tau=0.02,
-        head=(16,),
+        head_dims=(16,),
         real_weight=0.0,
-        steps=500,
         discount=0.5,
     )
-    agent = make_recurrent_sac(config, 2, 1)
+    agent = make_recurrent_sac(config, 2, 1, steps=500)
 
     def one(state: RecurrentSacState, key: jax.Array) -> tuple:
         tape_key, key = jax.random.split(key)
-        return agent.update(state, key, tapes.sample(ring, tape_key, 250))
+        return agent.update(state, key, tapes.sample(buffer, tape_key, 250))
 
     keys = jax.random.split(jax.random.key(1), 500)
     state = jax.jit(agent.init)(jax.random.key(0))
@@ -256,27 +257,27 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
     config = replace(
         CONFIG,
         memory=MemoryConfig("none", width=8),
-        memory_rate=3e-3,
-        head_rate=3e-3,
+        memory_lr=3e-3,
+        head_lr=3e-3,
         tau=0.05,
         learn_alpha=False,
         initial_alpha=1e-6,
-        steps=3000,
+        reward_shift=0.0,
         huber=huber,
     )
-    agent = make_recurrent_sac(config, 1, 1)
-    pairs = jnp.arange(400) % 2 == 0  # a transition is two tokens
+    agent = make_recurrent_sac(config, 1, 1, steps=3000)
+    pairs = jnp.arange(400) % 2 == 0  # a transition is two timesteps
 
     def one(state: RecurrentSacState, key: jax.Array) -> tuple:
         action_key, end_key, key = jax.random.split(key, 3)
         actions = jax.random.uniform(action_key, (400, 1), minval=-0.9, maxval=0.9)
         ends = jax.random.bernoulli(end_key, 0.2, (400,))
         flat, no = jnp.ones(400), jnp.zeros(400, bool)
-        tape = Tape(Token(flat[:, None], actions, flat, ends, no, no), pairs, pairs)
+        tape = Tape(Timestep(flat[:, None], actions, flat, ends, no, no), pairs, pairs)
         return agent.update(state, key, tape)
 
     state = jax.jit(agent.init)(jax.random.key(0))
-    keys = jax.random.split(jax.random.key(1), config.steps)
+    keys = jax.random.split(jax.random.key(1), 3000)
     state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
     found = agent.q(state.critic, jnp.ones((3, 1)), jnp.asarray([[-0.5], [0.0], [0.5]]))
     np.testing.assert_allclose(found, learned, rtol=0.1)
@@ -285,12 +286,12 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"critics": 0}, "critics"),
-        ({"drawn": 5}, "drawn"),
-        ({"head": ()}, "head"),
+        ({"num_critics": 0}, "num_critics"),
+        ({"subset_size": 5}, "subset_size"),
+        ({"head_dims": ()}, "head_dims"),
         ({"discount": 1.0}, "discount"),
         ({"tau": 0.0}, "tau"),
-        ({"clip": 0.0}, "clip"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm"),
         ({"huber": 0.0}, "huber"),
         ({"real_weight": 1.5}, "real_weight"),
         ({"initial_alpha": 0.0}, "initial_alpha"),
@@ -303,7 +304,7 @@ def test_settings_of_recurrent_sac_are_checked(change: dict, setting: str) -> No
 
 
 def test_surprise_is_minus_the_log_probability_of_a_fresh_action() -> None:
-    actor, seen = updated()[2][0][0].actor, some_tape().tokens.observations
+    actor, seen = updated()[2][0][0].actor, some_tape().timesteps.observations
     begins = jnp.ones(L, bool)
-    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins))[1]
+    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins), "exact")[1]
     np.testing.assert_allclose(surprise(make_nets(CONFIG, D, A), actor, KEY, seen), want, rtol=1e-5)

@@ -65,11 +65,10 @@ def setting(length: int = 5) -> tuple[Any, Any, Transitions, list]:
 
 SMALL = PgdConfig(
     guidance=GuidanceConfig(rule="calibrated"),
-    coefficient=8.0,
+    guidance_scale=8.0,
     sampler=SamplerConfig(16),
     windows=64,
     updates=4,
-    batch_size=32,
     lifetime=2,
 )
 AGENT = Td3BcConfig(hidden=(8,), alpha=0.0, normalise=False)
@@ -111,7 +110,7 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
     guidance = GuidanceConfig(rule=rule, reference_steps=256 if rule == "published" else None)
     config = PgdConfig(
         guidance=guidance,
-        coefficient=strength,
+        guidance_scale=strength,
         sampler=SamplerConfig(16, churn=0.0),
         windows=256,
         updates=2,
@@ -155,7 +154,7 @@ def test_each_seeds_windows_follow_its_own_policy_from_the_same_noise() -> None:
 
 def test_refreshes_follow_the_policy_in_one_program() -> None:
     denoiser, layout, data, traces = setting()
-    pgd = make_pgd(SMALL, AGENT, denoiser, layout)
+    pgd = make_pgd(SMALL, AGENT, denoiser, layout, batch_size=32)
     shared = PgdData(to_device(data), ())
     states = jax.vmap(pgd.init, (0, None))(jax.random.split(KEY, 2), shared)
     update = jax.jit(jax.vmap(pgd.update, (0, None)))
@@ -180,13 +179,13 @@ def test_refreshes_are_relabelled_as_trajectories() -> None:
     denoiser, layout, data, _ = setting()
 
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> Any:
-        told = {"reward": action[:, 0], "uncertainty": jnp.zeros(len(action))}
-        return 2.0 * state, outcome(len(action), terminated=params + state[:, 1] < 0.0, **told)
+        found = {"reward": action[:, 0], "uncertainty": jnp.zeros(len(action))}
+        return 2.0 * state, outcome(len(action), terminated=params + state[:, 1] < 0.0, **found)
 
-    teller = Relabeller(along(Model(step), 1), jnp.float32(0.0), jnp.float32(1.0))
-    pgd = make_pgd(SMALL, AGENT, denoiser, layout, teller)
-    shared = PgdData(to_device(data), (), teller.data)
-    traces = teller.tell._cache_size  # type: ignore[attr-defined]
+    relabeller = Relabeller(along(Model(step), 1), jnp.float32(0.0), jnp.float32(1.0))
+    pgd = make_pgd(SMALL, AGENT, denoiser, layout, relabeller, batch_size=32)
+    shared = PgdData(to_device(data), (), relabeller.data)
+    traces = relabeller.relabel._cache_size  # type: ignore[attr-defined]
     state, metrics = jax.jit(pgd.update)(pgd.init(KEY, shared), shared)
     assert np.isfinite(metrics["critic_loss"]) and traces() <= 1
     made = jax.tree.map(lambda x: np.asarray(x)[: int(state.synthetic.size)], state.synthetic.rows)
@@ -205,7 +204,7 @@ def test_pgd_settings_are_checked() -> None:
     denoiser, layout, _, _ = setting()
     for change, setting_name in (
         ({"real_ratio": 2.0}, "real_ratio"),
-        ({"coefficient": -1.0}, "coefficient"),
+        ({"guidance_scale": -1.0}, "guidance_scale"),
         ({"lifetime": 0}, "lifetime"),
         ({"updates": 3}, "updates"),
     ):

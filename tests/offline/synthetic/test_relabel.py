@@ -17,6 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
+from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.synthetic.relabel import (
     RelabelConfig,
     Relabelled,
@@ -29,7 +30,7 @@ from jaxrl_rollouts.offline.synthetic.relabel import (
     relabelled_rows,
     settle,
 )
-from jaxrl_rollouts.offline.synthetic.synthesis import small_synthetic, synthesise
+from jaxrl_rollouts.offline.synthetic.synthesis import synthesise
 from jaxrl_rollouts.rollouts import Model, outcome
 
 KEY = jax.random.key(0)
@@ -51,8 +52,8 @@ def linear_rows(count: int, *, ending: bool = False, seed: int = 0) -> Transitio
 def counting(params: jax.Array, key: Any, state: jax.Array, action: jax.Array, member: Any) -> Any:
     """The state grows by action times `params[member]`; terminated beyond 3."""
     following = state + action * params[member][:, None]
-    told = {"reward": member.astype(jnp.float32), "uncertainty": jnp.abs(following[:, 0])}
-    return following, outcome(len(state), terminated=following[:, 0] > 3.0, **told)
+    found = {"reward": member.astype(jnp.float32), "uncertainty": jnp.abs(following[:, 0])}
+    return following, outcome(len(state), terminated=following[:, 0] > 3.0, **found)
 
 
 def made_paths(batch: int, steps: int) -> Transitions:
@@ -70,37 +71,37 @@ def counting_relabeller(**settings: Any) -> Relabeller:
 
 
 def test_paths_are_rolled_along_their_actions_and_end_where_the_model_says() -> None:
-    told = relabel(counting_relabeller(batch=3), made_paths(7, 5), KEY)
+    found = relabel(counting_relabeller(batch=3), made_paths(7, 5), KEY)
     start = np.linspace(0, 1, 7, dtype=np.float32)
     expected = start[:, None] + np.arange(1, 6)
-    np.testing.assert_allclose(told.paths.next_observations[..., 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found.paths.next_observations[..., 0], expected, rtol=1e-6)
     np.testing.assert_array_equal(
-        told.paths.next_observations[:, :-1], told.paths.observations[:, 1:]
+        found.paths.next_observations[:, :-1], found.paths.observations[:, 1:]
     )
-    np.testing.assert_allclose(told.disagreement, expected, rtol=1e-6)
-    np.testing.assert_array_equal(told.paths.terminations, expected > 3)
+    np.testing.assert_allclose(found.disagreement, expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.paths.terminations, expected > 3)
     # The step that ends an episode counts, those after it do not.
-    np.testing.assert_array_equal(told.valid, expected - 1 <= 3)
-    assert set(np.unique(told.paths.rewards)) == {0.0, 1.0}  # both members are drawn
-    assert (told.paths.rewards.min(1) < told.paths.rewards.max(1)).any()  # anew at every step
+    np.testing.assert_array_equal(found.valid, expected - 1 <= 3)
+    assert set(np.unique(found.paths.rewards)) == {0.0, 1.0}  # both members are drawn
+    assert (found.paths.rewards.min(1) < found.paths.rewards.max(1)).any()  # anew at every step
 
 
 def test_unknown_steps_are_kept_dropped_or_weighed() -> None:
     paths = made_paths(2000, 2)
-    told = relabel(counting_relabeller(), paths, KEY)
+    found = relabel(counting_relabeller(), paths, KEY)
     everywhere = np.ones((2000, 2), bool)
 
     def settled(how: Any, valid: np.ndarray = everywhere) -> tuple[Transitions, np.ndarray]:
-        rows, counts = settle(how, jnp.float32(2.2), told, valid, KEY)
+        rows, counts = settle(how, jnp.float32(2.2), found, valid, KEY)
         return jax.tree.map(np.asarray, rows), np.asarray(counts)
 
     rows, counts = settled("keep")
-    np.testing.assert_array_equal(counts, told.valid)
+    np.testing.assert_array_equal(counts, found.valid)
     np.testing.assert_array_equal(
         rows.truncations[:, -1], counts[:, -1] & ~rows.terminations[:, -1]
     )
     rows, counts = settled("drop")
-    np.testing.assert_array_equal(counts, told.disagreement <= 2.2)
+    np.testing.assert_array_equal(counts, found.disagreement <= 2.2)
     # A path is cut where the model stops knowing it.
     np.testing.assert_array_equal(rows.truncations[:, 0], ~counts[:, 1])
     # What did not count before does not count now, nor do the weights ask about it.
@@ -120,13 +121,13 @@ def test_what_is_not_finite_never_counts() -> None:
     broken = paths._replace(next_observations=paths.next_observations.copy())
     broken.next_observations[1, 1] = np.nan
     flags = np.ones((4, 3), bool)
-    told = Relabelled(broken, flags, np.where(np.isnan(broken.rewards), 0, 1.0))
-    _, counts = settle("keep", jnp.float32(2.2), told, flags, KEY)
+    found = Relabelled(broken, flags, np.where(np.isnan(broken.rewards), 0, 1.0))
+    _, counts = settle("keep", jnp.float32(2.2), found, flags, KEY)
     np.testing.assert_array_equal(np.asarray(counts)[1], [True, False, False])
     assert np.asarray(counts).sum() == 10
     with pytest.raises(DivergenceError, match="knows none of 3 steps"):
         relabelled(
-            counting_relabeller(unknown="drop"),
+            counting_relabeller(beyond_threshold="drop"),
             made_paths(1, 3)._replace(observations=np.full((1, 3, 1), 2.5, np.float32)),
             np.ones((1, 3), bool),
             KEY,
@@ -140,19 +141,19 @@ def test_a_fitted_model_tells_what_follows(by: Any) -> None:
     lies = lies._replace(next_observations=-lies.next_observations, rewards=0 * lies.rewards)
     config = RelabelConfig(by, NETWORKS, noise=False)
     relabeller = fit_relabeller(rows, config, KEY)
-    told = relabelled_rows(relabeller, lies, KEY)
-    np.testing.assert_array_equal(told.actions, lies.actions)
-    np.testing.assert_array_equal(told.observations, lies.observations)
-    assert np.square(told.next_observations - truth.next_observations).mean() < 0.01
-    assert np.square(told.rewards - truth.rewards).mean() < 0.02
+    found = relabelled_rows(relabeller, lies, KEY)
+    np.testing.assert_array_equal(found.actions, lies.actions)
+    np.testing.assert_array_equal(found.observations, lies.observations)
+    assert np.square(found.next_observations - truth.next_observations).mean() < 0.01
+    assert np.square(found.rewards - truth.rewards).mean() < 0.02
     # The learned ending; the environment's own is exact.
-    assert (told.terminations == truth.terminations).mean() > 0.95
-    assert bool(np.isfinite(relabeller.limit)) == (by == "ensemble")
+    assert (found.terminations == truth.terminations).mean() > 0.95
+    assert bool(np.isfinite(relabeller.uncertainty_threshold)) == (by == "ensemble")
     rule = lambda s, a, following: following[..., 0] > 0.0  # noqa: E731
     known = fit_relabeller(rows, config, KEY, termination=rule)
-    told = relabelled_rows(known, lies, KEY)
-    np.testing.assert_array_equal(told.terminations, told.next_observations[:, 0] > 0.0)
-    np.testing.assert_array_equal(told.truncations, ~told.terminations)
+    found = relabelled_rows(known, lies, KEY)
+    np.testing.assert_array_equal(found.terminations, found.next_observations[:, 0] > 0.0)
+    np.testing.assert_array_equal(found.truncations, ~found.terminations)
 
 
 def test_rows_far_from_the_data_are_the_ones_that_drop() -> None:
@@ -160,31 +161,33 @@ def test_rows_far_from_the_data_are_the_ones_that_drop() -> None:
     far = far._replace(
         observations=far.observations * np.where(np.arange(400) < 200, 1, 20)[:, None]
     )
-    config = RelabelConfig("ensemble", NETWORKS, unknown="drop")
-    told = relabelled_rows(fit_relabeller(linear_rows(3000), config, KEY), far, KEY)
-    kept = np.isin(far.observations[:, 0], told.observations[:, 0])
+    config = RelabelConfig("ensemble", NETWORKS, beyond_threshold="drop")
+    found = relabelled_rows(fit_relabeller(linear_rows(3000), config, KEY), far, KEY)
+    kept = np.isin(far.observations[:, 0], found.observations[:, 0])
     assert kept[:200].mean() > 0.9 and kept[200:].mean() < 0.3
-    assert not told.terminations.any()  # the data have none: nothing was learned that could end
+    assert not found.terminations.any()  # the data have none: nothing was learned that could end
 
 
 def test_the_inverse_finds_the_action_behind_a_change() -> None:
     rows, made = linear_rows(3000), linear_rows(200, seed=1)
     lies = made._replace(actions=np.zeros_like(made.actions))
-    told = relabelled_rows(fit_relabeller(rows, RelabelConfig("inverse", NETWORKS), KEY), lies, KEY)
-    assert np.square(told.actions - made.actions).mean() < 0.02 < np.square(made.actions).mean()
-    np.testing.assert_array_equal(told.next_observations, made.next_observations)
-    np.testing.assert_array_equal(told.rewards, made.rewards)
+    found = relabelled_rows(
+        fit_relabeller(rows, RelabelConfig("inverse", NETWORKS), KEY), lies, KEY
+    )
+    assert np.square(found.actions - made.actions).mean() < 0.02 < np.square(made.actions).mean()
+    np.testing.assert_array_equal(found.next_observations, made.next_observations)
+    np.testing.assert_array_equal(found.rewards, made.rewards)
 
 
 def test_the_oracle_is_the_simulator_and_a_second_call_compiles_nothing() -> None:
     rows = pendulum_mixed(KEY, 300)
     lies = rows._replace(next_observations=rows.observations, rewards=0 * rows.rewards)
-    told = relabelled_rows(oracle(PENDULUM), lies, KEY)
-    np.testing.assert_allclose(told.next_observations, rows.next_observations, atol=1e-5)
-    np.testing.assert_allclose(told.rewards, rows.rewards, atol=1e-4)
-    before = oracle(PENDULUM).tell._cache_size()  # type: ignore[attr-defined]
+    found = relabelled_rows(oracle(PENDULUM), lies, KEY)
+    np.testing.assert_allclose(found.next_observations, rows.next_observations, atol=1e-5)
+    np.testing.assert_allclose(found.rewards, rows.rewards, atol=1e-4)
+    before = oracle(PENDULUM).relabel._cache_size()  # type: ignore[attr-defined]
     relabelled_rows(oracle(PENDULUM), lies, jax.random.key(1))
-    assert oracle(PENDULUM).tell._cache_size() == before  # type: ignore[attr-defined]
+    assert oracle(PENDULUM).relabel._cache_size() == before  # type: ignore[attr-defined]
 
 
 def pendulum() -> Dataset:
@@ -194,33 +197,35 @@ def pendulum() -> Dataset:
 
 @pytest.mark.slow
 def test_sets_are_relabelled_in_one_call() -> None:
-    small = small_synthetic(width=8, features=8, blocks=1, updates=8, steps=2, rows=50, length=4)
-    config = replace(small, relabel=RelabelConfig(networks=replace(NETWORKS, max_epochs=1)))
-    plain = synthesise(pendulum(), config=config)
-    made = synthesise(pendulum(), config=config, relabel="ensemble")
+    networks = RelabelConfig(networks=replace(NETWORKS, max_epochs=1))
+    synther = replace(recipe("synther", "smoke"), relabel=networks)
+    plain = synthesise(pendulum(), synther, 50)
+    made = synthesise(pendulum(), synther, 50, relabel="ensemble")
     assert made.name == "pendulum-mixed-synther-ensemble" and len(made) == 50
     assert made.attributes["relabelled"] == "ensemble" and "relabelled" not in plain.attributes
     one, two = plain.transitions, made.transitions
     np.testing.assert_array_equal(one.observations, two.observations)
     np.testing.assert_array_equal(one.actions, two.actions)
     assert np.abs(one.next_observations - two.next_observations).max() > 0.01
-    windows = synthesise(pendulum(), "pgd", config=config, relabel="model").transitions
+    pgd = replace(recipe("pgd", "smoke"), relabel=networks)
+    windows = synthesise(pendulum(), pgd, 50, relabel="model").transitions
     within = ~(windows.truncations | windows.terminations)[:-1]
     assert within.sum() == 33
     np.testing.assert_array_equal(
         windows.next_observations[:-1][within], windows.observations[1:][within]
     )
-    again = synthesise(pendulum(), "pgd", config=config, relabel="model").transitions
+    again = synthesise(pendulum(), pgd, 50, relabel="model").transitions
     np.testing.assert_array_equal(windows.next_observations, again.next_observations)
 
 
 def test_settings_of_relabelling_are_checked() -> None:
-    for wrong, setting in (({"by": "guess"}, "by"), ({"unknown": "burn"}, "unknown")):
+    for wrong, setting in (
+        ({"relabel_with": "guess"}, "relabel_with"),
+        ({"beyond_threshold": "burn"}, "beyond_threshold"),
+    ):
         with pytest.raises(ConfigError, match=setting):
             check(RelabelConfig(**wrong))
-    with pytest.raises(ConfigError, match="level"):
-        check(RelabelConfig(level=1.5))
-    with pytest.raises(ConfigError, match="by: found 'sampled'.*nothing to fit"):
-        fit_relabeller(linear_rows(10), RelabelConfig(), KEY)
-    with pytest.raises(ConfigError, match="by: found 'guess'"):
+    with pytest.raises(ConfigError, match="uncertainty_quantile"):
+        check(RelabelConfig(uncertainty_quantile=1.5))
+    with pytest.raises(ConfigError, match="relabel_with: found 'guess'"):
         synthesise(pendulum(), relabel="guess")  # type: ignore[arg-type]

@@ -21,11 +21,11 @@ from jaxrl_rollouts.offline.worlds.dynamics import World, predict
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.saved import FILE, load_worlds, save_worlds
 from jaxrl_rollouts.offline.worlds.trust import (
-    Trust,
-    measure_trust,
-    measure_trusts,
-    threshold,
+    UncertaintyStats,
+    threshold_at,
     uncertainties,
+    uncertainty_stats,
+    uncertainty_stats_of_seeds,
 )
 
 CONFIG = EnsembleConfig(
@@ -76,32 +76,32 @@ def test_quantiles_and_thresholds() -> None:
     fitter = fitted().model.fitter
     levels = (1.0, 0.5, 0.9)
     found = np.asarray(uncertainties(fitter, world(), rows().observations, rows().actions))
-    trust = measure_trust(fitter, world(), rows(), levels)
-    np.testing.assert_allclose(trust.levels, [0.5, 0.9, 1.0])
-    np.testing.assert_allclose(trust.quantiles, np.quantile(found, [0.5, 0.9, 1.0]), rtol=1e-4)
-    np.testing.assert_allclose(trust.mean, found.mean(), rtol=1e-5)
-    assert threshold(trust, 1.0) == pytest.approx(found.max(), rel=1e-5)
-    assert np.isinf(threshold(trust, -1.0))
+    stats = uncertainty_stats(fitter, world(), rows(), levels)
+    np.testing.assert_allclose(stats.levels, [0.5, 0.9, 1.0])
+    np.testing.assert_allclose(stats.quantiles, np.quantile(found, [0.5, 0.9, 1.0]), rtol=1e-4)
+    np.testing.assert_allclose(stats.mean, found.mean(), rtol=1e-5)
+    assert threshold_at(stats, 1.0) == pytest.approx(found.max(), rel=1e-5)
+    assert np.isinf(threshold_at(stats, -1.0))
     with pytest.raises(ConfigError, match=r"quantile: found 0.99, expected one of 0.5, 0.9, 1"):
-        threshold(trust, 0.99)
+        threshold_at(stats, 0.99)
     for wrong in ((1.1,), (-0.1,)):
         with pytest.raises(ConfigError, match="levels"):
-            measure_trust(fitter, world(), rows(), wrong)
+            uncertainty_stats(fitter, world(), rows(), wrong)
     empty = Transitions(*(x[:0] for x in rows()))
     with pytest.raises(ConfigError, match="transitions: found .no rows."):
-        measure_trust(fitter, world(), empty)
+        uncertainty_stats(fitter, world(), empty)
 
 
-def of_seeds() -> Trust:
-    return measure_trusts(fitted().model.fitter, fitted().worlds, rows())
+def of_seeds() -> UncertaintyStats:
+    return uncertainty_stats_of_seeds(fitted().model.fitter, fitted().worlds, rows())
 
 
 def test_seeds_have_thresholds_of_their_own() -> None:
-    both = threshold(of_seeds(), 1.0)
+    both = threshold_at(of_seeds(), 1.0)
     assert both.shape == (2,) and both[0] != both[1]
-    one = threshold(measure_trust(fitted().model.fitter, world(1), rows()), 1.0)
+    one = threshold_at(uncertainty_stats(fitted().model.fitter, world(1), rows()), 1.0)
     np.testing.assert_allclose(both[1], one, rtol=1e-5)
-    assert threshold(of_seeds(), -1.0).shape == (2,)
+    assert threshold_at(of_seeds(), -1.0).shape == (2,)
 
 
 def dataset(**changes: Any) -> Dataset:
@@ -111,14 +111,14 @@ def dataset(**changes: Any) -> Dataset:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("worlds") / "plane"
-    return save_worlds(where, fitted().worlds, dataset(), CONFIG, "observations", trust=of_seeds())
+    return save_worlds(where, fitted().worlds, dataset(), CONFIG, "observations", stats=of_seeds())
 
 
 def test_worlds_come_back_as_they_were(folder: Path) -> None:
     found = load_worlds(folder, dataset())
     for a, b in (
         (found.worlds, fitted().worlds),
-        (found.trust, of_seeds()),
+        (found.stats, of_seeds()),
         (found.model.data, fitted().model.data),
     ):
         jax.tree.map(np.testing.assert_array_equal, a, b)

@@ -1,7 +1,7 @@
-"""Tokens: an episode as a sequence of what is seen and what is done, with a last look at its end.
+"""Timesteps: an episode as a sequence of observations and actions, with a final observation.
 
-An episode of `T` transitions is `T + 1` tokens. The last one holds the final observation only; it
-is needed to ask for a value there and is never learned from.
+An episode of `T` transitions is `T + 1` timesteps. The last one holds the final observation only: a
+value is bootstrapped from it, and it is never learned from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.rollouts import Trajectory, where_rows
 
 
-class Token(NamedTuple):
+class Timestep(NamedTuple):
     """One moment of an episode; leaves `[..., *]` with equal leading axes.
 
     Attributes:
@@ -34,36 +34,38 @@ class Token(NamedTuple):
     real: jax.Array
 
 
-def token_of(observation_size: int, action: jax.ShapeDtypeStruct) -> Token:
-    """The shapes of one token; `action` is `ShapeDtypeStruct((A,), float32)`, say."""
+def timestep_shapes(observation_size: int, action: jax.ShapeDtypeStruct) -> Timestep:
+    """The shapes of one timestep; `action` is `ShapeDtypeStruct((A,), float32)`, say."""
 
-    def zero(action: jax.Array) -> Token:
+    def zero(action: jax.Array) -> Timestep:
         flag = jnp.zeros((), bool)
-        return Token(jnp.zeros(observation_size), action, jnp.zeros(()), flag, flag, flag)
+        return Timestep(jnp.zeros(observation_size), action, jnp.zeros(()), flag, flag, flag)
 
     return jax.eval_shape(zero, action)
 
 
-def with_last(tokens: Token, lengths: jax.Array, last: jax.Array) -> tuple[Token, jax.Array]:
+def with_last(
+    timesteps: Timestep, lengths: jax.Array, last: jax.Array
+) -> tuple[Timestep, jax.Array]:
     """Append the final observations.
 
     Args:
-        tokens: `[N, T, ...]`, rows past their end are zero.
+        timesteps: `[N, T, ...]`, rows past their end are zero.
         lengths: `[N]` transitions of each episode, at most `T`.
         last: `[N, D]` final observations.
 
     Returns:
-        Tokens `[N, T + 1, ...]` and their lengths `lengths + 1`.
+        Timesteps `[N, T + 1, ...]` and their lengths `lengths + 1`.
     """
     count = lengths.shape[0]
-    longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros_like(x[:, :1])], 1), tokens)
+    longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros_like(x[:, :1])], 1), timesteps)
     seen = longer.observations.at[jnp.arange(count), lengths].set(last)
     return longer._replace(observations=seen), lengths + 1
 
 
 def from_trajectory(
     trajectory: Trajectory, last: jax.Array, *, real: bool = False
-) -> tuple[Token, jax.Array]:
+) -> tuple[Timestep, jax.Array]:
     """Episodes of a `rollout` that recorded its whole `Step`s.
 
     Args:
@@ -72,11 +74,11 @@ def from_trajectory(
         real: whether they count as real.
 
     Returns:
-        Tokens `[B, T + 1, ...]` with the last look appended, and lengths `[B]`.
+        Timesteps `[B, T + 1, ...]` with the final observation appended, and lengths `[B]`.
     """
     steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), trajectory.steps)
     valid = jnp.swapaxes(trajectory.valid, 0, 1)
-    tokens = Token(
+    timesteps = Timestep(
         steps.observations,
         steps.actions,
         steps.rewards,
@@ -84,22 +86,22 @@ def from_trajectory(
         steps.truncations,
         valid & real,
     )
-    return with_last(tokens, trajectory.lengths, last)
+    return with_last(timesteps, trajectory.lengths, last)
 
 
-def join(head: Token, head_lengths: jax.Array, tail: Token, tail_lengths: jax.Array) -> tuple:
+def join(head: Timestep, head_lengths: jax.Array, tail: Timestep, tail_lengths: jax.Array) -> tuple:
     """Put a tail behind each head: a real prefix and what was imagined after it.
 
     Args:
-        head: `[N, P, ...]` tokens of which `head_lengths` (`[N]`) count.
-        tail: `[N, T, ...]` tokens of which `tail_lengths` (`[N]`) count.
+        head: `[N, P, ...]` timesteps of which `head_lengths` (`[N]`) count.
+        tail: `[N, T, ...]` timesteps of which `tail_lengths` (`[N]`) count.
 
     Returns:
-        Tokens `[N, P + T, ...]` without gaps, zero past their end, and lengths `[N]`.
+        Timesteps `[N, P + T, ...]` without gaps, zero past their end, and lengths `[N]`.
     """
     place = jnp.arange(head.rewards.shape[1] + tail.rewards.shape[1])
 
-    def one(head: Token, before: jax.Array, tail: Token, after: jax.Array) -> Token:
+    def one(head: Timestep, before: jax.Array, tail: Timestep, after: jax.Array) -> Timestep:
         in_head = place < before
         left = jax.tree.map(lambda x: x[jnp.minimum(place, x.shape[0] - 1)], head)
         right = jax.tree.map(lambda x: x[jnp.clip(place - before, 0, x.shape[0] - 1)], tail)

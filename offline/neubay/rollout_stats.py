@@ -1,4 +1,4 @@
-"""What a collection of rollouts was like: how long they were and what ended them."""
+"""Statistics of a collection of rollouts: how long they were and what ended them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from jaxrl_rollouts.rollouts import Trajectory
 from ..recurrent.histories import Drawn
 
 
-class Looks(NamedTuple):
+class RolloutStats(NamedTuple):
     """Scalars over the rollouts of one collection; zero before the first.
 
-    Rows drawn at the end of an episode, from where nothing is imagined, count in `tokens` only.
+    Rows at the end of a logged episode, from where nothing is imagined, count in `timesteps` only.
 
     Attributes:
         horizon_low, horizon_median, horizon_high, horizon_longest: quartiles and maximum of the
             imagined steps.
         ended_threshold, ended_termination, ended_limit: shares of what ended them; the limit is
-            the environment's time limit or the configured horizon.
+            the environment's time limit or `rollouts.length`.
         imagined_reward, imagined_uncertainty: means over imagined steps, without any penalty.
-        tokens: stored, real ones and last looks included.
+        timesteps: stored, real ones and final observations included.
         imagined_share: of them that were imagined.
     """
 
@@ -36,26 +36,26 @@ class Looks(NamedTuple):
     ended_limit: jax.Array
     imagined_reward: jax.Array
     imagined_uncertainty: jax.Array
-    tokens: jax.Array
+    timesteps: jax.Array
     imagined_share: jax.Array
 
 
-def nothing_seen() -> Looks:
-    """Before the first collection."""
-    return Looks(*(jnp.float32(0.0) for _ in Looks._fields))
+def no_rollouts() -> RolloutStats:
+    """The statistics before the first collection."""
+    return RolloutStats(*(jnp.float32(0.0) for _ in RolloutStats._fields))
 
 
-def look_at(
-    rolled: Trajectory, drawn: Drawn, lengths: jax.Array, limit: jax.Array | float
-) -> Looks:
+def measure_rollouts(
+    rolled: Trajectory, drawn: Drawn, lengths: jax.Array, uncertainty_threshold: jax.Array | float
+) -> RolloutStats:
     """Measure a collection.
 
     Args:
         rolled: `[T, K, ...]` steps with rewards, terminations and uncertainties; rows of finished
             moments have no valid step.
         drawn: the moments.
-        lengths: `[K]` tokens that are stored.
-        limit: the spread beyond which a rollout was cut.
+        lengths: `[K]` timesteps that are stored.
+        uncertainty_threshold: the spread beyond which a rollout was cut.
     """
     going, steps = ~drawn.finished, rolled.lengths
     count = jnp.maximum(going.sum(), 1).astype(jnp.float32)
@@ -63,11 +63,11 @@ def look_at(
     imagined = jnp.where(going, steps.astype(jnp.float32), jnp.nan)
     quartiles = jnp.nan_to_num(jnp.nanquantile(imagined, jnp.array([0.25, 0.5, 0.75, 1.0])))
     terminated = rolled.steps.terminations.any(0)
-    lost = (rolled.steps.uncertainties > limit).any(0) & ~terminated
+    cut = (rolled.steps.uncertainties > uncertainty_threshold).any(0) & ~terminated
     total = jnp.maximum(steps.sum(), 1)
-    tokens = lengths.sum().astype(jnp.float32)
-    shares = (lost.sum() / count, terminated.sum() / count)
-    return Looks(
+    timesteps = lengths.sum().astype(jnp.float32)
+    shares = (cut.sum() / count, terminated.sum() / count)
+    return RolloutStats(
         quartiles[0],
         quartiles[1],
         quartiles[2],
@@ -76,6 +76,6 @@ def look_at(
         going.sum() / count - shares[0] - shares[1],
         rolled.steps.rewards.sum() / total,
         rolled.steps.uncertainties.sum() / total,
-        tokens,
-        steps.sum() / tokens,
+        timesteps,
+        steps.sum() / timesteps,
     )

@@ -1,4 +1,4 @@
-"""What NEUBAY's page tells and draws."""
+"""NEUBAY's tables and pictures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.fit_data import part_rows
 from jaxrl_rollouts.offline.data import Dataset, Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.study.neubay import Posterior
-from jaxrl_rollouts.offline.study.neubay_page import part_spreads, promised_and_earned
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.neubay.posterior import Posterior
+from jaxrl_rollouts.offline.neubay.report import estimated_and_true, part_spreads
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import measure_trusts, uncertainties
+from jaxrl_rollouts.offline.worlds.trust import uncertainties, uncertainty_stats_of_seeds
 from jaxrl_rollouts.reports.pictures import figure
 
 
-def test_kept_promises_lie_on_the_dotted_line() -> None:
+def test_right_estimates_lie_on_the_dotted_line() -> None:
     _, (ax,) = figure()
-    promised_and_earned(ax, {"base": (np.array([5.0, np.nan]), np.array([1.0, 2.0]))})
+    estimated_and_true(ax, {"base": (np.array([5.0, np.nan]), np.array([1.0, 2.0]))})
     assert tuple(ax.lines[0].get_xdata()) == tuple(ax.lines[0].get_ydata()) == (1.0, 5.0)
     assert ax.lines[1].get_ydata()[0] == pytest.approx(5.0)
 
 
-def test_spreads_are_told_apart_by_what_members_learned_from() -> None:
+def test_spreads_are_separate_for_fitted_and_held_out_rows() -> None:
     """Rows that lie elsewhere, and all of them held out, are disagreed about."""
     config = EnsembleConfig(3, 3, (8,), weight_decay=(5e-5,), max_epochs=1, holdout_rows=20)
     random = np.random.default_rng(0)
@@ -38,9 +39,9 @@ def test_spreads_are_told_apart_by_what_members_learned_from() -> None:
     model, worlds, trained = fit_worlds(
         config, rows, jax.random.key(0), seeds=2, targets="observations"
     )
-    trust = measure_trusts(model.fitter, worlds, to_device(rows))
+    stats = uncertainty_stats_of_seeds(model.fitter, worlds, to_device(rows))
     dataset, env = Dataset("scattered", rows, None, Path("[made]"), ""), make("pendulum")
-    posterior = Posterior(dataset, env, model, worlds, trust, trained, config)
+    posterior = Posterior(dataset, env, model, worlds, stats, trained, config, never)
     learned, apart = part_spreads(posterior)
     assert (learned["count"], apart["count"]) == (180, 20)
     for level in (0.5, 0.9, 0.999):

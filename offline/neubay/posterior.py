@@ -1,0 +1,281 @@
+"""NEUBAY's posterior: an ensemble of world models, and the uncertainty at which rollouts stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.fitting import Fitter
+from jaxrl_rollouts.loop import Trained
+from jaxrl_rollouts.record.context import poll
+
+from ..data import Dataset, Transitions, episodes, to_device
+from ..environments import Environment
+from ..environments.terminations import Termination
+from ..method import Job
+from ..recurrent.histories import log_histories
+from ..task import Task, slug, termination_of
+from ..worlds.dynamics import Dynamics, World, learned_dynamics
+from ..worlds.endings import TerminationConfig, fit_endings
+from ..worlds.fit import WorldModel, fit_worlds
+from ..worlds.saved import load_worlds, save_worlds
+from ..worlds.trust import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
+from .learner import OWN_WORLDS, NeubayData
+from .sizes import Sizes
+
+if TYPE_CHECKING:
+    from jaxrl_rollouts.compare.grid import Cell
+    from jaxrl_rollouts.reports.report import Report
+
+    from ..methods.neubay import Neubay
+
+
+@dataclass(frozen=True)
+class PosteriorConfig(EnsembleConfig):
+    """An ensemble as samples of a posterior; defaults are the public code's for D4RL locomotion.
+
+    Attributes:
+        ensembles: how many to fit; seed `k` is trained in number `k % ensembles`.
+        folder: of world models that a run saved (`.../worlds`), used instead of fitting.
+        termination: by the `known` rule of the environment, or by a `learned` classifier, which
+            also takes the rule's place where none is known.
+        ending: that classifier.
+    """
+
+    members: int = positive(128)
+    elites: int = positive(100)
+    activation: str = "leaky_relu"
+    layer_norm: bool = True
+    initialiser: str = "uniform"
+    learned_bounds: bool = False
+    bootstrap: bool = False
+    weight_decay: tuple[float, ...] = number((5e-5,), least=0)
+    decay: Literal["coupled", "decoupled"] = "decoupled"
+    max_epochs: int = positive(1200)
+    ensembles: int = positive(1)
+    folder: str = ""
+    termination: Literal["known", "learned"] = "known"
+    ending: TerminationConfig = TerminationConfig()
+
+    @property
+    def ensemble(self) -> EnsembleConfig:
+        """The part that fitting reads, and that a folder of world models keeps."""
+        return EnsembleConfig(**{f.name: getattr(self, f.name) for f in fields(EnsembleConfig)})
+
+    def fit(self, task: Task, job: Job, quantiles: tuple[float, ...] = ()) -> Posterior:
+        """Fit the ensembles (or read them) and measure their uncertainty on the dataset.
+
+        Args:
+            task: dataset and environment.
+            job: for the seed, and for the run that keeps the world models.
+            quantiles: of the uncertainty, measured besides `LEVELS`; negative ones are none.
+        """
+        dataset, context = task.dataset, job.context
+        stage = f"{slug(dataset.name)}-posterior"
+        known = dataset.with_successors
+        if self.folder:
+            saved = load_worlds(self.folder, dataset)
+            worlds = saved.worlds._replace(ending=None)  # fitted again below where one is set
+            model, trained, ensemble = saved.model, None, saved.config
+        else:
+            key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
+            run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
+            model, worlds, trained = fit_worlds(ensemble, known, key, seeds=self.ensembles, **run)
+        poll(context, f"before measuring {stage}")
+        asked = {*LEVELS, *(level for level in quantiles if level >= 0)}
+        stats = uncertainty_stats_of_seeds(
+            model.fitter, worlds, to_device(known), tuple(sorted(asked))
+        )
+        rule = termination_of(dataset, task.env, self)
+        ending = rule if isinstance(rule, TerminationConfig) else None
+        if ending is not None:
+            key, count = jax.random.fold_in(jax.random.key(job.seed), 3), stats.mean.shape[0]
+            run = {"stage": f"{stage}-termination", "context": context}
+            endings, _ = fit_endings(ending, known, key, seeds=count, **run)
+            worlds = worlds._replace(ending=endings)
+        posterior = Posterior(
+            dataset, task.env, model, worlds, stats, trained, ensemble, rule, ending
+        )
+        if context and not self.folder:
+            posterior.save_worlds(context.folder.stage(stage) / "worlds")
+        return posterior
+
+
+class Posterior(NamedTuple):
+    """A dataset with the ensembles fitted to it and the uncertainty they have there.
+
+    Attributes:
+        dataset, env: where the rows come from.
+        model: architecture and scalers.
+        worlds, stats: leaves `[W, ...]`.
+        trained: history of the fit; None where the worlds were read from a folder.
+        ensemble: settings of the world models.
+        rule: how imagined episodes end: the known rule, or settings of a learned one.
+        ending: settings of a learned termination, or None.
+    """
+
+    dataset: Dataset
+    env: Environment
+    model: WorldModel
+    worlds: World
+    stats: UncertaintyStats
+    trained: Trained | None
+    ensemble: EnsembleConfig
+    rule: Termination | TerminationConfig
+    ending: TerminationConfig | None = None
+
+    def world_of(self, seed: int) -> World:
+        """The ensemble in which a seed is trained, without the axis of worlds."""
+        number = world_number(seed, self.stats.mean.shape[0])
+        return jax.tree.map(lambda x: x[number], self.worlds)
+
+    def save_worlds(self, folder: Path) -> Path:
+        """Write the world models and their uncertainty on the dataset, for `load_worlds`."""
+        more: Any = {"stats": self.stats, "ending": self.ending}
+        return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
+
+    def add_to(self, report: Report, cells: Mapping[str, Cell]) -> None:
+        """Add tables and pictures of the posterior and of rollouts in it to a report."""
+        from .report import add_posterior  # draws, and training does not
+
+        add_posterior(report, self, cells)
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """Functions of the world models."""
+        members = jax.tree.leaves(self.worlds.elites)[0].shape[1]
+        return uncertain_dynamics(self.model.fitter, members, self.rule)
+
+
+def check_sizes(transitions: Transitions, worlds: World, env: Environment, source: str) -> None:
+    """Hold dataset, worlds and environment to the same sizes of states and actions.
+
+    Raises:
+        DataError: they differ; rollouts would start from states of another space.
+    """
+    state, action = transitions.observations.shape[1], transitions.actions.shape[1]
+    for key, found, expected in (
+        ("observations", state, env.observation_size),
+        ("actions", action, env.action_size),
+    ):
+        if found != expected:
+            where = f"{expected} numbers a row, as {env.name} has them"
+            raise DataError(source, key, found, where)
+    inputs, outputs = worlds.inputs.mean.shape[-1], worlds.targets.mean.shape[-1]
+    if (inputs, outputs) != (state + action, state + 1):
+        raise DataError(
+            source,
+            "observations, actions",
+            (state, action),
+            f"those the worlds were fitted to ({outputs - 1} and {inputs - outputs + 1} numbers)",
+            "start states of another space mean nothing to a model",
+        )
+
+
+def check_updates(
+    method: Neubay, transitions: Transitions, limit: int, source: str = "dataset"
+) -> None:
+    """Check that a collection brings an iteration's gradient steps, before worlds are fitted.
+
+    Args:
+        method: agent and rollouts.
+        transitions: the dataset.
+        limit: steps that longer episodes are cut at.
+        source: the dataset's name, for messages.
+
+    Raises:
+        ConfigError: an iteration takes more of them.
+    """
+    lengths = np.minimum(episodes(transitions).lengths, limit)
+    # The moments 0 to n of an episode of n steps are equally likely to be continued.
+    prefix = (lengths * (lengths + 1) / 2).sum() / (lengths + 1).sum()
+    # A collection brings at least its real prefixes, one imagined step and the final observation.
+    count, updates = method.rollouts.batch_size, method.schedule[1]
+    sure = max(count * (prefix + 1.0) * method.utd_ratio, 1.0)
+    if updates > sure:
+        raise ConfigError(
+            "updates_per_iteration",
+            updates,
+            f"at most {int(sure)}, the gradient steps that {count} episodes of {source} bring on "
+            "average whatever is imagined",
+            "raise rollouts.batch_size or utd_ratio",
+        )
+
+
+def neubay_data(
+    method: Neubay,
+    transitions: Transitions,
+    worlds: World,
+    stats: UncertaintyStats,
+    env: Environment,
+    *,
+    seeds: int,
+    groups: np.ndarray | None = None,
+    source: str = "dataset",
+) -> tuple[NeubayData, NeubayData, Sizes]:
+    """Put what seeds learn from on the device.
+
+    Args:
+        method: agent and rollouts.
+        transitions: the dataset, on the host.
+        worlds: leaves `[W, ...]`; seed `k` is trained in world `k % W`.
+        stats: of each world, leaves `[W, ...]`.
+        env: for its time limit and sizes.
+        seeds: how many will be trained. A single world is shared by all of them.
+        groups: `[n]`, which machine each row is of, as `fit_worlds` was given them: an episode is
+            then continued in a member that was fitted to its machine.
+        source: the dataset's name, for messages.
+
+    Returns:
+        The data, which parts of them are each seed's own, and the sizes.
+
+    Raises:
+        ConfigError: the quantile was not measured, the ensemble is too small, or an iteration
+            takes more gradient steps than a collection brings.
+        DataError: dataset, worlds and environment do not fit together.
+    """
+    check_sizes(transitions, worlds, env, source)
+    count, members = jax.tree.leaves(worlds.elites)[0].shape[:2]
+    if stats.mean.shape != (count,):
+        raise ConfigError("stats", stats.mean.shape, f"one for each of the {count} worlds")
+    if members < 2:
+        expected = "at least 2: rollouts end where members disagree"
+        raise ConfigError("world.elites", members, expected)
+    limit = env.max_episode_steps
+    logged = log_histories(transitions, limit, groups=groups, source=source)
+    if logged.groups is not None and members % (machines := logged.groups.counts.shape[0]):
+        expected = f"a multiple of the {machines} machines, as fit_worlds(groups=...) makes them"
+        raise ConfigError("world.elites", members, expected)
+    check_updates(method, transitions, limit, source)
+    quantile = method.rollouts.uncertainty_quantile
+    limited = worlds._replace(limit=threshold_at(stats, quantile), others=None)
+    single = count == 1
+    own = jnp.int32(0) if single else world_number(jnp.arange(seeds, dtype=jnp.int32), count)
+    world, penalty = jax.tree.map(lambda x: x[own], (limited, method.penalty / stats.mean))
+    per_seed = NeubayData._make((False, False, False)) if single else OWN_WORLDS
+    sizes = Sizes(env.observation_size, env.action_size, limit, logged.longest)
+    return NeubayData(logged, world, penalty), per_seed, sizes
+
+
+def world_number(seed: Any, count: int) -> Any:
+    """Which of `count` worlds a seed, or an array of them, is trained in: each in turn."""
+    return seed % count
+
+
+def uncertain_dynamics(
+    fitter: Fitter, members: int, termination: Termination | TerminationConfig
+) -> Dynamics:
+    """Dynamics that report the spread of the members' means; equal arguments give the same."""
+    return learned_dynamics(
+        fitter, members, termination=termination, disagreement=spread_of_means, normalised=True
+    )
