@@ -172,6 +172,8 @@ def check_dataset(dataset: Dataset, method: Method, job: Job) -> None:
         raise ConfigError(
             "dynamics", "given", f"none for {method.name}, which rolls no world model"
         )
+    if job.sweep and not method.sweeps:
+        raise ConfigError("sweep", ", ".join(job.sweep), f"none for {method.name}")
     if dataset.rows_file is None:
         method.check_dataset(dataset)
 

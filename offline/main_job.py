@@ -124,6 +124,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
         page.draw_training(report, source, cells, discount)
     elif result.env is not None:
         page.draw_learning(report, source, cells)
+    result.method.add_to_report(report, source, cells)
     rows = page.result_rows(source, cells, discount)
     if isinstance(source, FittedDataset):
         found = quality(source)

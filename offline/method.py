@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from jaxrl_rollouts.configs import check, coefficients, positive, settings, unknown
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
@@ -28,6 +27,10 @@ from .data.transitions import RAW, RewardScale
 from .environments import Environment
 from .task import Source, Task
 from .worlds.dynamics import Dynamics
+
+if TYPE_CHECKING:
+    from jaxrl_rollouts.compare.grid import Cell
+    from jaxrl_rollouts.reports.report import Report
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class Method:
     name: ClassVar[str]
     imagines: ClassVar[bool] = False  # rolls world models, whose episodes have to end
     reads_disk: ClassVar[bool] = False  # learns from rows that stay on the disk
+    sweeps: ClassVar[bool] = False  # trains several values of a coefficient side by side
     steps: int = positive(1_000_000)
     batch_size: int = positive(256)
 
@@ -113,6 +117,9 @@ class Method:
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `ConfigError` or `DataError` where the method cannot learn from a dataset."""
+
+    def add_to_report(self, report: Report, source: Source, cells: Mapping[str, Cell]) -> None:
+        """Add tables and pictures of the method's own to the main job's report."""
 
     def program(self) -> Self:
         """The same with coefficients and length at their defaults: methods that are equal so share
@@ -133,9 +140,6 @@ def swept(method: Method, job: Job) -> dict[str, list[float]]:
         ConfigError: a setting that is no coefficient of the method.
     """
     own = coefficients(method)
-    if job.sweep and not own:
-        expected = f"none for {method.name}, which has no coefficient"
-        raise ConfigError("sweep", ", ".join(job.sweep), expected)
     for name in job.sweep:
         if name not in own:
             raise unknown("sweep", name, own)

@@ -22,7 +22,7 @@ from ..agent import Agent, AgentConfig, Learner, first_state, learn, step_keys
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
 from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale
-from ..method import Job, Method, Prepared, cadence, swept
+from ..method import Job, Method, Prepared, cadence
 from ..task import Task
 
 
@@ -67,7 +67,6 @@ class ModelFree(Method):
         return cadence(self.steps, self.per_iteration, period, job.evaluations)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
-        swept(self, job)
         sizes = task.env.observation_size, task.env.action_size
         iterations, per = self.schedule(task, job)
         learner = make_model_free(

@@ -102,6 +102,7 @@ class ModelBased(Method):
     """
 
     imagines: ClassVar[bool] = True
+    sweeps: ClassVar[bool] = True
     agent: AgentConfig = chosen(AGENTS, SacConfig)
     world: WorldModelConfig = WorldModelConfig()
     rollouts: Rollouts = Rollouts()

@@ -210,11 +210,12 @@ def test_a_sweep_names_a_coefficient() -> None:
     assert swept(Mopo(), job) == {"penalty": [1.0, 2.0]} and job.arms == 2
     for method, sweep, says in (
         (Mopo(), {"penalti": (1.0,)}, "did you mean penalty"),
-        (SMALL, {"alpha": (1.0,)}, "none for td3_bc, which has no coefficient"),
         (Mopo(), {"penalty": (-1.0,)}, "penalty: found -1.0"),
     ):
         with pytest.raises(ConfigError, match=says):
             swept(method, Job(sweep=sweep))
+    with pytest.raises(ConfigError, match="sweep: found 'alpha', expected none for td3_bc"):
+        train(dataset(), SMALL, sweep={"alpha": (1.0,)})
 
 
 def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
