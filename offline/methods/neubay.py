@@ -8,21 +8,26 @@ posterior over world models, without a penalty and without a fixed horizon.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from jaxrl_rollouts.configs import coefficient, number, positive
 from jaxrl_rollouts.errors import ConfigError
 
 from ..method import Job, Method, Prepared, cadence
 from ..neubay.learner import make_neubay
-from ..neubay.posterior import PosteriorConfig, check_updates, neubay_data
+from ..neubay.posterior import Posterior, PosteriorConfig, check_updates, neubay_data
 from ..neubay.sizes import buffer_text, seconds_between_saves
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
 from ..recurrent.tapes import Weighting
 from ..task import Task
+
+if TYPE_CHECKING:
+    from jaxrl_rollouts.compare.grid import Cell
+    from jaxrl_rollouts.reports.report import Report
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,12 @@ class Neubay(Method):
         """The same with what is data of the compiled program at its defaults."""
         free = replace(self.rollouts, uncertainty_quantile=1.0)
         return replace(super().program(), world=PosteriorConfig(), rollouts=free)
+
+    def add_to_report(self, report: Report, source: Posterior, cells: Mapping[str, Cell]) -> None:
+        """Add tables and pictures of the posterior and of rollouts in it."""
+        from ..neubay.report import add_posterior  # draws, and training does not
+
+        add_posterior(report, source, cells)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
         dataset, env = task.dataset, task.env

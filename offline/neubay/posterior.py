@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -34,9 +33,6 @@ from .learner import OWN_WORLDS, NeubayData
 from .sizes import Sizes
 
 if TYPE_CHECKING:
-    from jaxrl_rollouts.compare.grid import Cell
-    from jaxrl_rollouts.reports.report import Report
-
     from ..methods.neubay import Neubay
 
 
@@ -143,12 +139,6 @@ class Posterior(NamedTuple):
         """Write the world models and their uncertainty on the dataset, for `load_worlds`."""
         more: Any = {"stats": self.stats, "ending": self.ending}
         return save_worlds(folder, self.worlds, self.dataset, self.ensemble, "observations", **more)
-
-    def add_to(self, report: Report, cells: Mapping[str, Cell]) -> None:
-        """Add tables and pictures of the posterior and of rollouts in it to a report."""
-        from .report import add_posterior  # draws, and training does not
-
-        add_posterior(report, self, cells)
 
     @property
     def dynamics(self) -> Dynamics:

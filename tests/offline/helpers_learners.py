@@ -138,7 +138,7 @@ def history_dependent(kind: str) -> Case:
     memory = replace(neubay.CONFIG.agent.memory, kind=kind)
     learner, _ = neubay.made(agent=replace(neubay.CONFIG.agent, memory=memory))
     data = neubay.data()
-    spoiled = data._replace(logged=data.logged._replace(tokens=spoil(data.logged.tokens)))
+    spoiled = data._replace(logged=data.logged._replace(timesteps=spoil(data.logged.timesteps)))
     # Without a memory it is not shown what was done and paid before.
     seen = neubay.S + (neubay.A + 1 if kind != "none" else 0)
     return Case(learner, data, spoiled, seen, jnp.full((B, neubay.A), 0.1))

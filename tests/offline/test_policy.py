@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.saved_policies import SavedPolicy, policy_of, save_p
 
 CONFIG = SacConfig(num_critics=2, eta=0.0, hidden=(4,))
 MEMORY = RecurrentSacConfig(
-    memory=MemoryConfig("lru", width=4, state=2, layers=1), head=(4,), num_critics=2
+    memory=MemoryConfig("lru", width=4, state=2, layers=1), head_dims=(4,), num_critics=2
 )
 OBSERVATIONS = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
 

@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import as_model, make
 from jaxrl_rollouts.offline.environments.acrobot import ACROBOT
 from jaxrl_rollouts.offline.synthetic.paths import (
-    LOST,
+    DIVERGED,
     open_loop_error,
     paths_of_rollout,
     paths_of_windows,
@@ -97,11 +97,11 @@ def test_lost_rows_count_as_lost_and_spoil_no_others(true_paths: Transitions) ->
     scale = flat(true_paths)
     error = step_error(ACROBOT, rows, scale, KEY)
     for where in ((0, 0), (1, 4), (2, 3), (3, 3)):
-        assert error[where] == LOST**2
+        assert error[where] == DIVERGED**2
         error[where] = 0.0
     assert error.max() < 1e-9
     along = open_loop_error(ACROBOT, rows, scale, KEY)
-    assert (along[0] == LOST**2).all() and along[4:].max() < 1e-4
+    assert (along[0] == DIVERGED**2).all() and along[4:].max() < 1e-4
 
 
 def test_windows_become_paths(true_paths: Transitions) -> None:
