@@ -3,7 +3,8 @@
 Qin et al. 2022, "NeoRL: A Near Real-World Benchmark for Offline Reinforcement Learning". `done` is
 Gym's old flag and also marks the time limit, so it is split by episode length. `index` is found
 with two meanings: NeoRL's package hands out episode *starts* (0, ...), its files store *ends*
-(..., N); which of the two a file has is told by its first and last entry.
+(..., N); which of the two a file has is told by its first and last entry. Observations of its
+HalfCheetah, Hopper and Walker2d have the x position first, which Gymnasium leaves out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.numpy_files import read_npz
 
+from ..environments.terminations import PLACED, WITH_POSITIONS, family
 from .arrays import identity
 from .bounds import bounded
 from .checks import as_column, as_flags, as_floats, check_limit, validate
@@ -139,6 +141,8 @@ def from_neorl(
     terminated[ends - 1] = done[ends - 1] & (lengths < max_episode_steps)
     rows = rows._replace(terminations=terminated, truncations=last & ~terminated)
     environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
+    if environment and observations.shape[1] == WITH_POSITIONS[family(environment)][1]:
+        environment = f"{environment}?{PLACED}"
     attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
     label = name or f"neorl/{path.stem}"
     sha256 = identity(path, rows)

@@ -57,7 +57,7 @@ EXAMPLES = (
 OPTIONS = {
     "brax": ("backend",),
     "gymnasium": ("max_episode_steps",),
-    "mujoco": ("terminate_when_unhealthy",),
+    "mujoco": ("terminate_when_unhealthy", "exclude_current_positions_from_observation"),
 }
 
 
@@ -93,7 +93,8 @@ def make(name: str | Any, **options: Any) -> Environment:
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
         options: `backend` of brax, `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy`
-            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`.
+            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`,
+            and `exclude_current_positions_from_observation` of those that move along a floor.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -256,5 +257,5 @@ def _steps(base: str, options: dict[str, Any]) -> int | None:
 def _only(base: str, options: dict[str, Any], allowed: tuple[str, ...]) -> None:
     unexpected = sorted(set(options) - set(allowed))
     if unexpected:
-        expected = f"the option {allowed[0]}" if allowed else "no options"
+        expected = f"the option {' or '.join(allowed)}" if allowed else "no options"
         raise ConfigError(f"environment {base}", unexpected, expected)

@@ -3,6 +3,9 @@
 Offline model-based methods (MOPO, MOBILE, RAVL) end model rollouts by the simulator's own rule
 instead of learning it. The rules are Gymnasium's v2 to v4, evaluated on the next observation.
 Every function is `(observation [..., S], action, next_observation [..., S]) -> [...] bool`.
+
+A rule reads columns by their place, so it holds for one layout of observations only. NeoRL's
+Hopper and Walker2d have the x position first: the number of columns selects the rule.
 """
 
 from __future__ import annotations
@@ -10,13 +13,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import blocks
 
 Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 
 
 def never(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
@@ -69,6 +76,29 @@ def runner(observation: jax.Array, action: jax.Array, next_observation: jax.Arra
     return ~((jnp.abs(angle) <= 0.25) & (jnp.abs(speed) <= 4.0))
 
 
+def hopper_from_x(
+    observation: jax.Array, action: jax.Array, next_observation: jax.Array
+) -> jax.Array:
+    """`hopper` of observations with the x position first, which no rule bounds."""
+    x = next_observation
+    return hopper(observation, action, x[..., 1:]) | ~jnp.isfinite(x[..., 0])
+
+
+def walker2d_from_x(
+    observation: jax.Array, action: jax.Array, next_observation: jax.Array
+) -> jax.Array:
+    """`walker2d` of observations with the x position first."""
+    return walker2d(observation, action, next_observation[..., 1:])
+
+
+def ant_from_xy(
+    observation: jax.Array, action: jax.Array, next_observation: jax.Array
+) -> jax.Array:
+    """`ant` of observations with the x and y positions first."""
+    x = next_observation
+    return ant(observation, action, x[..., 2:]) | ~jnp.isfinite(x[..., :2]).all(-1)
+
+
 FAMILIES: dict[str, Termination] = {
     "ant": ant,
     "halfcheetah": never,
@@ -85,6 +115,25 @@ FAMILIES: dict[str, Termination] = {
     "walker2d": walker2d,
 }
 
+# Columns of an observation: the rule for that layout. Families without an entry end nowhere, or
+# have one layout.
+LAYOUTS: dict[str, dict[int, Termination]] = {
+    # 105 and 107 of version 5, 111 and 113 of version 2: with contact forces
+    "ant": {27: ant, 105: ant, 111: ant, 29: ant_from_xy, 107: ant_from_xy, 113: ant_from_xy},
+    "hopper": {11: hopper, 12: hopper_from_x},
+    "inverteddoublependulum": {9: inverted_double_pendulum, 11: inverted_double_pendulum},
+    "invertedpendulum": {4: inverted_pendulum},
+    "walker2d": {17: walker2d, 18: walker2d_from_x},
+}
+PLACED = "exclude_current_positions_from_observation=false"
+# Columns of MuJoCo's observations without and with the positions that Gymnasium leaves out.
+WITH_POSITIONS = {
+    "ant": (27, 29),
+    "halfcheetah": (17, 18),
+    "hopper": (11, 12),
+    "walker2d": (17, 18),
+}
+
 
 def family(name: str) -> str:
     """The family in an environment or dataset name.
@@ -99,16 +148,72 @@ def family(name: str) -> str:
     return next((word for word in words if word in FAMILIES), words[0] if words else name)
 
 
-def termination_function(name: str) -> Termination:
+def termination_function(name: str, columns: int | None = None) -> Termination:
     """The known termination rule of an environment or dataset.
 
+    Args:
+        name: of the environment or dataset.
+        columns: of its observations, which select the rule; None takes Gymnasium's own layout.
+
     Raises:
-        ConfigError: no rule is known for `name`. brax has simulators of its own whose rules
-            differ from Gymnasium's, so its names are unknown here.
+        ConfigError: no rule is known for `name`, or none for so many columns. brax has simulators
+            of its own whose rules differ from Gymnasium's, so its names are unknown here.
     """
-    found = None if name.lower().startswith("brax/") else FAMILIES.get(family(name))
+    kind = family(name)
+    found = None if name.lower().startswith("brax/") else FAMILIES.get(kind)
     if found is None:
-        close = difflib.get_close_matches(family(name), FAMILIES, 1)
+        close = difflib.get_close_matches(kind, FAMILIES, 1)
         hint = f"did you mean {close[0]}?" if close else ""
         raise ConfigError("termination", name, f"one of {', '.join(FAMILIES)}", hint)
-    return found
+    if columns is None or kind not in LAYOUTS:
+        return found
+    if columns not in LAYOUTS[kind]:
+        widths = ", ".join(map(str, LAYOUTS[kind]))
+        raise WrongLayoutError(
+            f"termination of {name}: observation columns",
+            columns,
+            f"one of {widths}, whose rule is known",
+            "termination=learned (--study.termination learned) learns the ends from the data",
+        )
+    return LAYOUTS[kind][columns]
+
+
+class WrongLayoutError(ConfigError):
+    """A family's rule is known, and not for this number of observation columns."""
+
+
+def known_rule(name: str, columns: int) -> Termination | None:
+    """`termination_function`, or None where no rule is known."""
+    try:
+        return termination_function(name, columns)
+    except ConfigError:
+        return None
+
+
+def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> None:
+    """Compare a rule with the ends of a dataset before model rollouts rely on it.
+
+    Args:
+        rule: to compare.
+        environment, dataset: names for messages.
+        rows: `Transitions` with true successors.
+
+    Raises:
+        DataError: the rule ends more than 5 % of the rows after which episodes go on.
+    """
+    if rule is never:
+        return
+    going = ~np.asarray(rows.terminations, bool)
+    wrong = 0
+    for part in blocks(len(going)):
+        columns = (rows.observations[part], rows.actions[part], rows.next_observations[part])
+        ended = np.asarray(rule(*(jnp.asarray(column) for column in columns)))
+        wrong += int((ended & going[part]).sum())
+    if wrong > CONTRADICTED * max(going.sum(), 1):
+        found = f"the rule of {environment} ends {wrong:,} of {going.sum():,} rows that go on"
+        expected = "a rule that agrees with the terminations of the data"
+        hint = (
+            "the columns have another order or other units than that environment's; "
+            "termination=learned (--study.termination learned) learns the ends from the data"
+        )
+        raise DataError(dataset, "termination", found, expected, hint)

@@ -20,7 +20,12 @@ from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
 from ..environments.registry import is_known, make_named
-from ..environments.terminations import Termination, termination_function
+from ..environments.terminations import (
+    Termination,
+    WrongLayoutError,
+    check_rule,
+    termination_function,
+)
 from ..worlds.endings import TerminationConfig
 
 WITHOUT_REWARDS = ("bc",)  # methods that read none
@@ -143,17 +148,27 @@ def hold_data(dataset: Dataset, context: RunContext | None) -> None:
 def termination_of(
     dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
-    """How model rollouts end: the known rule, or where there is none that of a learned one."""
+    """How model rollouts end: the known rule, or where there is none that of a learned one.
+
+    Raises:
+        ConfigError: the family's rule is known, and not for the dataset's number of columns.
+        DataError: the rule ends rows that go on in the data (`check_rule`).
+    """
     if config.termination == "learned":
         return config.ending
-    if env.termination is not None:
-        return env.termination
-    if not is_simulator(env) and dataset.environment is not None:
+    rule, where, rows = env.termination, env.name, dataset.transitions
+    if rule is None and not is_simulator(env) and dataset.environment is not None:
+        where = dataset.environment
         try:
-            return termination_function(dataset.environment)
+            rule = termination_function(where, rows.observations.shape[1])
+        except WrongLayoutError:
+            raise
         except ConfigError:
-            pass
-    return config.ending
+            return config.ending
+    if rule is None:
+        return config.ending
+    check_rule(rule, where, dataset.name, dataset.with_successors)
+    return rule
 
 
 def line_of(dataset: Dataset, env: Environment | None) -> str:

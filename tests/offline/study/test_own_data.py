@@ -29,7 +29,11 @@ from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noq
 from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
-from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
+from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
+    hopper,
+    hopper_from_x,
+    never,
+)
 from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
@@ -195,7 +199,8 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
     env = environment_of(dataset)
     assert termination_of(dataset, env, config) is config.ending
-    assert termination_of(replace(dataset, environment="Hopper-v2"), env, config) is hopper
+    with pytest.raises(ConfigError, match="observation columns: found 2, expected one of 11, 12"):
+        termination_of(replace(dataset, environment="Hopper-v2"), env, config)
     assert termination_of(dataset, PENDULUM, config) is never
     assert (
         termination_of(dataset, PENDULUM, replace(config, termination="learned")) is config.ending
@@ -288,3 +293,27 @@ def test_a_divergence_says_which_column_is_extreme(tmp_path: Path) -> None:
     env = environment_of(dataset, "none")
     facts = facts_of(dataset, env, BUDGET.study, imagines=False)
     assert facts[0].startswith("robot: rewards has 1 extreme") and "Look at it" in facts[0]
+
+
+@pytest.mark.parametrize(("first", "rule"), [((), hopper), ((7.0,), hopper_from_x)])
+def test_the_rule_for_hopper_follows_the_columns(first: tuple[float, ...], rule: Any) -> None:
+    row = np.array([*first, 1.2, 0.05, *np.zeros(9)], np.float32)
+    fallen = row.copy()
+    fallen[len(first)] = 0.6
+    states = np.tile(row, (40, 1))
+    states[:, -1] = np.arange(40) / 10  # a speed
+    following = np.concatenate([states[1:], fallen[None]])
+    ends = np.arange(40) == 39
+    arrays = {"observations": states, "actions": np.zeros((40, 3)), "rewards": np.ones(40)}
+    arrays |= {"terminals": ends, "timeouts": ~ends & False, "next_observations": following}
+    dataset = from_arrays(**arrays, environment="Hopper-v3", name="neorl/hopper")
+    env, config = environment_of(dataset, "none"), StudyConfig()
+    found = termination_of(dataset, env, config)
+    assert found is rule
+    assert np.asarray(rule(states, None, following)).tolist() == ends.tolist()
+    shifted = np.roll(following, 1, 1)
+    moved = from_arrays(**arrays | {"next_observations": shifted}, environment="Hopper-v3")
+    with pytest.raises(DataError, match="rule of Hopper-v3 ends 39 of 39 rows that go on"):
+        termination_of(moved, env, config)
+    learned = replace(config, termination="learned")
+    assert termination_of(moved, env, learned) is config.ending
