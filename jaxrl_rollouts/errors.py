@@ -42,6 +42,7 @@ class DataError(UserError):
         self, source: str | Path, key: str, found: object, expected: object, hint: str = ""
     ) -> None:
         self.source, self.key, self.found, self.expected = str(source), key, found, expected
+        self.hint = hint
         message = f"{source}: {key}: found {found}, expected {expected}"
         super().__init__(f"{message}; {hint}" if hint else message)
 

@@ -116,11 +116,14 @@ def collect(
     import jax
     import numpy as np
 
+    from jaxrl_rollouts.devices import check_devices
+
     from .behaviours.acrobot import acrobot_broad, acrobot_narrow
     from .behaviours.mixed import pendulum_mixed
     from .collect import collect_to_file, write_rows
 
     _check(out, steps, seed)
+    check_devices()
     key, trained = jax.random.key(seed), None
     if policy in SCRIPTED:
         env, acting, params = _scripted(policy, environment)

@@ -18,6 +18,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
+from .keys import SYNONYMS, naming, rename
 from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, file_sha256, take_rows
 
@@ -110,16 +111,19 @@ def from_mapping(
     """`from_arrays` for a mapping, whose action bounds need not be declared; see `load`."""
     place = source if source.exists() else name
     limit = steps_limit(place, max_episode_steps, None)
-    rows, _, low, high, facts = assemble(
-        place,
-        arrays,
-        limit=limit,
-        action_low=action_low,
-        action_high=action_high,
-        action_limit=action_limit,
-        clip=clip,
-    )
-    facts = {"format": "arrays", **facts} | ({} if limit is None else {"max_episode_steps": limit})
+    renamed, names = rename(place, arrays, limit)
+    with naming(names):
+        rows, _, low, high, facts = assemble(
+            place,
+            renamed,
+            limit=limit,
+            action_low=action_low,
+            action_high=action_high,
+            action_limit=action_limit,
+            clip=clip,
+        )
+    facts = {"format": "arrays", **facts, **names.facts}
+    facts |= {} if limit is None else {"max_episode_steps": limit}
     sha256 = identity(source, rows)
     return Dataset(name, rows, environment, source, sha256, facts, action_low=low, action_high=high)
 
@@ -189,8 +193,10 @@ def check_present(source: str | Path, arrays: Any) -> None:
     for key in REQUIRED:
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            hint = f"every layout but NeoRL's has {', '.join(REQUIRED)} under these names"
-            raise DataError(source, key, found, f"an array {key}", hint)
+            others = [name for name in REQUIRED if name != key and name not in arrays]
+            hint = f"needed as well: {', '.join(others)}" if others else ""
+            expected = f"an array {key} (or {', '.join(SYNONYMS[key][:2])})"
+            raise DataError(source, key, found, expected, hint)
 
 
 def check_kept(source: str | Path, count: int) -> None:
@@ -245,12 +251,10 @@ def truncations_of(
     if terminations.any() and "next_observations" in arrays:
         return np.zeros_like(terminations)
     # Shifting across an unmarked time limit would invent transitions, so terminals do not suffice.
-    expected = "episode ends that can be told"
-    hint = (
-        "give max_episode_steps (in Python, or as an attribute of an HDF5 file), an array "
-        "timeouts, or next_observations"
-    )
-    raise DataError(source, "timeouts", "no such key", expected, hint)
+    hint = "add an array timeouts, or the time limit (--max-episode-steps, max_episode_steps)"
+    if terminations.any():
+        hint += ", or an array next_observations"
+    raise DataError(source, "timeouts", "no such key", "flags of where episodes were cut", hint)
 
 
 def _check_moving(source: str | Path, rows: Transitions) -> None:

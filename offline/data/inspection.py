@@ -83,6 +83,7 @@ class Inspection:
         episode_returns, episode_lengths, episode_whole: per episode in file order, for plots.
         action_bounds: the declared ones, "[-2, 2]", one pair for each entry where they differ;
             empty where none were.
+        read_as: what columns were read as, where the file has other names for them.
         problems: why `load` refuses the file; empty for a loaded dataset.
     """
 
@@ -107,6 +108,7 @@ class Inspection:
     ranges: tuple[Range, ...]
     suspicions: tuple[Suspicion, ...]
     action_bounds: str = ""
+    read_as: str = ""
     problems: tuple[str, ...] = ()
     sha256: str = ""
     episode_returns: tuple[float, ...] = ()
@@ -278,6 +280,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
         ranges=tuple(r for key, v in columns.items() for r in _ranges(key, np.asarray(v))),
         suspicions=tuple(suspicions),
         action_bounds=bounds_text(dataset),
+        read_as=str(attributes.get("read_as", "")),
         sha256=dataset.sha256,
         episode_returns=tuple(float(r) for r in returns),
         episode_lengths=tuple(int(n) for n in parts.lengths),

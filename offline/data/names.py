@@ -37,7 +37,7 @@ from .catalogue import BY_STEM, CATALOGUE, MADE_DATASETS
 from .d4rl import load_d4rl
 from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
-from .neorl import from_neorl
+from .neorl import from_neorl, is_neorl
 from .ogbench import from_ogbench, is_ogbench
 from .sizes import SIZES
 from .transitions import Dataset
@@ -178,8 +178,8 @@ def load(
     """Find and read a dataset; `attributes["format"]` says as what.
 
     Args:
-        data: a path or name (see `resolve`); a mapping of arrays under D4RL's, NeoRL's or OGBench's
-            names, such as `np.load` gives; or a `MinariDataset`.
+        data: a path or name (see `resolve`); a mapping of arrays under D4RL's, NeoRL's, OGBench's
+            or other common names (`keys`), such as `np.load` gives; or a `MinariDataset`.
         data_dir: see `resolve`.
         download: see `resolve`.
         max_episode_steps: time limit for data that do not mark it (D4RL v0, NeoRL); known for
@@ -257,7 +257,7 @@ def load_npz(
     memory = arrays is not None
     arrays = dict(read_npz(path) if arrays is None else arrays)
     label = "arrays" if memory else path.stem
-    if "obs" in arrays or "next_obs" in arrays or "index" in arrays:
+    if is_neorl(arrays):
         steps = 1000 if max_episode_steps is None else max_episode_steps
         return from_neorl(arrays, path, max_episode_steps=steps, **actions)
     if is_ogbench(arrays):

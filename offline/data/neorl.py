@@ -34,6 +34,11 @@ _FILE_KEYS = {
 _ENVIRONMENTS = ("HalfCheetah-v3", "Hopper-v3", "Walker2d-v3")
 
 
+def is_neorl(arrays: Mapping[str, Any]) -> bool:
+    """Whether arrays are in NeoRL's layout: episodes in `index`, columns under its names."""
+    return "index" in arrays and any(key in arrays for key in _FILE_KEYS.values())
+
+
 def episode_ends(path: Path, index: np.ndarray, count: int) -> np.ndarray:
     """`[E]` int64, one past the last row of each episode, from starts or ends.
 
@@ -104,7 +109,8 @@ def from_neorl(
     for key in (*_FILE_KEYS.values(), "index"):
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            raise DataError(path, key, found, f"an array {key}")
+            hint = "read as NeoRL's layout, which has obs, action, reward, next_obs, done and index"
+            raise DataError(path, key, found, f"an array {key}", hint)
     observations = as_floats(path, "obs", arrays["obs"], 2)
     done = as_flags(path, "done", arrays["done"])
     actions, low, high = bounded(

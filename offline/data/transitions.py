@@ -36,7 +36,7 @@ class Transitions(NamedTuple):
     truncations: Array  # [N] bool: the episode was cut; a value would follow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Transitions and their provenance.
 
@@ -72,6 +72,12 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)
+
+    def __repr__(self) -> str:
+        """Name and sizes; the arrays are `transitions`."""
+        rows = self.transitions
+        sizes = f"{rows.observations.shape[1]} observation, {rows.actions.shape[1]} action entries"
+        return f"Dataset({self.name!r}: {len(self):,} rows, {sizes})"
 
     @property
     def with_successors(self) -> Transitions:

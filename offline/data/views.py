@@ -104,6 +104,8 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
         console.print()
         console.print(table)
     console.print()
+    if found.read_as:
+        console.print(Text(printable(found.read_as)))
     for problem in found.problems:
         console.print(Text(f"problem: {problem}", style="bold red"))
     for text in _warnings(found):

@@ -185,6 +185,8 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
+    if read_as := dataset.attributes.get("read_as"):
+        facts.append(str(read_as))
     if ends := dataset.attributes.get("ends_alone"):
         facts.append(
             f"{dataset.name}: what followed the {int(ends)} rows in which an episode ended is not "
