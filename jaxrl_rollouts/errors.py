@@ -102,6 +102,22 @@ class MissingExtraError(UserError):
         )
 
 
+class SimulatorError(UserError):
+    """A simulator raised, or returned what no step is.
+
+    Args:
+        environment: its name.
+        step: of the episode, counted from 0; -1 for a reset.
+        found: what came, or what was raised.
+        expected: what a simulator gives.
+    """
+
+    def __init__(self, environment: str, step: int, found: str, expected: str) -> None:
+        self.environment, self.step = environment, step
+        where = f"step {step}" if step >= 0 else "reset"
+        super().__init__(f"environment {environment}: {where}: found {found}, expected {expected}")
+
+
 class DivergenceError(UserError):
     """A metric became NaN or infinite; the last good checkpoint is kept."""
 

@@ -24,7 +24,7 @@ from jaxrl_rollouts.reports.report import Report
 from .agents.critics import bootstrap_rate
 from .agents.registry import quick_agents
 from .agents.sac import SacConfig
-from .behaviours.made import MADE, PENDULUM, load_dataset
+from .behaviours.made import MADE, PENDULUM, load_dataset, undeclared
 from .commands import MAIN_JOB
 from .data import Dataset
 from .environments import make
@@ -36,7 +36,7 @@ from .study.model_based import FittedDataset
 from .study.model_free import MODEL_FREE, Data, ModelFreeStudyConfig
 from .study.neubay import NAMES as NEUBAY
 from .study.neubay import Posterior, ring_note, rings_of, small_neubay
-from .study.setting import environment_of, facts_of, line_of
+from .study.setting import facts_of, line_of, matched
 from .study.source import Setting
 from .synthetic.synthesis import small_synthetic
 
@@ -125,7 +125,7 @@ def run(config: Config, context: RunContext) -> Report:
         report.note(source.synthetic)
     page.note_best(report, outcome.best)
     imagines = config.method not in MODEL_FREE
-    for fact in facts_of(dataset, source.env, config.study, imagines=imagines):
+    for fact in facts_of(source.dataset, source.env, config.study, imagines=imagines):
         report.note(fact)
     return report
 
@@ -135,7 +135,8 @@ def opened(config: Config) -> Dataset:
     said = ("action_low", "action_high", "max_episode_steps")
     given: dict[str, Any] = {name: getattr(config, name) for name in said if getattr(config, name)}
     stream: dict[str, Any] = {} if config.dataset in MADE else {"stream": config.stream}
-    return load_dataset(config.dataset, config.study.seed, **given, **stream)
+    given |= undeclared(config.dataset, **given) | stream
+    return load_dataset(config.dataset, config.study.seed, **given)
 
 
 def prepare(config: Config) -> list[str]:
@@ -144,8 +145,7 @@ def prepare(config: Config) -> list[str]:
     if config.dataset in MADE and not said:
         env, facts = make(MADE[config.dataset][0]), []
     else:
-        dataset = opened(config)
-        env = environment_of(dataset, config.environment)
+        dataset, env = matched(opened(config), config.environment)
         config.check_dataset(config.method, dataset)
         facts = facts_of(dataset, env, config.study, imagines=config.method not in MODEL_FREE)
         facts.insert(0, line_of(dataset, env))

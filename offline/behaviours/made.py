@@ -50,3 +50,13 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
     environment, make_rows = MADE[name]
     rows = make_rows(jax.random.key(seed))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")
+
+
+def undeclared(name: Any, **declared: Any) -> dict[str, Any]:
+    """Options of `load_dataset` for a set whose action bounds the environment may give.
+
+    Its actions are then held to [-1, 1] once the environment is known.
+    """
+    made = isinstance(name, str) and name in MADE
+    known = made or any(key in declared for key in ("action_low", "action_high"))
+    return {} if known else {"action_limit": None}

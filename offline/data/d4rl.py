@@ -48,6 +48,18 @@ def _arrays(path: Path, file: h5py.File, names: Renamed, limit: int | None) -> d
     return rename(path, read, limit)[0]
 
 
+def _columns(path: Path, attributes: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """Names of the observation's entries, where the file has some."""
+    names = attributes.get("observation_columns", ())
+    if not names:
+        return ()
+    names = tuple(map(str, names)) if isinstance(names, list | tuple) else (str(names),)
+    if len(names) != count or len(set(names)) != count:
+        found = f"{len(set(names))} different names"
+        raise DataError(path, "attribute observation_columns", found, f"{count}, one a column")
+    return names
+
+
 def _info(path: Path, file: h5py.File, key: str, rows: int) -> np.ndarray:
     values = as_floats(path, f"infos/{key}", read_array(path, file, f"infos/{key}"), 2)
     if len(values) != rows:
@@ -140,6 +152,7 @@ def load_d4rl(
         done.action_low,
         done.action_high,
         rows_file,
+        _columns(path, attributes, done.rows.observations.shape[1]),
     )
 
 

@@ -55,6 +55,8 @@ class Dataset:
         action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
             which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
             they were in [-1, 1] already.
+        columns: a name for each observation entry where the data name them, in their order; else
+            ().
         rows_file: where the rows are too large for the memory, the file that `transitions` are
             views of; see `streamed`.
     """
@@ -69,6 +71,7 @@ class Dataset:
     action_low: np.ndarray | None = None
     action_high: np.ndarray | None = None
     rows_file: Path | None = None
+    columns: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)

@@ -130,7 +130,9 @@ def make(name: str | Any, **options: Any) -> Environment:
         from .mujoco import mujoco_environment
 
         return mujoco_environment(rest, **options)
-    return from_gymnasium(rest, max_episode_steps=_steps(base, options))
+    limit = _steps(base, options)
+    made = from_gymnasium(rest, max_episode_steps=limit)
+    return made if limit is None else made._replace(name=f"{made.name}?max_episode_steps={limit}")
 
 
 def make_named(name: str) -> Environment:
@@ -239,9 +241,9 @@ def _made(factory: Callable[[], Any], name: str, limit: int | None) -> Environme
         if limit is not None:
             raise ConfigError(f"environment {name}", "max_episode_steps", "no options")
         return made._replace(name=name)
-    if isinstance(made, str):
-        return from_gymnasium(made, name=name, max_episode_steps=limit)
-    return from_gymnasium(factory, name=name, max_episode_steps=limit)
+    name += f"?max_episode_steps={limit}" if limit is not None else ""
+    place = made if isinstance(made, str) else factory
+    return from_gymnasium(place, name=name, max_episode_steps=limit)
 
 
 def _steps(base: str, options: dict[str, Any]) -> int | None:

@@ -12,13 +12,14 @@ from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
 
-from ..data import Dataset, episodes
-from ..data.bounds import is_unit
+from ..data import Dataset
+from ..data.bounds import is_unit, take_bounds
 from ..data.checks import ACTION_TOLERANCE
 from ..data.inspection import bounds_text, extremes
 from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
+from ..environments.matching import limited, longest_episode, same_columns
 from ..environments.registry import is_known, make_named
 from ..environments.terminations import (
     Termination,
@@ -50,37 +51,51 @@ def environment_of(dataset: Dataset, environment: Any = None) -> Environment:
             says, or its name; where neither says anything there is no simulator.
 
     Returns:
-        An environment that the dataset fits; without a simulator one that cannot be played in
-        (`is_simulator`), with the dataset's sizes, bounds and longest episode.
+        An environment that the dataset fits, with its columns in the data's order; without a
+        simulator one that cannot be played in (`is_simulator`), with the dataset's sizes, bounds
+        and longest episode.
 
     Raises:
         ConfigError: there is no such environment.
-        DataError: see `check_fits`.
+        DataError: see `check_fits` and `same_columns`.
+        SimulatorError: the environment's first reset or step fails.
     """
+    env = _named(dataset, environment)
+    check_fits(dataset, env)
+    return same_columns(dataset, env)
+
+
+def matched(dataset: Dataset, environment: Any = None) -> tuple[Dataset, Environment]:
+    """A dataset and its `environment_of`, whose action bounds it takes where it declares none."""
+    env = _named(dataset, environment)
+    if is_simulator(env) and env.action_low is not None:
+        dataset = take_bounds(dataset, env.action_low, env.action_high, env.name)
+    check_fits(dataset, env)
+    return dataset, same_columns(dataset, env)
+
+
+def _named(dataset: Dataset, environment: Any) -> Environment:
+    """`environment_of` before it is compared with the data."""
     if isinstance(environment, str) and environment == NONE:
         return _without(dataset)
-    if environment is not None and environment != "":
-        env = make(environment)
-    elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
-        return _without(dataset)
-    elif dataset.environment is None:
-        env = make_named(dataset.name)
-    else:
-        try:
-            env = make_named(dataset.environment)
-        except ConfigError as error:
-            hint = "name another (package.module:factory is one way), or none to train without"
-            raise ConfigError(
-                f"environment of {dataset.name}", dataset.environment, error.expected, hint
-            ) from error
-    check_fits(dataset, env)
-    return env
+    named = environment is not None and environment != ""
+    if not named:
+        if dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
+            return _without(dataset)
+        environment = dataset.environment or dataset.name
+    try:
+        return limited(make if named else make_named, environment, longest_episode(dataset))
+    except ConfigError as error:
+        if named or dataset.environment is None:
+            raise
+        hint = "name another (package.module:factory is one way), or none to train without"
+        raise ConfigError(
+            f"environment of {dataset.name}", dataset.environment, error.expected, hint
+        ) from error
 
 
 def _without(dataset: Dataset) -> Environment:
-    rows = dataset.transitions
-    stored = dataset.attributes.get("max_episode_steps")
-    limit = stored if isinstance(stored, int) else int(episodes(rows).lengths.max())
+    rows, limit = dataset.transitions, longest_episode(dataset)
     low, high = dataset.action_low, dataset.action_high
     bounds = {} if low is None or high is None else own_bounds(low, high)
     return no_simulator(rows.observations.shape[1], rows.actions.shape[1], limit, **bounds)
@@ -105,7 +120,7 @@ def check_fits(dataset: Dataset, env: Environment) -> None:
             raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
     largest = max(float(np.abs(rows.actions[part]).max()) for part in blocks(len(rows.actions)))
     if largest > 1 + ACTION_TOLERANCE:
-        hint = "declare action_low and action_high, which rescales them"
+        hint = "declare their bounds (action_low, --action-low), which rescales them; or clip them"
         raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
     _check_bounds(dataset, env, str(source))
 
@@ -199,10 +214,13 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
     if text := bounds_text(dataset):
         low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
         if not is_unit(low, high):
-            facts.append(f"Actions were rescaled to [-1, 1] from the declared {text}.")
+            of = dataset.attributes.get("bounds_from")
+            why = "the declared " if of is None else f"the bounds of {of}, as none are declared: "
+            facts.append(f"Actions were rescaled to [-1, 1] from {why}{text}.")
     if imagines and isinstance(termination_of(dataset, env, config), TerminationConfig):
         why = "" if config.termination == "learned" else " (no rule is known)"
         facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
+    facts += env.notes
     if not is_simulator(env):
         facts.append(
             "Not evaluated: trained without a simulator. environment= (--environment) names one to "

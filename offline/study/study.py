@@ -16,7 +16,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..behaviours.made import load_dataset
+from ..behaviours.made import load_dataset, undeclared
 from ..data import Dataset
 from ..methods.registry import NAMES as MODEL_BASED
 from ..neubay.prepare import check_updates
@@ -28,7 +28,7 @@ from .model_based import fit_dataset, train_in, train_model_based
 from .model_free import MODEL_FREE, Data, train_model_free
 from .neubay import fit_posterior, train_neubay
 from .outcome import Outcome
-from .setting import environment_of, facts_of, naming_extremes
+from .setting import facts_of, matched, naming_extremes
 from .source import Setting
 
 
@@ -88,8 +88,8 @@ def train(
     budget = budget.spent(method)
     study = budget.study
     if not isinstance(dataset, Dataset):
-        dataset = load_dataset(dataset, study.seed)
-    env = environment_of(dataset, environment)
+        dataset = load_dataset(dataset, study.seed, **undeclared(dataset))
+    dataset, env = matched(dataset, environment)
     budget.check_dataset(method, dataset)
     if dataset.rows_file is not None and (method not in MODEL_FREE or data != "real"):
         expected = f"rows in memory for {method} on {data} rows"

@@ -175,7 +175,7 @@ def test_minari_bad_rows_on_disk_are_refused(store, monkeypatch):
 def test_minari_joins_dict_observations(store):
     rows = save_minari("toy/goal-v0", PLAN, parts=True)
     dataset = load_minari("toy/goal-v0")
-    assert dataset.attributes["observation_keys"] == ["at", "goal"]
+    assert dataset.columns == tuple(f"{part}[{i}]" for part in ("at", "goal") for i in range(3))
     np.testing.assert_array_equal(dataset.transitions.observations[:, :3], rows.observations)
     expected = rows.next_observations + np.float32(100)
     np.testing.assert_array_equal(dataset.transitions.next_observations[:, 3:], expected)

@@ -1,0 +1,122 @@
+"""Whether a simulator and a dataset speak of the same columns, and for how long episodes last."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+
+from ..data.transitions import Dataset, episodes
+from .base import Environment, with_columns
+from .gymnasium_ import NoTimeLimitError, from_gymnasium
+
+STARTS = 16  # of the simulator
+FAR = 5.0  # deviations between medians from which on two columns are not the same quantity
+NEAR = 1.0
+
+
+def longest_episode(dataset: Dataset) -> int:
+    """The time limit that the data declare, else the steps of their longest episode."""
+    stored = dataset.attributes.get("max_episode_steps")
+    return stored if isinstance(stored, int) else int(episodes(dataset.transitions).lengths.max())
+
+
+def limited(make: Callable[[Any], Environment], environment: Any, steps: int) -> Environment:
+    """An environment; where it has no time limit, one of `steps`, which its notes say."""
+    try:
+        return make(environment)
+    except NoTimeLimitError:
+        if isinstance(environment, str):
+            joined = "&" if "?" in environment else "?"
+            env = make(f"{environment}{joined}max_episode_steps={steps}")
+        else:
+            env = from_gymnasium(environment, max_episode_steps=steps)
+        note = f"{env.name} has no time limit of its own: episodes end after {steps:,} steps, "
+        return env._replace(notes=(*env.notes, note + "the longest of the data."))
+
+
+def same_columns(dataset: Dataset, env: Environment) -> Environment:
+    """The environment with its columns in the order of the data's.
+
+    By name where both name them; else start states are compared column by column.
+
+    Raises:
+        DataError: other names, or columns whose start states agree in another order.
+
+    Warns:
+        UserWarning: start states of a column are nowhere near the data's.
+    """
+    source = dataset.source if dataset.source.exists() else dataset.name
+    if dataset.columns and env.columns:
+        if set(dataset.columns) != set(env.columns):
+            missing = sorted(set(dataset.columns) ^ set(env.columns))[:6]
+            expected = f"the columns of {env.name}"
+            found = f"columns that only one of the two has: {', '.join(missing)}"
+            raise DataError(source, "observations", found, expected)
+        return with_columns(env, dataset.columns)
+    if env.starts is not None:
+        _compare_starts(dataset, env, env.starts(STARTS))
+    return env
+
+
+def _compare_starts(dataset: Dataset, env: Environment, there: np.ndarray) -> None:
+    rows = dataset.transitions
+    here = np.asarray(rows.observations[episodes(rows).starts[:4096]], np.float64)
+    if len(here) < 3:
+        return
+    apart = distances(here, np.asarray(there, np.float64))
+    bad = np.flatnonzero(np.diag(apart) > FAR)
+    if not len(bad):
+        return
+    source = dataset.source if dataset.source.exists() else dataset.name
+    order = reordering(apart[np.ix_(bad, bad)] < NEAR)
+    if order is not None:
+        pairs = ", ".join(f"{bad[i]} as its {bad[j]}" for i, j in enumerate(order))
+        found = f"column(s) {pairs} where episodes begin"
+        hint = "put the columns of the data, or of the environment, into the other's order"
+        raise DataError(source, "observations", found, f"the order of {env.name}", hint)
+    listed = ", ".join(map(str, bad[:8].tolist()))
+    middle = [f"{np.median(here[:, i]):.4g} and {np.median(there[:, i]):.4g}" for i in bad[:4]]
+    warnings.warn(
+        f"{source}: observations: episodes of the data and of {env.name} begin in different states "
+        f"in column(s) {listed} (medians {'; '.join(middle)}): are these the same columns, in the "
+        "same units?",
+        stacklevel=4,
+    )
+
+
+def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """How far start states of every pair of columns are apart, `[S, S]`, in deviations.
+
+    Columns whose ranges overlap are no further than their medians are; the deviation is the larger
+    of the two, and at least a thousandth of the values.
+    """
+    medians = np.median(here, 0)[:, None], np.median(there, 0)[None]
+    spread = np.maximum(here.std(0)[:, None], there.std(0)[None])
+    size = np.maximum(np.abs(medians[0]), np.abs(medians[1]))
+    apart = np.abs(medians[0] - medians[1]) / np.maximum(spread, np.maximum(1e-3 * size, 1e-6))
+    overlap = (here.min(0)[:, None] <= there.max(0)) & (there.min(0) <= here.max(0)[:, None])
+    return np.where(overlap, np.minimum(apart, 1.0 * FAR), apart)
+
+
+def reordering(alike: np.ndarray) -> list[int] | None:
+    """For each row of `[K, K]` bool a column of its own that is alike; None where there is none."""
+    taken: dict[int, int] = {}  # column: row
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column in np.flatnonzero(alike[row]).tolist():
+            if column not in seen:
+                seen.add(column)
+                if column not in taken or place(taken[column], seen):
+                    taken[column] = row
+                    return True
+        return False
+
+    if not all(place(row, set()) for row in range(len(alike))):
+        return None
+    rows = {row: column for column, row in taken.items()}
+    return [rows[row] for row in range(len(alike))]
