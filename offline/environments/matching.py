@@ -22,7 +22,14 @@ NEAR = 1.0
 def longest_episode(dataset: Dataset) -> int:
     """The time limit that the data declare, else the steps of their longest episode."""
     stored = dataset.attributes.get("max_episode_steps")
-    return stored if isinstance(stored, int) else int(episodes(dataset.transitions).lengths.max())
+    return stored if isinstance(stored, int) else int(lengths_of(dataset).max())
+
+
+def lengths_of(dataset: Dataset) -> np.ndarray:
+    """Steps of every episode `[E]`, a last one without a known successor included."""
+    parts = episodes(dataset.transitions)
+    dropped = dataset.attributes.get("successors") == "shifted"
+    return parts.lengths + (parts.truncated if dropped else 0)
 
 
 def limited(make: Callable[[Any], Environment], environment: Any, steps: int) -> Environment:
