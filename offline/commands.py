@@ -57,6 +57,7 @@ def inspect(
     action_low: tuple[float, ...] = (),
     action_high: tuple[float, ...] = (),
     max_episode_steps: int | None = None,
+    cut_mismatches: bool = False,
 ) -> None:
     """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
     endings, suspicious rows.
@@ -72,13 +73,14 @@ def inspect(
             shown rescaled to [-1, 1]. Left out: what the file itself declares.
         action_high: upper bounds.
         max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
+        cut_mismatches: end episodes where next_observations are not the row that follows.
     """
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
     check_picture(out)
     said: dict[str, Any] = {"action_low": action_low or None, "action_high": action_high or None}
-    said["max_episode_steps"] = max_episode_steps
+    said |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
     inspection = inspect_file(file, action_limit=action_limit, **said)
     print_inspection(inspection)
     if out is not None:

@@ -60,6 +60,8 @@ class Config(Budget):
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.
         max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
+        cut_mismatches: end episodes of the file where next_observations are not the row that
+            follows.
         stream: leave the rows on the disk and read them while training: `auto`, where they do not
             fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
             world model.
@@ -72,6 +74,7 @@ class Config(Budget):
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     max_episode_steps: int | None = positive(None)
+    cut_mismatches: bool = False
     stream: Stream = "auto"
 
     def validate(self) -> None:
@@ -132,7 +135,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
-    said = ("action_low", "action_high", "max_episode_steps")
+    said = ("action_low", "action_high", "max_episode_steps", "cut_mismatches")
     given: dict[str, Any] = {name: getattr(config, name) for name in said if getattr(config, name)}
     stream: dict[str, Any] = {} if config.dataset in MADE else {"stream": config.stream}
     given |= undeclared(config.dataset, **given) | stream

@@ -19,6 +19,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
 from .keys import SYNONYMS, naming, rename
+from .odd import CUT, LISTED
 from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, file_sha256, take_rows
 
@@ -59,6 +60,7 @@ def from_arrays(
     max_episode_steps: int | None = None,
     name: str = "arrays",
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """A dataset from numpy arrays: the same checks and rules as for files.
 
@@ -77,6 +79,7 @@ def from_arrays(
         max_episode_steps: time limit that cuts episodes, where there are no `timeouts`.
         name: label for reports.
         clip: clip actions to the bounds instead of refusing them.
+        cut_mismatches: end episodes where a row's `next_observations` are not the row that follows.
 
     Raises:
         DataError: see `validate`; episode ends that cannot be told; actions beyond their bounds.
@@ -93,6 +96,7 @@ def from_arrays(
         action_low=action_low,
         action_high=action_high,
         clip=clip,
+        cut_mismatches=cut_mismatches,
     )
 
 
@@ -107,6 +111,7 @@ def from_mapping(
     action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """`from_arrays` for a mapping, whose action bounds need not be declared; see `load`."""
     place = source if source.exists() else name
@@ -121,6 +126,7 @@ def from_mapping(
             action_high=action_high,
             action_limit=action_limit,
             clip=clip,
+            cut_mismatches=cut_mismatches,
         )
     facts = {"format": "arrays", **facts, **names.facts}
     facts |= {} if limit is None else {"max_episode_steps": limit}
@@ -137,6 +143,7 @@ def assemble(
     action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Assembled:
     """Check arrays, cut them into episodes and give every row its successor.
 
@@ -144,10 +151,10 @@ def assemble(
         source: file or dataset that messages name.
         arrays: under the names of this module; others are ignored.
         limit: cuts episodes that have no `timeouts`.
-        action_low, action_high, action_limit, clip: see `load`.
+        action_low, action_high, action_limit, clip, cut_mismatches: see `load`.
 
     Warns:
-        UserWarning: most stored successors differ from the row that follows.
+        UserWarning: stored successors differ from the row that follows.
 
     Raises:
         DataError, ConfigError: see `from_arrays`.
@@ -161,7 +168,7 @@ def assemble(
     actions = as_floats(source, "actions", arrays["actions"], 2)
     rewards = as_floats(source, "rewards", arrays["rewards"], 1)
     terminations = as_flags(source, "terminals", arrays["terminals"])
-    truncations = truncations_of(source, arrays, terminations, limit)
+    truncations = truncations_of(source, arrays, terminations, limit, cut=cut_mismatches)
     stored = "next_observations" in arrays
     following = observations
     if stored:
@@ -171,6 +178,9 @@ def assemble(
     )
     rows = Transitions(observations, actions, rewards, following, terminations, truncations)
     validate(rows, source, action_limit=action_limit, keys=FILE_KEYS)
+    if stored and cut_mismatches:
+        rows, facts = _cut_mismatches(source, rows)
+        return Assembled(rows, np.arange(len(rewards)), low, high, facts)
     if stored:
         return Assembled(rows, np.arange(len(rewards)), low, high, stored_facts(source, rows))
     shifted = shift(observations, terminations, truncations)
@@ -212,6 +222,17 @@ def stored_facts(source: str | Path, rows: Transitions) -> dict[str, Any]:
     return {"successors": "stored", "successor_mismatches": _count_mismatches(source, rows)}
 
 
+def _cut_mismatches(source: str | Path, rows: Transitions) -> tuple[Transitions, dict[str, Any]]:
+    """The rows with a cut at each row whose successor is not the row that follows; and facts."""
+    _check_moving(source, rows)
+    ending = rows.terminations | rows.truncations
+    wrong = mismatches(rows.observations, rows.next_observations, ending)
+    truncations = rows.truncations.copy()
+    truncations[wrong] = True
+    facts = {"successors": "stored", "successor_mismatches": 0, "cut_mismatches": len(wrong)}
+    return rows._replace(truncations=truncations), facts
+
+
 def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | None:
     """The time limit an argument gives, else what the file has stored.
 
@@ -242,17 +263,24 @@ def identity(source: Path, rows: Transitions) -> str:
 
 
 def truncations_of(
-    source: str | Path, arrays: Mapping[str, Any], terminations: np.ndarray, limit: int | None
+    source: str | Path,
+    arrays: Mapping[str, Any],
+    terminations: np.ndarray,
+    limit: int | None,
+    *,
+    cut: bool = False,
 ) -> np.ndarray:
     if "timeouts" in arrays:
         return as_flags(source, "timeouts", arrays["timeouts"])
     if limit is not None:
         return cut_by_length(terminations, limit)
-    if terminations.any() and "next_observations" in arrays:
+    if (terminations.any() or cut) and "next_observations" in arrays:
         return np.zeros_like(terminations)
     # Shifting across an unmarked time limit would invent transitions, so terminals do not suffice.
     hint = "add an array timeouts, or the time limit (--max-episode-steps, max_episode_steps)"
-    if terminations.any():
+    if "next_observations" in arrays:
+        hint += "; cut_mismatches=True (--cut-mismatches) cuts where next_observations say so"
+    elif terminations.any():
         hint += ", or an array next_observations"
     raise DataError(source, "timeouts", "no such key", "flags of where episodes were cut", hint)
 
@@ -267,13 +295,14 @@ def _check_moving(source: str | Path, rows: Transitions) -> None:
 def _count_mismatches(source: str | Path, rows: Transitions) -> int:
     ending = np.asarray(rows.terminations | rows.truncations)
     here, there = np.asarray(rows.next_observations), np.asarray(rows.observations)
-    count = len(mismatches(there, here, ending))
-    inner = int((~ending[:-1]).sum())
-    # A few are a collector's seams; most of them mean that one of the two columns is wrong.
-    if 2 * count > inner:
+    wrong = mismatches(there, here, ending)
+    if len(wrong):
+        listed = ", ".join(map(str, wrong[:LISTED].tolist())) + ", ..." * (len(wrong) > LISTED)
+        inner = int((~ending[:-1]).sum())
+        meaning = CUT if 2 * len(wrong) <= inner else "one of the two arrays may be wrong"
         warnings.warn(
-            f"{source}: next_observations: found {count} of {inner} rows inside episodes that "
-            "differ from the row that follows; observations or next_observations may be wrong",
+            f"{source}: next_observations: found {len(wrong):,} of {inner:,} rows inside episodes "
+            f"(row {listed}) that differ from the row that follows; {meaning}",
             stacklevel=5,
         )
-    return count
+    return len(wrong)

@@ -78,6 +78,7 @@ def load_d4rl(
     clip: bool = False,
     infos: bool = False,
     stream: Stream = "never",
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """Read a file in D4RL's layout.
 
@@ -92,13 +93,14 @@ def load_d4rl(
         clip: clip actions to the bounds, or the limit, instead of refusing them.
         infos: also read `infos/qpos` and `infos/qvel`.
         stream: leave the rows on the disk (`must_stream`).
+        cut_mismatches: see `load`; such rows are kept in memory.
 
     Returns:
         A dataset. Without `next_observations` in the file they are the following rows, rows that
         were cut are dropped, and ends stand without one (`successors`).
 
     Warns:
-        UserWarning: most stored successors differ from the row that follows; their number is
+        UserWarning: stored successors differ from the row that follows; their number is
             `attributes["successor_mismatches"]`.
 
     Raises:
@@ -125,11 +127,12 @@ def load_d4rl(
         view: Any = View(file, names.names)
         try:
             with naming(names):
-                if not names.ends and must_stream(stream, rows_bytes(view)):
+                whole = names.ends or cut_mismatches
+                if not whole and must_stream(stream, rows_bytes(view)):
                     done, rows_file = stream_d4rl(path, view, sha256, **options)
                 else:
                     arrays = _arrays(path, file, names, limit)
-                    done = assemble(path, arrays, **options)
+                    done = assemble(path, arrays, cut_mismatches=cut_mismatches, **options)
         except ConfigError as error:
             if not stored:
                 raise

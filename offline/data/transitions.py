@@ -131,12 +131,23 @@ def episodes(transitions: Transitions) -> Episodes:
     return Episodes(starts, ends, terminated, cut & ~terminated, ~(cut | terminated))
 
 
-def episode_returns(transitions: Transitions, discount: float = 1.0) -> np.ndarray:
-    """`sum_t discount^t r_t` of every episode, `[E]` float64, unfinished one included."""
+def episode_returns(
+    transitions: Transitions, discount: float = 1.0, steps: int | None = None
+) -> np.ndarray:
+    """`sum_t discount^t r_t` of every episode, `[E]` float64, unfinished one included.
+
+    Args:
+        transitions: the rows.
+        discount: from an episode's start.
+        steps: the first so many of every episode; None for all.
+    """
     parts = episodes(transitions)
     starts, rewards = parts.starts, np.asarray(transitions.rewards, np.float64)
+    time = np.arange(len(rewards)) - np.repeat(starts, parts.lengths)
     if discount != 1:
-        rewards = rewards * discount ** (np.arange(len(rewards)) - np.repeat(starts, parts.lengths))
+        rewards = rewards * discount**time
+    if steps is not None:
+        rewards = np.where(time < steps, rewards, 0.0)
     return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
 
 

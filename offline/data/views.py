@@ -45,7 +45,8 @@ def _warnings(found: Inspection) -> list[str]:
             ", ..." if entry.count > len(entry.rows) else ""
         )
         rows = f" (row {listed})" if entry.rows else ""
-        texts.append(f"{entry.array}: {entry.kind}: {entry.count:,}{rows}")
+        hint = f"; {entry.hint}" if entry.hint else ""
+        texts.append(f"{entry.array}: {entry.kind}: {entry.count:,}{rows}{hint}")
     return texts
 
 

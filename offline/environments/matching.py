@@ -13,6 +13,7 @@ from jaxrl_rollouts.errors import DataError
 from ..data.transitions import Dataset, episodes
 from .base import Environment, with_columns
 from .gymnasium_ import NoTimeLimitError, from_gymnasium
+from .terminations import never
 
 STARTS = 16  # of the simulator
 FAR = 5.0  # deviations between medians from which on two columns are not the same quantity
@@ -127,3 +128,33 @@ def reordering(alike: np.ndarray) -> list[int] | None:
         return None
     rows = {row: column for column, row in taken.items()}
     return [rows[row] for row in range(len(alike))]
+
+
+def unlike(dataset: Dataset, env: Environment) -> str:
+    """Why returns of the data and of policies in `env` are not of the same kind; "" where they are.
+
+    Compared are the time limits, the longest episode and whether episodes can terminate.
+    """
+    rows = dataset.transitions
+    lengths, parts = lengths_of(dataset), episodes(rows)
+    stored, limit = dataset.attributes.get("max_episode_steps"), env.max_episode_steps
+    theirs = stored if isinstance(stored, int) else _shared_length(lengths[parts.truncated])
+    reasons = []
+    if theirs is not None and theirs != limit:
+        reasons.append(f"episodes of the data are cut after {theirs:,} steps")
+    elif lengths.max() > limit:
+        reasons.append(f"the longest episode of the data has {lengths.max():,} steps")
+    elif not (parts.terminated | (lengths >= limit)).any():
+        reasons.append(f"no episode of the data is whole, the longest has {lengths.max():,} steps")
+    if reasons:
+        reasons = [f"{reasons[0]}, those in {env.name} after {limit:,}"]
+    if env.termination is never and parts.terminated.any():
+        reasons.append(f"episodes of the data terminate, those in {env.name} do not")
+    return "; ".join(reasons)
+
+
+def _shared_length(lengths: np.ndarray) -> int | None:
+    """The length at which several episodes were cut and beyond which none was."""
+    if not len(lengths) or (lengths == lengths.max()).sum() < 2:
+        return None
+    return int(lengths.max())

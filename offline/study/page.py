@@ -23,6 +23,7 @@ from jaxrl_rollouts.reports.statistics import spread_name
 from ..data import Dataset, normalised_score
 from ..data.catalogue import MADE_DATASETS
 from ..environments.absent import is_simulator
+from ..environments.matching import unlike
 from ..training import Best
 from .colours import COLOURS, colour
 from .model_based import LEVELS, FittedDataset
@@ -138,6 +139,7 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         return
     for column, metric in measured(cell).items():
         report.number(column, cell[metric])
+    reasons = unlike(setting.dataset, setting.env)
     add_claim(
         report,
         "the policy is better than the data",
@@ -145,7 +147,10 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         at_least=behaviour(setting).mean(),
         means="return above the mean return of the dataset's episodes",
         source="the purpose of offline RL",
+        undecided=reasons,
     )
+    if reasons:
+        report.note(f"Whether the policy is better than the data is undecided: {reasons}.")
     note_environments(report, [setting])
 
 

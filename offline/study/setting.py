@@ -15,7 +15,8 @@ from jaxrl_rollouts.record.context import RunContext
 from ..data import Dataset
 from ..data.bounds import is_unit, take_bounds
 from ..data.checks import ACTION_TOLERANCE
-from ..data.inspection import bounds_text, extremes
+from ..data.inspection import bounds_text
+from ..data.odd import extremes, odd_changes, rows_in_file
 from ..environments import Environment, make
 from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
@@ -29,6 +30,7 @@ from ..environments.terminations import (
 )
 from ..worlds.endings import TerminationConfig
 
+FEW = 0.1  # share of the rows up to which odd changes are reported before a training
 WITHOUT_REWARDS = ("bc",)  # methods that read none
 
 
@@ -200,6 +202,7 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
+    facts += odd_facts(dataset)
     if read_as := dataset.attributes.get("read_as"):
         facts.append(str(read_as))
     if ends := dataset.attributes.get("ends_alone"):
@@ -232,9 +235,23 @@ def facts_of(dataset: Dataset, env: Environment, config: Endings, *, imagines: b
 def extreme_facts(dataset: Dataset) -> list[str]:
     """A sentence for each column of a dataset with numbers that are no measurement."""
     return [
-        f"{dataset.name}: {one.array} has {one.count:,} extreme number(s), first in row "
-        f"{one.rows[0]}."
+        f"{dataset.name}: {one.array} has {one.count:,} "
+        f"{'numbers that stand for missing ones' if one.hint else 'extreme number(s)'}, first in "
+        f"row {one.rows[0]}{' (' + one.hint + ')' if one.hint else ''}."
         for one in extremes(dataset.transitions)
+    ]
+
+
+def odd_facts(dataset: Dataset) -> list[str]:
+    """A sentence for each kind of change that is unlike the others, where these rows are few."""
+    if dataset.rows_file is not None:  # they would be read whole
+        return []
+    return [
+        f"{dataset.name}: {one.array}: {one.kind}: {one.count:,} row(s), first "
+        f"{rows_in_file(dataset, one.rows)[0]}"
+        f"{'; ' + one.hint if one.hint else ''}."
+        for one in odd_changes(dataset)
+        if one.count <= FEW * len(dataset)
     ]
 
 

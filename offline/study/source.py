@@ -45,12 +45,16 @@ def setting_of(name: str, seed: int = 0, context: RunContext | None = None) -> S
 
 
 def behaviour(world: Source, discount: float = 1.0) -> np.ndarray:
-    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short.
+
+    They are counted over as many steps as an episode of the environment has.
+    """
     rows = world.dataset.transitions
     parts = parts_of(rows)
     whole = parts.terminated | (parts.lengths >= world.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
-    return episode_returns(rows, discount)[whole if whole.any() else slice(None)]
+    returns = episode_returns(rows, discount, world.env.max_episode_steps)
+    return returns[whole if whole.any() else slice(None)]
 
 
 def starts_of(dataset: Dataset, most: int = 256) -> np.ndarray:

@@ -28,6 +28,7 @@ from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
+from jaxrl_rollouts.offline.environments.matching import unlike  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
     hopper,
@@ -40,7 +41,7 @@ from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.neubay import fit_posterior  # noqa: E402
-from jaxrl_rollouts.offline.study.page import result_rows  # noqa: E402
+from jaxrl_rollouts.offline.study.page import add_main_job, result_rows  # noqa: E402
 from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     check_fits,
     check_rewards,
@@ -50,9 +51,12 @@ from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
     matched,
     termination_of,
 )
+from jaxrl_rollouts.offline.study.source import behaviour  # noqa: E402
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
 from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402
+from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
+from jaxrl_rollouts.reports.report import Report  # noqa: E402
 
 BUDGET = replace(
     small_budget(),
@@ -415,3 +419,36 @@ def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
     write_own(path, turned, observation_columns=["speed", "depth"], **given)
     with pytest.raises(DataError, match="only one of the two has: depth, place"):
         environment_of(load(path), make)
+
+
+def test_a_claim_compares_episodes_of_one_length(tmp_path: Path) -> None:
+    rows = {"observations": np.random.default_rng(0).normal(size=(400, 2)) * 0.1}
+    rows |= {"actions": np.zeros((400, 1)), "rewards": -np.ones(400), "terminals": np.zeros(400)}
+    ends = np.arange(400) % 100 == 99
+    given = {"action_low": LOW, "action_high": HIGH, "name": "minus"}
+    dataset = from_arrays(**rows, timeouts=ends, **given)
+
+    def make(steps: int) -> Any:
+        return lambda: gymnasium.wrappers.TimeLimit(Cart(), steps)
+
+    outcome = train(dataset, "bc", BUDGET, environment=make(20), seeds=1, steps=4)
+    assert behaviour(outcome.source).tolist() == [-20.0] * 4
+    report = Report("offline", "smoke", {}, "run offline", 1)
+    add_main_job(report, outcome.source, Cell.of(outcome.trained))
+    (claim,) = report.claims
+    assert claim.verdict == "undecided" and not claim.holds
+    assert claim.undecided == "episodes of the data are cut after 100 steps, those in Cart after 20"
+    assert any(claim.undecided in note for note in report.notes)
+    assert Claim.from_json(claim.to_json(), "x") == claim
+    assert counted(report.claims) == "0 of 1 hold, 1 undecided"
+    assert unlike(dataset, environment_of(dataset, make(100))) == ""
+    longer = unlike(dataset, environment_of(dataset, make(300)))
+    assert longer == "episodes of the data are cut after 100 steps, those in Cart after 300"
+    apart = [30, 100, 230, 399]  # of which no two are cut at one length
+    ragged = from_arrays(**rows, timeouts=np.isin(np.arange(400), apart), **given)
+    assert "the longest episode of the data has 169" in unlike(ragged, PENDULUM_LIKE)
+    ends_too = replace(dataset, transitions=dataset.transitions._replace(terminations=ends[:-4]))
+    assert "episodes of the data terminate, those in x do not" in unlike(ends_too, PENDULUM_LIKE)
+
+
+PENDULUM_LIKE = PENDULUM._replace(name="x", max_episode_steps=100)
