@@ -25,8 +25,8 @@ class Suspicion:
 
     Attributes:
         kind: `non-finite`, `extreme`, `missing value?`, `constant column`, `all zero`, `action out
-            of bounds`, `at the bounds`, `every row ends an episode`, `same as the row before`, `not the row
-            that follows`, `episode cut before the time limit`, `rows dropped`, `only one
+            of bounds`, `at the bounds`, `every row ends an episode`, `same as the row before`, `not
+            the row that follows`, `episode cut before the time limit`, `rows dropped`, `only one
             row`, `ends without a successor` and what that means, `jump into the row after`, `zero
             in all columns after something`.
         array: which array, with the column where it is about one.
@@ -105,6 +105,9 @@ def odd_changes(dataset: Dataset) -> list[Suspicion]:
     """
     rows = dataset.transitions
     parts = episodes(rows)
+    ending = np.zeros(len(dataset), bool)
+    ending[parts.ends - 1] = True
+    wrong = mismatches(np.asarray(rows.observations), np.asarray(rows.next_observations), ending)
     found: list[Suspicion] = []
     if len(dataset) > 2 and rows.observations.shape[1]:
         sizes = row_changes(rows)
@@ -116,14 +119,11 @@ def odd_changes(dataset: Dataset) -> list[Suspicion]:
         row_of = np.full(len(flat), -1)
         row_of[at] = np.arange(len(sizes))
         for odd in judge_changes(flat[None], empty[None]):
-            places = row_of[odd.places[:, 1]]
+            places = np.setdiff1d(row_of[odd.places[:, 1]], wrong)
             if odd.kind != "repeat":  # "same as the row before" reports these
                 kind = KINDS[odd.kind]
                 hint = _late(places, parts.ends) if odd.kind == "jump" else ""
                 found += suspicion(kind, "observations", places, hint)
-    ending = np.zeros(len(dataset), bool)
-    ending[parts.ends - 1] = True
-    wrong = mismatches(np.asarray(rows.observations), np.asarray(rows.next_observations), ending)
     return found + suspicion("not the row that follows", "next_observations", wrong, CUT)
 
 

@@ -189,12 +189,12 @@ def test_broken_npz(tmp_path):
 
 @pytest.mark.filterwarnings("error")
 def test_columns_by_names_of_ones_own_are_told_which_ones_are_read(tmp_path):
-    np.savez(tmp_path / "own.npz", state=np.ones((3, 2)), command=np.ones((3, 1)))
+    np.savez(tmp_path / "own.npz", pose=np.ones((3, 2)), command=np.ones((3, 1)))
     found = inspect_file(tmp_path / "own.npz")
     assert found.format == "arrays" and found.rows == 0
     (problem,) = found.problems
-    assert "only command, state" in problem and "observations, actions, rewards, term" in problem
-    with pytest.raises(DataError, match="under these names"):
+    assert "only command, pose" in problem and "as well: actions, rewards, terminals" in problem
+    with pytest.raises(DataError, match="needed as well"):
         load(tmp_path / "own.npz")
 
 
@@ -356,7 +356,7 @@ def test_successors_that_disagree_are_reported_and_cut():
     following[ends] = arrays["observations"][ends] + 0.1
     arrays["next_observations"] = following
     arrays["timeouts"][ends[::2]] = False
-    with pytest.warns(UserWarning, match=r"3 of 236 rows .*row 39, 119, 199\).*cut_mismatches"):
+    with pytest.warns(UserWarning, match=r"3 of 237 rows .*row 39, 119, 199\).*cut_mismatches"):
         found = kinds(inspect(from_arrays(**arrays)))[
             "next_observations", "not the row that follows"
         ]
