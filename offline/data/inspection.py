@@ -16,7 +16,7 @@ from .checks import ACTION_TOLERANCE
 from .lenient import read_lenient
 from .names import load, resolve
 from .odd import Suspicion, extremes, odd_changes, rows_in_file, suspicion
-from .references import normalised_score, normalised_spread
+from .references import normalised_score, normalised_spread, score_label
 from .transitions import Dataset, Episodes, Transitions, episode_returns, episodes
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -55,7 +55,8 @@ class Inspection:
         time_limit: the length several truncated episodes share and none exceeds; None if there is
             no such length.
         cut_short: truncated episodes shorter than `time_limit`; 0 without one.
-        normalised_return: D4RL score of `returns.mean`; None without reference returns.
+        normalised_return: normalised score of `returns.mean`; None without reference returns.
+        score_label: whose score it is, "D4RL score" or "Minari score".
         normalised_std: `returns.std` on that scale.
         episode_returns, episode_lengths, episode_whole: per episode in file order, for plots.
         action_bounds: the declared ones, "[-2, 2]", one pair for each entry where they differ;
@@ -86,6 +87,7 @@ class Inspection:
     suspicions: tuple[Suspicion, ...]
     action_bounds: str = ""
     read_as: str = ""
+    score_label: str = "D4RL score"
     problems: tuple[str, ...] = ()
     sha256: str = ""
     episode_returns: tuple[float, ...] = ()
@@ -221,12 +223,13 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
         returns=whole,
         returns_finished=_spread(returns[~parts.unfinished]),
         lengths=_spread(parts.lengths),
-        normalised_return=normalised_score(dataset.name, whole.mean) if whole else None,
-        normalised_std=normalised_spread(dataset.name, whole.std) if whole else None,
+        normalised_return=normalised_score(dataset, whole.mean) if whole else None,
+        normalised_std=normalised_spread(dataset, whole.std) if whole else None,
         ranges=tuple(r for key, v in columns.items() for r in _ranges(key, np.asarray(v))),
         suspicions=tuple(replace(s, rows=rows_in_file(dataset, s.rows)) for s in suspicions),
         action_bounds=bounds_text(dataset),
         read_as=str(attributes.get("read_as", "")),
+        score_label=score_label(dataset),
         sha256=dataset.sha256,
         episode_returns=tuple(float(r) for r in returns),
         episode_lengths=tuple(int(n) for n in parts.lengths),

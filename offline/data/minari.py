@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from ..environments.spaces import (
 )
 from .bounds import bounded, read_bounds
 from .checks import as_flags, as_floats, check_limit, validate
+from .references import OWN
 from .streamed import stream_episodes
 from .transitions import Dataset, Transitions, file_sha256
 
@@ -182,15 +183,23 @@ def _rows_bytes(data: Path) -> int:
     return sum(sizes)
 
 
-def _described(dataset: Any, path: Path) -> Any:
+def _metadata(path: Path) -> dict[str, Any]:
+    """What a dataset's folder says of itself; nothing where it cannot be read."""
+    try:
+        facts = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _described(dataset: Any, facts: Mapping[str, Any]) -> Any:
     """The observation space with its parts in the order in which the dataset stores them.
 
     Gymnasium sorts plain dictionaries, so the space that was read has lost that order.
     """
     try:
-        facts = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
         return in_order(dataset.observation_space, json.loads(facts["observation_space"]))
-    except (OSError, KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return dataset.observation_space
 
 
@@ -251,7 +260,8 @@ def load_minari(
     dataset: Any = source if is_minari(source) else _open(source, together=together)
     origin: str = dataset.id if is_minari(source) else str(source)
     path, unmarked = Path(dataset.storage.data_path), []
-    space = _described(dataset, path)
+    facts = _metadata(path)
+    space = _described(dataset, facts)
     names, bounds = _check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
         action_low, action_high = bounds
@@ -285,6 +295,7 @@ def load_minari(
     attributes = {"format": "minari", "successors": "stored", "episodes_cut": sum(unmarked)}
     attributes |= {"minari_version": dataset.minari_version}
     attributes |= {"observation_columns": list(names)} if names else {}
+    attributes |= {key: facts[key] for key in OWN if isinstance(facts.get(key), int | float)}
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
     return Dataset(
         printable(dataset.id),

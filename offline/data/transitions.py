@@ -17,6 +17,8 @@ import numpy as np
 
 from jaxrl_rollouts.record.sealed import file_sha256 as file_sha256
 
+from .catalogue import CATALOGUE, MADE_DATASETS
+
 Array = Any  # numpy on the host, jax on the device
 
 
@@ -81,6 +83,17 @@ class Dataset:
         rows = self.transitions
         sizes = f"{rows.observations.shape[1]} observation, {rows.actions.shape[1]} action entries"
         return f"Dataset({self.name!r}: {len(self):,} rows, {sizes})"
+
+    @property
+    def benchmark(self) -> str:
+        """Which benchmark the data are of: d4rl, made (`data make`), neorl, minari, ogbench; "" of
+        others. Columns and published settings of one do not hold for another."""
+        if self.name in CATALOGUE:
+            return "d4rl"
+        kind = str(self.attributes.get("format", ""))
+        if kind in ("neorl", "minari", "ogbench"):
+            return kind
+        return "made" if self.name in MADE_DATASETS else ""
 
     @property
     def with_successors(self) -> Transitions:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
+from ..data.catalogue import CATALOGUE
 from ..data.transitions import Dataset, episodes
 from .base import Environment, with_columns
 from .gymnasium_ import NoTimeLimitError, from_gymnasium
@@ -21,8 +22,10 @@ NEAR = 1.0
 
 
 def longest_episode(dataset: Dataset) -> int:
-    """The time limit that the data declare, else the steps of their longest episode."""
+    """The time limit that the data declare, or D4RL, else the steps of their longest episode."""
     stored = dataset.attributes.get("max_episode_steps")
+    if stored is None and dataset.name in CATALOGUE:
+        return CATALOGUE[dataset.name].max_episode_steps
     return stored if isinstance(stored, int) else int(lengths_of(dataset).max())
 
 

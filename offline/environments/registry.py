@@ -24,6 +24,7 @@ from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
 from .pendulum import PENDULUM
 from .plane import PLANE
+from .robotics import is_robotics, register_robotics
 from .runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
 from .terminations import family
 
@@ -118,6 +119,8 @@ def make(name: str | Any, **options: Any) -> Environment:
         _only(base, options, ())
         return make(place)
     _only(base, options, OPTIONS.get(kind, ()))
+    if is_robotics(rest) and not register_robotics():
+        raise MissingExtraError(f"The environment {rest}", "gymnasium-robotics", "robotics")
     if kind == "gymnax":
         from .gymnax_ import gymnax_environment
 
@@ -174,6 +177,8 @@ def _kind(base: str) -> tuple[str | None, str]:
         return prefix, rest
     if not re.fullmatch(r"[\w./-]+-\w+", base) or base == "Pendulum-v1":
         return None, base
+    if is_robotics(base):
+        return "gymnasium", base
     if _is_mujoco(base):
         return "mujoco", base
     if base in _gymnax_ids():

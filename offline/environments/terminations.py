@@ -11,6 +11,7 @@ Hopper and Walker2d have the x position first: the number of columns selects the
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -99,6 +100,24 @@ def ant_from_xy(
     return ant(observation, action, x[..., 2:]) | ~jnp.isfinite(x[..., :2]).all(-1)
 
 
+def pen(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
+    """Adroit's pen below 0.075 m: it was dropped (its position is in columns 24 to 26)."""
+    return ~(next_observation[..., 26] >= 0.075)
+
+
+@functools.lru_cache(maxsize=64)
+def within(goal: tuple[float, ...], radius: float) -> Termination:
+    """The first columns of the next observation lie within `radius` of `goal`."""
+
+    def reached(
+        observation: jax.Array, action: jax.Array, next_observation: jax.Array
+    ) -> jax.Array:
+        away = next_observation[..., : len(goal)] - jnp.asarray(goal)
+        return (away**2).sum(-1) <= radius**2
+
+    return reached
+
+
 FAMILIES: dict[str, Termination] = {
     "ant": ant,
     "halfcheetah": never,
@@ -114,6 +133,16 @@ FAMILIES: dict[str, Termination] = {
     "swimmer": never,
     "walker2d": walker2d,
 }
+
+# D4RL's other tasks by name: columns and rule. Kitchen's ends are learned; AntMaze's are at a goal.
+TASKS: tuple[tuple[str, int, Termination], ...] = (
+    (r"pen(-(human|cloned|expert))?-v[01]", 45, pen),
+    (r"(door|relocate)(-(human|cloned|expert))?-v[01]", 39, never),
+    (r"hammer(-(human|cloned|expert))?-v[01]", 46, never),
+    (r"maze2d-[a-z]+(-dense)?-v[01]", 4, never),
+)
+ANTMAZE = re.compile(r"antmaze-[a-z-]+-v[0-2]")
+GOAL_RADIUS = 0.5  # of D4RL's mazes
 
 # Columns of an observation: the rule for that layout. Families without an entry end nowhere, or
 # have one layout.
@@ -159,23 +188,53 @@ def termination_function(name: str, columns: int | None = None) -> Termination:
         ConfigError: no rule is known for `name`, or none for so many columns. brax has simulators
             of its own whose rules differ from Gymnasium's, so its names are unknown here.
     """
+    for pattern, width, rule in TASKS:
+        if re.fullmatch(pattern, name):
+            return _of_layout(name, columns, {width: rule}, rule)
     kind = family(name)
     found = None if name.lower().startswith("brax/") else FAMILIES.get(kind)
     if found is None:
         close = difflib.get_close_matches(kind, FAMILIES, 1)
         hint = f"did you mean {close[0]}?" if close else ""
         raise ConfigError("termination", name, f"one of {', '.join(FAMILIES)}", hint)
-    if columns is None or kind not in LAYOUTS:
-        return found
-    if columns not in LAYOUTS[kind]:
-        widths = ", ".join(map(str, LAYOUTS[kind]))
+    return _of_layout(name, columns, LAYOUTS.get(kind), found)
+
+
+def _of_layout(
+    name: str, columns: int | None, layouts: dict[int, Termination] | None, usual: Termination
+) -> Termination:
+    if columns is None or layouts is None:
+        return usual
+    if columns not in layouts:
+        widths = ", ".join(map(str, layouts))
         raise WrongLayoutError(
             f"termination of {name}: observation columns",
             columns,
             f"one of {widths}, whose rule is known",
             "termination=learned (--study.termination learned) learns the ends from the data",
         )
-    return LAYOUTS[kind][columns]
+    return layouts[columns]
+
+
+def goal_of(name: str, rows: Any) -> Termination | None:
+    """The rule that AntMaze ends at its goal, which is where the episodes of the data end.
+
+    Args:
+        name: D4RL's, `antmaze-umaze-v2`.
+        rows: all `Transitions`, ends without a successor included.
+
+    Returns:
+        The rule; None for other tasks, without ends, and where these lie further apart than a goal
+        is wide.
+    """
+    ends = np.asarray(rows.terminations, bool)
+    if not ANTMAZE.fullmatch(name) or not ends.any():
+        return None
+    places = np.asarray(rows.next_observations)[ends, :2].astype(np.float64)
+    goal = 0.5 * (places.min(0) + places.max(0))
+    if np.linalg.norm(places - goal, axis=1).max() > 1.2 * GOAL_RADIUS:
+        return None
+    return within(tuple(goal.tolist()), GOAL_RADIUS)
 
 
 class WrongLayoutError(ConfigError):

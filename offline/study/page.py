@@ -123,7 +123,7 @@ def result_rows(
         columns = {column: cell[metric] for column, metric in measured(cell).items()}
         rows.append({"dataset": name, "method": method, **columns})
     for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
-        score = normalised_score(name, returns)
+        score = normalised_score(setting.dataset, returns)
         if score is not None:
             row["score"] = float(np.mean(score)) if row is rows[0] else score
     if any("discounted_return" in cell for cell in cells.values()):

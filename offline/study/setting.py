@@ -22,10 +22,12 @@ from ..environments.absent import NONE, is_simulator, no_simulator
 from ..environments.base import own_bounds
 from ..environments.matching import limited, longest_episode, same_columns
 from ..environments.registry import is_known, make_named
+from ..environments.robotics import ROBOTICS, absent_task
 from ..environments.terminations import (
     Termination,
     WrongLayoutError,
     check_rule,
+    goal_of,
     termination_function,
 )
 from ..worlds.endings import TerminationConfig
@@ -85,6 +87,10 @@ def _named(dataset: Dataset, environment: Any) -> Environment:
         if dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
             return _without(dataset)
         environment = dataset.environment or dataset.name
+        missing = absent_task(environment)
+        if missing:
+            return _without(dataset)._replace(notes=(missing,))
+        environment = ROBOTICS.get(environment, environment)
     try:
         return limited(make if named else make_named, environment, longest_episode(dataset))
     except ConfigError as error:
@@ -176,6 +182,8 @@ def termination_of(
     rule, where, rows = env.termination, env.name, dataset.transitions
     if rule is None and not is_simulator(env) and dataset.environment is not None:
         where = dataset.environment
+        if (rule := goal_of(where, rows)) is not None:
+            return rule
         try:
             rule = termination_function(where, rows.observations.shape[1])
         except WrongLayoutError:
