@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from helpers_data import PLAN, make
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import inspect, load
+
+
+REFERENCES = {"ref_min_score": 0.0, "ref_max_score": 8.0}
 
 
 @pytest.fixture
@@ -70,9 +75,11 @@ def test_minari_keeps_names_order_and_references(store):
         [EpisodeBuffer(observations=seen, **step)],
         observation_space=space,
         action_space=acts,
-        ref_min_score=0.0,
-        ref_max_score=8.0,
     )
+    file = store / "toy" / "parts-v0" / "data" / "metadata.json"
+    assert load("toy/parts-v0").attributes.get("ref_max_score") is None
+    # Minari stores references only for an environment that Gymnasium can make.
+    file.write_text(json.dumps(json.loads(file.read_text()) | REFERENCES))
     for dataset in (load("toy/parts-v0"), load(minari.load_dataset("toy/parts-v0"))):
         where = ("where.b[0]", "where.b[1]", "where.a[0]", "where.a[1]", "where.a[2]")
         assert dataset.columns == (*where, "goal.0[0]", "goal.0[1]")
