@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -294,7 +295,11 @@ def load_minari(
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
     attributes = {"format": "minari", "successors": "stored", "episodes_cut": sum(unmarked)}
     attributes |= {"minari_version": dataset.minari_version}
-    attributes |= {"observation_columns": list(names)} if names else {}
+    if names:
+        attributes |= {"observation_columns": list(names)}
+        attributes["observation_keys"] = list(
+            dict.fromkeys(re.split(r"[.\[]", n)[0] for n in names)
+        )
     attributes |= {key: facts[key] for key in OWN if isinstance(facts.get(key), int | float)}
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
     return Dataset(

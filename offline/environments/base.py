@@ -71,8 +71,9 @@ class Environment(NamedTuple):
             since an environment is a static argument of compiled functions); -1 and 1 of `step`
             stand for them. None where its own bounds are [-1, 1].
         columns: a name for each observation entry, where the simulator names them; else ().
-        starts: `count -> [count, S]`, observations that episodes begin with, without compiling
-            anything; None where that needs a program.
+        starts: `count -> (first, second)`, `[count, S]` observations that episodes begin with and
+            those after a random action, without compiling anything; None where that needs a
+            program.
         failure: what went wrong on the host since it was last asked for, else None (`host`).
         notes: sentences a user should read before numbers.
     """
@@ -97,7 +98,7 @@ class Environment(NamedTuple):
     transition: Transition | None = None
     clipped_transition: Transition | None = None
     columns: tuple[str, ...] = ()
-    starts: Callable[[int], np.ndarray] | None = None
+    starts: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None
     failure: Callable[[], UserError | None] | None = None
     notes: tuple[str, ...] = ()
 
@@ -201,10 +202,14 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
     if tuple(columns) == env.columns:
         return env
     order = np.array([env.columns.index(name) for name in columns])
-    starts = env.starts
+    known = env.starts or (lambda count: (np.zeros((count, len(order))),) * 2)
 
     def shown(state: EnvironmentState) -> EnvironmentState:
         return state._replace(observation=state.observation[:, order])
+
+    def starts(count: int) -> tuple[np.ndarray, np.ndarray]:
+        first, second = known(count)
+        return first[:, order], second[:, order]
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         return shown(env.reset(key, batch))
@@ -219,7 +224,7 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
         reset=reset,
         step=step,
         columns=tuple(columns),
-        starts=None if starts is None else lambda count: starts(count)[:, order],
+        starts=None if env.starts is None else starts,
     )
 
 

@@ -86,10 +86,17 @@ class Copies:
             self.copies.append(self._run(-1, self.another))
         return self.copies[:count]
 
-    def starts(self, count: int) -> np.ndarray:
-        """Observations `[count, S]` that episodes begin with, the same ones every time."""
-        env = self.rows(1)[0]
-        return np.stack([self._begin(env, seed) for seed in range(count)])
+    def starts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Observations that episodes begin with and those a random action later, `[count, S]` each;
+        the same ones every time."""
+        env, rng, seen = self.rows(1)[0], np.random.default_rng(0), []
+        low, high = env.action_space.low, env.action_space.high
+        for seed in range(count):
+            first = self._begin(env, seed)
+            action = rng.uniform(low, high).astype(env.action_space.dtype)
+            seen.append((first, self.take(env, action, 0)[0]))
+        first, second = (np.stack(column) for column in zip(*seen, strict=True))
+        return first, second
 
     def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""

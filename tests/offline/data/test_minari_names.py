@@ -12,7 +12,6 @@ from helpers_data import PLAN, make
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import inspect, load
 
-
 REFERENCES = {"ref_min_score": 0.0, "ref_max_score": 8.0}
 
 

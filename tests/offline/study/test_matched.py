@@ -147,10 +147,43 @@ def test_start_states_are_compared_column_by_column() -> None:
         return gymnasium.wrappers.TimeLimit(Apart(), 10)
 
     assert is_simulator(environment_of(begun([9.0, -5.0]), make))
-    with pytest.raises(DataError, match=r"0 as its 1, 1 as its 0 where episodes begin.*order of"):
+    with pytest.raises(DataError, match=r"0 as its 1, 1 as its 0, by where episodes.*order of"):
         environment_of(begun([-5.0, 9.0]), make)
     with pytest.warns(UserWarning, match=r"in column\(s\) 1 \(medians 40"):
         environment_of(begun([9.0, 40.0]), make)
+
+
+class Goal(Cart):
+    """A place, and a goal that stays; both begin in the same range."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.goal = self.np_random.uniform(-0.5, 0.5)
+        return self.shown(), {}
+
+    def shown(self) -> np.ndarray:
+        return np.array([self.state[0], self.goal])
+
+    def step(self, action: np.ndarray) -> tuple:
+        _, *rest = super().step(action)
+        return self.shown(), *rest
+
+
+def test_a_column_that_stays_is_not_taken_for_one_that_moves() -> None:
+    rng, ends = np.random.default_rng(0), np.arange(60) % 10 == 9
+    place = rng.uniform(-0.5, 0.5, 60)
+    goal = np.repeat(rng.uniform(-0.5, 0.5, 6), 10)
+    rows = {"actions": np.zeros((60, 1)), "rewards": np.ones(60), "terminals": np.zeros(60)}
+    rows |= {"timeouts": ends, "action_low": LOW, "action_high": HIGH}
+
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Goal(), 10)
+
+    right = from_arrays(observations=np.stack([place, goal], 1), **rows)
+    assert is_simulator(environment_of(right, make))
+    turned = from_arrays(observations=np.stack([goal, place], 1), **rows)
+    with pytest.raises(DataError, match="0 as its 1, 1 as its 0, by where .* what moves"):
+        environment_of(turned, make)
 
 
 def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
