@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from ..environments.spaces import (
     UnsupportedSpaceError,
     column_names,
     flatten,
-    in_order,
     is_flat,
 )
 from .bounds import bounded, read_bounds
@@ -193,17 +192,6 @@ def _metadata(path: Path) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _described(dataset: Any, facts: Mapping[str, Any]) -> Any:
-    """The observation space with its parts in the order in which the dataset stores them.
-
-    Gymnasium sorts plain dictionaries, so the space that was read has lost that order.
-    """
-    try:
-        return in_order(dataset.observation_space, json.loads(facts["observation_space"]))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return dataset.observation_space
-
-
 def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
     """Names of the columns, () of a plain vector; and the bounds of the actions, None where they
     are unbounded, as some recordings are.
@@ -261,8 +249,7 @@ def load_minari(
     dataset: Any = source if is_minari(source) else _open(source, together=together)
     origin: str = dataset.id if is_minari(source) else str(source)
     path, unmarked = Path(dataset.storage.data_path), []
-    facts = _metadata(path)
-    space = _described(dataset, facts)
+    facts, space = _metadata(path), dataset.observation_space
     names, bounds = _check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
         action_low, action_high = bounds

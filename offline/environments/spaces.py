@@ -33,7 +33,7 @@ def column_names(space: Any, part: str = "") -> tuple[str, ...]:
         names = [column_names(s, f"{part}.{key}" if part else str(key)) for key, s in inner.items()]
         return tuple(name for one in names for name in one)
     size = _size(space, part)
-    return (part,) if size == 1 else tuple(f"{part}[{i}]" for i in range(size))
+    return (part or "0",) if size == 1 else tuple(f"{part}[{i}]" for i in range(size))
 
 
 def is_flat(space: Any) -> bool:
@@ -91,16 +91,3 @@ def _size(space: Any, part: str) -> int:
     if len(space.shape) > 1:
         raise UnsupportedSpaceError(f"a {kind} space of shape {tuple(space.shape)}{of}")
     return int(np.prod(space.shape))
-
-
-def in_order(space: Any, described: Any) -> Any:
-    """A space whose `Dict` parts stand as in a JSON description, which reading it back sorts."""
-    parts = described.get("subspaces") if isinstance(described, Mapping) else None
-    inner = _inner(space)
-    if inner is None or parts is None:
-        return space
-    if isinstance(parts, Mapping):
-        if set(parts) != set(inner):
-            return space
-        return type(space)([(key, in_order(inner[key], parts[key])) for key in parts])
-    return type(space)([in_order(inner[i], one) for i, one in enumerate(parts)])
