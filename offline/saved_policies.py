@@ -28,6 +28,7 @@ from .agents.agent import Agent
 from .agents.registry import AGENTS, AgentConfig, agent_name, make_agent
 from .environments import Environment
 from .environments.absent import is_simulator
+from .environments.base import with_columns
 from .recurrent.histories import remembering
 from .recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 
@@ -61,11 +62,18 @@ class SavedPolicy(NamedTuple):
         return self.facts.get("environment") or ""
 
     def sees(self, env: Environment) -> Environment:
-        """The environment as the policy has to be shown it.
+        """The environment as the policy has to be shown it, its columns in the policy's order.
 
         Raises:
-            ConfigError: its observations or actions are of other sizes.
+            ConfigError: its observations or actions are of other sizes, or its columns have other
+                names.
         """
+        names = self.facts.get("columns") or ()
+        if names and env.columns:
+            if set(names) != set(env.columns):
+                expected = f"the columns {', '.join(map(str, names[:6]))}, as the policy has"
+                raise ConfigError(f"environment {env.name}", list(env.columns[:6]), expected)
+            env = with_columns(env, names)
         shown = remembering(env) if self.remembers else env
         for name in _SIZES:
             if getattr(shown, name) != self.facts[name]:
@@ -118,6 +126,7 @@ def policy_of(
         "format": FORMAT,
         "kind": RECURRENT if isinstance(config, RecurrentSacConfig) else agent_name(config),
         "agent": to_json(config),
+        "columns": list(env.columns) if env is not None else [],
         "environment": env.name if env is not None and is_simulator(env) else None,
         "observation_size": sizes[0],
         "action_size": sizes[1],
@@ -165,6 +174,9 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     kind = facts.get("kind")
     if kind not in known:
         raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {', '.join(known)}")
+    named = facts.get("columns", [])
+    if not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
+        raise CheckpointError(f"{file}: columns: found {named!r}, expected a list of names")
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
     config = from_json(known[kind], facts.get("agent"), str(file))

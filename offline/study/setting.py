@@ -106,7 +106,8 @@ def _without(dataset: Dataset) -> Environment:
     rows, limit = dataset.transitions, longest_episode(dataset)
     low, high = dataset.action_low, dataset.action_high
     bounds = {} if low is None or high is None else own_bounds(low, high)
-    return no_simulator(rows.observations.shape[1], rows.actions.shape[1], limit, **bounds)
+    sizes = rows.observations.shape[1], rows.actions.shape[1], limit
+    return no_simulator(*sizes, columns=dataset.columns, **bounds)
 
 
 def check_fits(dataset: Dataset, env: Environment) -> None:

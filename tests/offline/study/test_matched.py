@@ -22,6 +22,7 @@ from jaxrl_rollouts.errors import (  # noqa: E402
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
+from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.matching import unlike  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
@@ -29,6 +30,7 @@ from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
     hopper,
     hopper_from_x,
 )
+from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
 from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
@@ -213,6 +215,13 @@ def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
     plain = environment_of(from_arrays(**arrays, **given), make)
     same = plain.reset(jax.random.key(1), 4).observation
     np.testing.assert_array_equal(state, same[:, ::-1])
+    folder = train(load(path), "bc", BUDGET, environment=make, seeds=1, steps=4).save(tmp_path)
+    saved = read_policy(folder / "policy")
+    assert saved.facts["columns"] == ["speed", "place"]
+    seen = saved.sees(from_gymnasium(make)).reset(jax.random.key(1), 4).observation
+    np.testing.assert_array_equal(seen, state)
+    with pytest.raises(ConfigError, match="the columns speed, place, as the policy has"):
+        saved.sees(from_gymnasium(make)._replace(columns=("place", "depth")))
     write_own(path, turned, observation_columns=["speed", "depth"], **given)
     with pytest.raises(DataError, match="only one of the two has: depth, place"):
         environment_of(load(path), make)
