@@ -17,6 +17,7 @@ from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
 
 from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
 from jaxrl_rollouts.errors import (  # noqa: E402
+    ConfigError,
     DataError,
 )
 from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
