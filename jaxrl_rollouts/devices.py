@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from .errors import ConfigError
 from .trees import PyTree
 
 AXIS = "seed"
@@ -37,6 +38,20 @@ def use_cores(most: int = 8) -> None:
         return
     with contextlib.suppress(RuntimeError):  # jax has started: its devices are what they are
         jax.config.update("jax_num_cpu_devices", max(1, min(_cores(), most)))
+
+
+def check_devices() -> None:
+    """Ask jax for its devices once, before anything is computed.
+
+    Raises:
+        ConfigError: `$JAX_PLATFORMS` names a kind of device that is not on this machine.
+    """
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # a bare assertion where a plugin is missing
+        asked = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms or ""
+        hint = "leave JAX_PLATFORMS empty for the devices of this machine, or say JAX_PLATFORMS=cpu"
+        raise ConfigError("device", asked, "a device of this machine", hint) from error
 
 
 def spare_thread() -> None:

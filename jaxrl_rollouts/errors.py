@@ -42,6 +42,7 @@ class DataError(UserError):
         self, source: str | Path, key: str, found: object, expected: object, hint: str = ""
     ) -> None:
         self.source, self.key, self.found, self.expected = str(source), key, found, expected
+        self.hint = hint
         message = f"{source}: {key}: found {found}, expected {expected}"
         super().__init__(f"{message}; {hint}" if hint else message)
 
@@ -99,6 +100,22 @@ class MissingExtraError(UserError):
             f"{feature} needs the package {package}, which is not installed; "
             f"run: pip install 'jaxrl-rollouts[{extra}]'"
         )
+
+
+class SimulatorError(UserError):
+    """A simulator raised, or returned what no step is.
+
+    Args:
+        environment: its name.
+        step: of the episode, counted from 0; -1 for a reset.
+        found: what came, or what was raised.
+        expected: what a simulator gives.
+    """
+
+    def __init__(self, environment: str, step: int, found: str, expected: str) -> None:
+        self.environment, self.step = environment, step
+        where = f"step {step}" if step >= 0 else "reset"
+        super().__init__(f"environment {environment}: {where}: found {found}, expected {expected}")
 
 
 class DivergenceError(UserError):

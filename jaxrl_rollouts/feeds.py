@@ -188,12 +188,13 @@ def scattered(path: Path, index: np.ndarray, axes: int = 1) -> np.ndarray:
     apart = (np.diff(wanted) * size > _NEAR) | (np.diff(wanted * size // _AT_ONCE) > 0)
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(wanted)]
     starts = (offset + wanted * size).tolist()
-    with path.open("rb", buffering=0) as file:
+    with path.open("rb", buffering=0) as file:  # unbuffered: one read of the system for each
         for begin, end in itertools.pairwise(cuts):
             count = (starts[end - 1] - starts[begin]) // size + 1
             alone = count == end - begin == 1
             part = bytes_of[begin * size : end * size] if alone else bytearray(count * size)
-            if os.preadv(file.fileno(), [part], starts[begin]) < count * size:
+            file.seek(starts[begin])
+            if (file.readinto(part) or 0) < count * size:
                 raise DataError(path, "rows", "an end of the file before them", "all of them")
             if not alone:
                 read = np.frombuffer(part, whole.dtype).reshape(-1, *whole.shape[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,7 +104,11 @@ def resident() -> int:
 
 
 def measured_peak() -> int:
-    """The most main memory that this process had, in bytes."""
+    """The most main memory that this process had, in bytes; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

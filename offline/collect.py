@@ -22,7 +22,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .data.d4rl import write_d4rl
 from .data.transitions import Transitions, episode_returns, take_rows
-from .environments.base import Environment, as_model
+from .environments.base import Environment, as_model, naming_failures
 from .evaluation import Policy, check_count, early_exit
 
 INFOS = ("qpos", "qvel")
@@ -132,7 +132,8 @@ def collect(
         raise ConfigError("collect", found, "exactly one of episodes and steps")
     if episodes is not None:
         check_count("episodes", episodes)
-        return _rows(*_play(env, policy, policy_params, key, episodes, memory))[0]
+        with naming_failures(env):
+            return _rows(*_play(env, policy, policy_params, key, episodes, memory))[0]
     assert steps is not None  # exactly one of the two
     check_count("steps", steps)
     return _rounds(env, policy, policy_params, key, steps, memory)[0]
@@ -172,7 +173,9 @@ def _rounds(
     count = 0
     while count < steps:
         round_key = jax.random.fold_in(key, len(parts))
-        parts.append(_rows(*_play(env, policy, policy_params, round_key, batch, memory, states)))
+        with naming_failures(env):
+            played = _play(env, policy, policy_params, round_key, batch, memory, states)
+            parts.append(_rows(*played))
         count += len(parts[-1][0].rewards)
     rows, extra = concatenate(parts)
     return _cut(rows, steps), jax.tree.map(lambda leaf: leaf[:steps], extra)
@@ -242,7 +245,7 @@ def write_rows(
         "environment_version": env.version,
         "max_episode_steps": env.max_episode_steps,
         "mean_return": float(episode_returns(rows).mean()),
-    }
+    } | ({"observation_columns": list(env.columns)} if env.columns else {})
     write_d4rl(
         path,
         rows,

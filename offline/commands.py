@@ -49,6 +49,7 @@ def inspect(
     action_low: tuple[float, ...] = (),
     action_high: tuple[float, ...] = (),
     max_episode_steps: int | None = None,
+    cut_mismatches: bool = False,
 ) -> None:
     """Print what a dataset holds and what looks wrong in it: rows, episodes, returns, ranges,
     endings, suspicious rows.
@@ -64,13 +65,14 @@ def inspect(
             shown rescaled to [-1, 1]. Left out: what the file itself declares.
         action_high: upper bounds.
         max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
+        cut_mismatches: end episodes where next_observations are not the row that follows.
     """
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
     check_picture(out)
     said: dict[str, Any] = {"action_low": action_low or None, "action_high": action_high or None}
-    said["max_episode_steps"] = max_episode_steps
+    said |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
     inspection = inspect_file(file, action_limit=action_limit, **said)
     print_inspection(inspection)
     if out is not None:
@@ -108,11 +110,14 @@ def collect(
     import jax
     import numpy as np
 
+    from jaxrl_rollouts.devices import check_devices
+
     from .behaviours.acrobot import acrobot_broad, acrobot_narrow
     from .behaviours.mixed import pendulum_mixed
     from .collect import collect_to_file, write_rows
 
     _check(out, steps, seed)
+    check_devices()
     key, trained = jax.random.key(seed), None
     if policy in SCRIPTED:
         env, acting, params = _scripted(policy, environment)

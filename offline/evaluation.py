@@ -13,7 +13,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, draw_members, rollout
 from jaxrl_rollouts.trees import PyTree
 
-from .environments.base import Environment, EnvironmentState, as_model
+from .environments.base import Environment, EnvironmentState, as_model, naming_failures
 
 Policy = Callable[[PyTree, jax.Array, jax.Array, PyTree], tuple[jax.Array, PyTree]]
 
@@ -116,9 +116,23 @@ def evaluate(
 
     Raises:
         ConfigError: `episodes` is not a positive whole number.
+        SimulatorError: a simulator on the host raised, or gave what is no step.
     """
     check_count("episodes", episodes)
-    return _evaluate(env, policy, policy_params, key, episodes, memory, discount)
+    given = env, policy, policy_params, key, episodes, memory, discount
+    return _played(env, lambda: _evaluate(*given))
+
+
+def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
+    """What was played; of a simulator on the host it is waited for, as it may fail.
+
+    Raises:
+        SimulatorError: as the simulator did.
+    """
+    if not env.host:
+        return play()
+    with naming_failures(env):
+        return jax.block_until_ready(play())
 
 
 @partial(jax.jit, static_argnames=("model", "policy", "horizon", "bonus"))
@@ -219,7 +233,8 @@ def evaluate_seeds(
     if len(sizes) != 1 or () in sizes:
         raise ConfigError("policy_params", sorted(sizes), "leaves that share a leading seed axis")
     run = _evaluate_seeds_host if env.host else _evaluate_seeds
-    return run(env, policy, policy_params, key, episodes, memory, discount)
+    given = env, policy, policy_params, key, episodes, memory, discount
+    return _played(env, lambda: run(*given))
 
 
 @partial(jax.jit, static_argnames=("env", "policy", "episodes"))

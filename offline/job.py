@@ -22,7 +22,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.registry import is_place
 from jaxrl_rollouts.trees import PyTree
 
-from .behaviours.made import HasEpisodes, load_dataset
+from .behaviours.made import HasEpisodes, load_dataset, undeclared
 from .data import Dataset
 from .environments import Environment
 from .method import Job, Method
@@ -33,8 +33,8 @@ from .task import (
     EnvironmentLike,
     Task,
     check_rewards,
-    environment_of,
     keys_of,
+    matched,
     naming_extremes,
     slug,
     verify_checksum,
@@ -89,7 +89,8 @@ def train(
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
-    dataset = dataset if isinstance(dataset, Dataset) else load_dataset(dataset, seed)
+    if not isinstance(dataset, Dataset):
+        dataset = load_dataset(dataset, seed, **undeclared(dataset))
     if isinstance(method, str) and is_place(method):
         trust(method)  # the caller wrote the name of the code
     settings, name = method_of(method, preset, dataset, changes)
@@ -118,7 +119,8 @@ def train_method(
     """`train` with a `Dataset`, whole settings and a `Job`."""
     check(method)
     check(job)
-    context, env = job.context, environment_of(dataset, environment)
+    context = job.context
+    dataset, env = matched(dataset, environment)
     verify_checksum(dataset, context)
     check_dataset(dataset, method, job)
     if context and context.progress:

@@ -24,7 +24,7 @@ from jaxrl_rollouts.reports.report import Report
 
 from . import report as page
 from .agents.critics import bootstrap_rate
-from .behaviours.made import MADE, PENDULUM, load_dataset
+from .behaviours.made import MADE, PENDULUM, is_program, load_dataset, undeclared
 from .commands import MAIN_JOB
 from .data import Dataset
 from .environments import make
@@ -35,7 +35,7 @@ from .methods.mopo import Mopo
 from .policy_value import imagined_value
 from .recipes import LOOKS, PRESETS, recipe, source_of
 from .result import TrainResult
-from .task import environment_of, line_of, warnings_of
+from .task import line_of, matched, warnings_of
 from .worlds.fit import FittedDataset
 from .worlds.quality import quality
 
@@ -46,7 +46,7 @@ class Config:
 
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
-            layout, or a name such as `hopper-medium-v2` or `halfcheetah-mixed`.
+            layout, or a name such as `hopper-medium-v2` or `hopper-medium-mini-v1`.
         method: what is trained; its settings are options of their own.
         environment: of the evaluation: a name that `data collect` knows, any id of Gymnasium's or
             gymnax's, package.module:factory, or none to train without a simulator. Left empty: what
@@ -59,6 +59,8 @@ class Config:
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.
         max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
+        cut_mismatches: end episodes of the file where next_observations are not the row that
+            follows.
         stream: leave the rows on the disk and read them while training: `auto`, where they do not
             fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
             world model.
@@ -74,6 +76,7 @@ class Config:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     max_episode_steps: int | None = positive(None)
+    cut_mismatches: bool = False
     stream: Stream = "auto"
 
     def job(self, context: RunContext | None = None) -> Job:
@@ -152,10 +155,11 @@ def report_of(result: TrainResult, job: Job) -> Report:
 
 def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
-    declared = ("action_low", "action_high", "max_episode_steps")
+    declared = ("action_low", "action_high", "max_episode_steps", "cut_mismatches")
     given: dict[str, Any] = {n: getattr(config, n) for n in declared if getattr(config, n)}
-    stream: dict[str, Any] = {} if config.dataset in MADE else {"stream": config.stream}
-    return load_dataset(config.dataset, config.seed, **given, **stream)
+    stream = {} if is_program(config.dataset) else {"stream": config.stream}
+    given |= undeclared(config.dataset, **given) | stream
+    return load_dataset(config.dataset, config.seed, **given)
 
 
 def prepare(config: Config) -> list[str]:
@@ -165,8 +169,8 @@ def prepare(config: Config) -> list[str]:
     if config.dataset in MADE and not declared and not asks:
         make(MADE[config.dataset][0])
         return []
-    dataset, job = opened(config), config.job()
-    env = environment_of(dataset, config.environment)
+    job = config.job()
+    dataset, env = matched(opened(config), config.environment)
     check_dataset(dataset, config.method, job)
     return [line_of(dataset, env), *facts_of(dataset, config.method, job, env, "")[:-1]]
 

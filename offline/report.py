@@ -21,6 +21,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from .data import Dataset, normalised_score
+from .environments.matching import unlike
 from .result import TrainResult
 from .task import Source, behaviour, is_simulator, slug
 from .training import Best
@@ -144,7 +145,7 @@ def result_rows(
         columns = {column: cell[metric] for column, metric in measured(cell).items()}
         rows.append({"dataset": name, "method": method, **columns})
     for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
-        score = normalised_score(name, returns)
+        score = normalised_score(setting.dataset, returns)
         if score is not None:
             row["score"] = float(np.mean(score)) if row is rows[0] else score
     if any("discounted_return" in cell for cell in cells.values()):
@@ -160,6 +161,7 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         return
     for column, metric in measured(cell).items():
         report.number(column, cell[metric])
+    reasons = unlike(setting.dataset, setting.env)
     add_claim(
         report,
         "the policy is better than the data",
@@ -167,7 +169,10 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         at_least=behaviour(setting).mean(),
         means="return above the mean return of the dataset's episodes",
         source="the purpose of offline RL",
+        undecided=reasons,
     )
+    if reasons:
+        report.note(f"Whether the policy is better than the data is undecided: {reasons}.")
     note_environments(report, [setting])
 
 

@@ -29,6 +29,7 @@ from jaxrl_rollouts.trees import PyTree
 from .agent import Agent, AgentConfig
 from .agents import AGENTS
 from .environments import Environment
+from .environments.base import with_columns
 from .task import is_simulator
 
 FORMAT = 2  # 1 did not say the bounds of actions
@@ -61,11 +62,18 @@ class SavedPolicy(NamedTuple):
         return self.facts.get("environment") or ""
 
     def sees(self, env: Environment) -> Environment:
-        """The environment as the policy has to be shown it.
+        """The environment as the policy has to be shown it, its columns in the policy's order.
 
         Raises:
-            ConfigError: its observations or actions are of other sizes.
+            ConfigError: its observations or actions are of other sizes, or its columns have other
+                names.
         """
+        names = self.facts.get("columns") or ()
+        if names and env.columns:
+            if set(names) != set(env.columns):
+                expected = f"the columns {', '.join(map(str, names[:6]))}, as the policy has"
+                raise ConfigError(f"environment {env.name}", list(env.columns[:6]), expected)
+            env = with_columns(env, names)
         shown = env
         if self.remembers:
             from .recurrent.histories import remembering
@@ -137,6 +145,7 @@ def policy_of(
         "format": FORMAT,
         "kind": RECURRENT if _is_recurrent(config) else AGENTS.name_of(config),
         "agent": to_json(config),
+        "columns": list(env.columns) if env is not None else [],
         "environment": env.name if env is not None and is_simulator(env) else None,
         "observation_size": sizes[0],
         "action_size": sizes[1],
@@ -184,6 +193,9 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     if kind not in (*AGENTS, RECURRENT):
         known = ", ".join((*AGENTS, RECURRENT))
         raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {known}")
+    named = facts.get("columns", [])
+    if not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
+        raise CheckpointError(f"{file}: columns: found {named!r}, expected a list of names")
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
     config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))

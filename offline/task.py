@@ -15,16 +15,26 @@ from jaxrl_rollouts.record.context import RunContext
 
 from .behaviours.made import load_dataset
 from .data import Dataset, episode_returns, episodes
-from .data.bounds import is_unit
+from .data.bounds import is_unit, take_bounds
 from .data.checks import ACTION_TOLERANCE
-from .data.inspection import bounds_text, extremes
+from .data.inspection import bounds_text
+from .data.odd import extremes, odd_changes, rows_in_file
 from .environments import Environment, make
 from .environments.absent import NONE, no_simulator
 from .environments.base import own_bounds
+from .environments.matching import limited, longest_episode, same_columns
 from .environments.registry import is_known, make_named
-from .environments.terminations import Termination, termination_function
+from .environments.robotics import ROBOTICS, absent_task
+from .environments.terminations import (
+    Termination,
+    WrongLayoutError,
+    check_rule,
+    goal_of,
+    termination_function,
+)
 from .worlds.endings import TerminationConfig
 
+FEW = 0.1  # share of the rows up to which odd changes are reported before a training
 WITHOUT_REWARDS = ("bc",)  # methods that read none
 
 
@@ -85,40 +95,61 @@ def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None)
             says, or its name; where neither says anything there is no simulator.
 
     Returns:
-        An environment that the dataset fits; without a simulator one that cannot be played in
-        (`is_simulator`), with the dataset's sizes, bounds and longest episode.
+        An environment that the dataset fits, with its columns in the data's order; without a
+        simulator one that cannot be played in (`is_simulator`), with the dataset's sizes, bounds
+        and longest episode.
 
     Raises:
         ConfigError: there is no such environment.
-        DataError: see `check_fits`.
+        DataError: see `check_fits` and `same_columns`.
+        SimulatorError: the environment's first reset or step fails.
     """
+    env = _named(dataset, environment)
+    check_fits(dataset, env)
+    return same_columns(dataset, env)
+
+
+def matched(
+    dataset: Dataset, environment: EnvironmentLike | None = None
+) -> tuple[Dataset, Environment]:
+    """A dataset and its `environment_of`, whose action bounds it takes where it declares none."""
+    env = _named(dataset, environment)
+    if is_simulator(env) and env.action_low is not None:
+        dataset = take_bounds(dataset, env.action_low, env.action_high, env.name)
+    check_fits(dataset, env)
+    return dataset, same_columns(dataset, env)
+
+
+def _named(dataset: Dataset, environment: EnvironmentLike | None) -> Environment:
+    """`environment_of` before it is compared with the data."""
     if isinstance(environment, str) and environment == NONE:
         return _without(dataset)
-    if environment is not None and environment != "":
-        env = make(environment)
-    elif dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
-        return _without(dataset)
-    elif dataset.environment is None:
-        env = make_named(dataset.name)
-    else:
-        try:
-            env = make_named(dataset.environment)
-        except ConfigError as error:
-            hint = "name another (package.module:factory is one way), or none to train without"
-            raise ConfigError(
-                f"environment of {dataset.name}", dataset.environment, error.expected, hint
-            ) from error
-    check_fits(dataset, env)
-    return env
+    named = environment is not None and environment != ""
+    if not named:
+        if dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
+            return _without(dataset)
+        environment = dataset.environment or dataset.name
+        missing = absent_task(environment)
+        if missing:
+            return _without(dataset)._replace(notes=(missing,))
+        environment = ROBOTICS.get(environment, environment)
+    try:
+        return limited(make if named else make_named, environment, longest_episode(dataset))
+    except ConfigError as error:
+        if named or dataset.environment is None:
+            raise
+        hint = "name another (package.module:factory is one way), or none to train without"
+        raise ConfigError(
+            f"environment of {dataset.name}", dataset.environment, error.expected, hint
+        ) from error
 
 
 def _without(dataset: Dataset) -> Environment:
-    rows = dataset.transitions
-    stored = dataset.attributes.get("max_episode_steps")
-    limit = stored if isinstance(stored, int) else int(episodes(rows).lengths.max())
+    rows, limit = dataset.transitions, longest_episode(dataset)
     low, high = dataset.action_low, dataset.action_high
     bounds = {} if low is None or high is None else own_bounds(low, high)
-    return no_simulator(rows.observations.shape[1], rows.actions.shape[1], limit, **bounds)
+    sizes = rows.observations.shape[1], rows.actions.shape[1], limit
+    return no_simulator(*sizes, columns=dataset.columns, **bounds)
 
 
 def check_fits(dataset: Dataset, env: Environment) -> None:
@@ -140,7 +171,7 @@ def check_fits(dataset: Dataset, env: Environment) -> None:
             raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
     largest = max(float(np.abs(rows.actions[part]).max()) for part in blocks(len(rows.actions)))
     if largest > 1 + ACTION_TOLERANCE:
-        hint = "declare action_low and action_high, which rescales them"
+        hint = "declare their bounds (action_low, --action-low), which rescales them; or clip them"
         raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
     _check_bounds(dataset, env, str(source))
 
@@ -183,17 +214,29 @@ def verify_checksum(dataset: Dataset, context: RunContext | None) -> None:
 def termination_of(
     dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
-    """How model rollouts end: the known rule, or where there is none that of a learned one."""
+    """How model rollouts end: the known rule, or where there is none that of a learned one.
+
+    Raises:
+        ConfigError: the family's rule is known, and not for the dataset's number of columns.
+        DataError: the rule ends rows that go on in the data (`check_rule`).
+    """
     if config.termination == "learned":
         return config.ending
-    if env.termination is not None:
-        return env.termination
-    if not is_simulator(env) and dataset.environment is not None:
+    rule, where, rows = env.termination, env.name, dataset.transitions
+    if rule is None and not is_simulator(env) and dataset.environment is not None:
+        where = dataset.environment
+        if (rule := goal_of(where, rows)) is not None:
+            return rule
         try:
-            return termination_function(dataset.environment)
+            rule = termination_function(where, rows.observations.shape[1])
+        except WrongLayoutError:
+            raise
         except ConfigError:
-            pass
-    return config.ending
+            return config.ending
+    if rule is None:
+        return config.ending
+    check_rule(rule, where, dataset.name, dataset.with_successors)
+    return rule
 
 
 def line_of(dataset: Dataset, env: Environment | None) -> str:
@@ -213,6 +256,9 @@ def warnings_of(
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
+    facts += odd_facts(dataset)
+    if read_as := dataset.attributes.get("read_as"):
+        facts.append(str(read_as))
     if ends := dataset.attributes.get("ends_alone"):
         facts.append(
             f"{dataset.name}: what followed the {int(ends)} rows in which an episode ended is not "
@@ -225,7 +271,9 @@ def warnings_of(
     if text := bounds_text(dataset):
         low, high = np.asarray(dataset.action_low), np.asarray(dataset.action_high)
         if not is_unit(low, high):
-            facts.append(f"Actions were rescaled to [-1, 1] from the declared {text}.")
+            of = dataset.attributes.get("bounds_from")
+            why = "the declared " if of is None else f"the bounds of {of}, as none are declared: "
+            facts.append(f"Actions were rescaled to [-1, 1] from {why}{text}.")
     if (
         imagines
         and config is not None
@@ -233,6 +281,7 @@ def warnings_of(
     ):
         why = "" if config.termination == "learned" else " (no rule is known)"
         facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
+    facts += env.notes
     if not is_simulator(env):
         facts.append(
             "Not evaluated: trained without a simulator. environment= (--environment) names one to "
@@ -244,9 +293,23 @@ def warnings_of(
 def extreme_facts(dataset: Dataset) -> list[str]:
     """A sentence for each column of a dataset with numbers that are no measurement."""
     return [
-        f"{dataset.name}: {one.array} has {one.count:,} extreme number(s), first in row "
-        f"{one.rows[0]}."
+        f"{dataset.name}: {one.array} has {one.count:,} "
+        f"{'numbers that stand for missing ones' if one.hint else 'extreme number(s)'}, first in "
+        f"row {one.rows[0]}{' (' + one.hint + ')' if one.hint else ''}."
         for one in extremes(dataset.transitions)
+    ]
+
+
+def odd_facts(dataset: Dataset) -> list[str]:
+    """A sentence for each kind of change that is unlike the others, where these rows are few."""
+    if dataset.rows_file is not None:  # they would be read whole
+        return []
+    return [
+        f"{dataset.name}: {one.array}: {one.kind}: {one.count:,} row(s), first "
+        f"{rows_in_file(dataset, one.rows)[0]}"
+        f"{'; ' + one.hint if one.hint else ''}."
+        for one in odd_changes(dataset)
+        if one.count <= FEW * len(dataset)
     ]
 
 
@@ -274,12 +337,16 @@ def task_of(name: str, seed: int = 0, context: RunContext | None = None) -> Task
 
 
 def behaviour(source: Source, discount: float = 1.0) -> np.ndarray:
-    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short."""
+    """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short.
+
+    They are counted over as many steps as an episode of the environment has.
+    """
     rows = source.dataset.transitions
     parts = episodes(rows)
     whole = parts.terminated | (parts.lengths >= source.env.max_episode_steps)
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
-    return episode_returns(rows, discount)[whole if whole.any() else slice(None)]
+    returns = episode_returns(rows, discount, source.env.max_episode_steps)
+    return returns[whole if whole.any() else slice(None)]
 
 
 def starts_of(dataset: Dataset, most: int = 256) -> np.ndarray:

@@ -75,9 +75,10 @@ def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
 
 def _set_up(experiment: Experiment) -> None:
     """What is chosen for jax before its first program is compiled."""
-    from ..devices import use_cores
+    from ..devices import check_devices, use_cores
 
     use_cores()
+    check_devices()
     if experiment.caches:
         before.keep_compiled()
 

@@ -35,6 +35,7 @@ def add_claim(
     statistic: str = "iqm",
     cells: Iterable[Cell] = (),
     time_constants: float | None = None,
+    undecided: str = "",
 ) -> Claim:
     """Add the claim that `statistic(values)` lies within the bounds; one that fails is added too.
 
@@ -48,6 +49,7 @@ def add_claim(
         cells: whose critics' values, or returns, these are; read before 3 time constants of any of
             them, the claim is "not converged".
         time_constants: of critics whose cells do not know them.
+        undecided: why values and bound cannot be compared; see `Claim`.
 
     Raises:
         ValueError: no bound, or several, or the report has a claim of that name.
@@ -59,4 +61,5 @@ def add_claim(
     rows = tuple(np.atleast_1d(np.asarray(values, np.float64)).tolist())
     clocks = (time_constants, *(cell.time_constants for cell in cells))
     late = min((clock for clock in clocks if clock is not None), default=None)
-    return report.claim(Claim(name, source, means, rows, low, high, statistic, time_constants=late))
+    made = Claim(name, source, means, rows, low, high, statistic, "", late, undecided)
+    return report.claim(made)

@@ -19,8 +19,8 @@ from ..configs import check
 from ..errors import ConfigError, DataError
 from ..loop import Trained
 from ..networks import Network
+from ..outside import to_numbers
 from ..record.context import RunContext
-from ..scaler import Scaler, fit_scaler
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, make_denoiser
 from .flow import Flow, Lesson, flow_of_denoiser, make_flow
@@ -40,22 +40,53 @@ from .unet import TemporalUnetConfig, make_temporal_unet
 SMALL = ResidualMlpConfig(width=256)
 
 
+class Units(NamedTuple):
+    """Mean and deviation of the last axis, `[F]` float64 on the host.
+
+    They are subtracted before anything is rounded to float32. The deviation of a column that never
+    varies is 0: it comes back as it was.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    def normalise(self, rows: np.ndarray) -> jax.Array:
+        """`[..., F]` rows as the network sees them, float32."""
+        std = np.where(self.std == 0, 1.0, self.std)
+        return jnp.asarray((np.asarray(rows, np.float64) - self.mean) / std, jnp.float32)
+
+    def denormalise(self, rows: jax.Array, dtype: np.dtype) -> np.ndarray:
+        """Undo `normalise`."""
+        return (np.asarray(rows, np.float64) * self.std + self.mean).astype(dtype)
+
+
+def fit_units(rows: np.ndarray) -> Units:
+    """Units of `[..., F]` rows, over all axes but the last."""
+    flat = rows.reshape(-1, rows.shape[-1]).astype(np.float64)
+    first, varies = flat[0], (flat != flat[0]).any(0)
+    # about the first row: squares of a large offset would lose the deviations
+    shift = (flat - first).mean(0)
+    return Units(np.where(varies, first + shift, first), np.where(varies, flat.std(0), 0.0))
+
+
 class FittedDenoiser(NamedTuple):
     """A trained diffusion model.
 
     Attributes:
         denoiser: its functions, of standardised rows.
         params: the averaged weights.
-        scaler: of the last axis.
+        units: of the last axis.
         shape: of one row, `(F,)` or `(L, C)`.
+        dtype: of the rows that it is of, and of those it draws.
         trained: history and times.
         network: sizes of its network, which a student's has, too.
     """
 
     denoiser: Denoiser
     params: PyTree
-    scaler: Scaler
+    units: Units
     shape: tuple[int, ...]
+    dtype: np.dtype
     trained: Trained
     network: TemporalUnetConfig | ResidualMlpConfig = SMALL
 
@@ -91,7 +122,7 @@ class FittedDenoiser(NamedTuple):
             guidance=guidance,
             guide_params=guide_params,
         )
-        return np.asarray(self.scaler.denormalise(check_finite(rows)))
+        return self.units.denormalise(check_finite(rows), self.dtype)
 
     def distil(
         self,
@@ -129,14 +160,12 @@ class FittedDenoiser(NamedTuple):
         check(config)
         net, teacher = _network(self.network, self.shape, interval=True), self.denoiser
         flow = make_flow(net, config.flow, flow_of_denoiser(teacher))
-        lesson = Lesson(
-            self.scaler.normalise(jnp.asarray(data)), jax.tree.map(lambda x: x[None], self.params)
-        )
+        lesson = Lesson(self.units.normalise(data), jax.tree.map(lambda x: x[None], self.params))
         first = jax.random.key(key) if isinstance(key, int) else key
         run = {"stage": stage, "context": context}
         trained = distil(flow, config.training, lesson, first[None], **run)
         params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
-        return FittedFlow(flow, params, self.scaler, self.shape, trained, config.jumps)
+        return FittedFlow(flow, params, self.units, self.shape, self.dtype, trained, config.jumps)
 
 
 class FittedFlow(NamedTuple):
@@ -145,14 +174,15 @@ class FittedFlow(NamedTuple):
     Attributes:
         flow: its functions, of standardised rows.
         params: the averaged weights.
-        scaler, shape, trained: of the last axis, of one row, history and times.
+        units, shape, dtype, trained: of the last axis, of one row, history and times.
         jumps: how it is sampled.
     """
 
     flow: Flow
     params: PyTree
-    scaler: Scaler
+    units: Units
     shape: tuple[int, ...]
+    dtype: np.dtype
     trained: Trained
     jumps: JumpConfig
 
@@ -180,7 +210,7 @@ class FittedFlow(NamedTuple):
             guidance=guidance,
             guide_params=guide_params,
         )
-        return np.asarray(self.scaler.denormalise(check_finite(rows)))
+        return self.units.denormalise(check_finite(rows), self.dtype)
 
 
 def _network(
@@ -192,7 +222,8 @@ def _network(
 
 
 def _checked(rows: ArrayLike) -> np.ndarray:
-    data = np.asarray(rows, np.float32)
+    data = to_numbers("rows", "rows", rows)
+    data = data if data.dtype == np.float64 else data.astype(np.float32)
     if data.ndim not in (2, 3) or not data.size:
         raise DataError("rows", "shape", list(data.shape), "[N, F] or [N, L, C], not empty")
     if not np.isfinite(data).all():
@@ -235,15 +266,15 @@ def fit(
         expected = "a ResidualMlp for [N, F]" if data.ndim == 2 else "a Unet for [N, L, C]"
         raise ConfigError("network", type(network).__name__, expected)
     denoiser = make_denoiser(_network(network, data.shape[1:]), edm)
-    scaler = fit_scaler(jnp.asarray(data.reshape(-1, data.shape[-1])))
+    units = fit_units(data)
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train_denoiser(
         denoiser,
         training or small_training(updates, batch),
-        scaler.normalise(jnp.asarray(data)),
+        units.normalise(data),
         first[None],
         stage=stage,
         context=context,
     )
     params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
-    return FittedDenoiser(denoiser, params, scaler, data.shape[1:], trained, network)
+    return FittedDenoiser(denoiser, params, units, data.shape[1:], data.dtype, trained, network)

@@ -36,6 +36,8 @@ class Claim:
         command: the command line that remakes it; `Report.claim` fills in the report's own.
         time_constants: of the critics behind the values, `n tau (1 - gamma)` after n gradient
             steps, the fewest of all; None where the values are not read off critics.
+        undecided: why the values and the bound are not of the same kind, so that the claim neither
+            holds nor fails; "" where they are.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Claim:
     statistic: str = "iqm"
     command: str = ""
     time_constants: float | None = None
+    undecided: str = ""
 
     def __post_init__(self) -> None:
         array = np.atleast_1d(np.asarray(self.values, np.float64))
@@ -158,15 +161,17 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """yes, no, or not converged."""
+        """yes, no, not converged, or undecided."""
+        if self.undecided:
+            return "undecided"
         if not self.converged:
             return "not converged"
         return "yes" if self.holds else "no"
 
     @property
     def holds(self) -> bool:
-        """Whether the measured value is within the bounds, and converged. NaN is not."""
-        if not self.converged:
+        """Whether the measured value is within the bounds, converged and decided. NaN is not."""
+        if self.undecided or not self.converged:
             return False
         value = self.measured
         above = self.low is None or value >= self.low
@@ -191,7 +196,10 @@ class Claim:
         keys += ("interval", "seeds", "holds", "values", "command")
         data = {key: getattr(self, key) for key in keys}
         late = self.time_constants
-        return data if late is None else data | {"time_constants": late, "verdict": self.verdict}
+        data |= {} if late is None else {"time_constants": late}
+        data |= {"undecided": self.undecided} if self.undecided else {}
+        known = late is None and not self.undecided
+        return data if known else data | {"verdict": self.verdict}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], where: str) -> Claim:
@@ -213,7 +221,8 @@ class Claim:
             values = numbers(data["values"])
             late = data.get("time_constants")
             late = None if late is None else float(late)
-            claim = cls(*texts, values, low, high, data["statistic"], data["command"], late)
+            why = str(data.get("undecided", ""))
+            claim = cls(*texts, values, low, high, data["statistic"], data["command"], late, why)
             stored, holds = numbers(data["measured"]), data["holds"]
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(where, key, f"{type(error).__name__} {error}", "a claim") from None
@@ -227,9 +236,11 @@ class Claim:
 def counted(claims: Iterable[Claim]) -> str:
     """How many hold: "2 of 5 hold, 1 not converged"."""
     claims = list(claims)
-    early = sum(not claim.converged for claim in claims)
     text = f"{sum(claim.holds for claim in claims)} of {len(claims)} hold"
-    return f"{text}, {early} not converged" if early else text
+    for verdict in ("not converged", "undecided"):
+        count = sum(claim.verdict == verdict for claim in claims)
+        text += f", {count} {verdict}" if count else ""
+    return text
 
 
 def numbers(data: Any) -> Any:

@@ -65,3 +65,19 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
     environment, make_rows = MADE[name]
     rows = make_rows(jax.random.key(seed))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")
+
+
+def undeclared(name: Any, **declared: Any) -> dict[str, Any]:
+    """Options of `load_dataset` for a set whose action bounds the environment may give.
+
+    Its actions are then held to [-1, 1] once the environment is known.
+    """
+    known = is_program(name) or any(key in declared for key in ("action_low", "action_high"))
+    return {} if known else {"action_limit": None}
+
+
+def is_program(name: Any) -> bool:
+    """Whether a dataset's rows are made by a program, which takes no options of a file."""
+    if not isinstance(name, str | Path):
+        return False
+    return str(name) in MADE or str(name) in packaged() or Path(name).suffix == SUFFIX

@@ -16,7 +16,13 @@ from .inspection import Inspection, inspect, inspect_file
 from .minari import load_minari
 from .names import data_folder, load, resolve
 from .neorl import load_neorl
-from .references import REFERENCE_SCORES, normalised_score, normalised_spread, reference_scores
+from .references import (
+    REFERENCE_SCORES,
+    normalised_score,
+    normalised_spread,
+    reference_scores,
+    score_label,
+)
 from .transitions import (
     Dataset,
     Episodes,
@@ -54,6 +60,7 @@ __all__ = [
     "reference_scores",
     "resolve",
     "sample_batch",
+    "score_label",
     "take_rows",
     "to_device",
     "to_unit",

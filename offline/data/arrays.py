@@ -18,6 +18,8 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .bounds import bounded
 from .checks import as_flags, as_floats, check_limit, validate
+from .keys import SYNONYMS, naming, rename
+from .odd import CUT, LISTED
 from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, file_sha256, take_rows
 
@@ -58,6 +60,7 @@ def from_arrays(
     max_episode_steps: int | None = None,
     name: str = "arrays",
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """A dataset from numpy arrays: the same checks and rules as for files.
 
@@ -76,6 +79,7 @@ def from_arrays(
         max_episode_steps: time limit that cuts episodes, where there are no `timeouts`.
         name: label for reports.
         clip: clip actions to the bounds instead of refusing them.
+        cut_mismatches: end episodes where a row's `next_observations` are not the row that follows.
 
     Raises:
         DataError: see `validate`; episode ends that cannot be told; actions beyond their bounds.
@@ -92,6 +96,7 @@ def from_arrays(
         action_low=action_low,
         action_high=action_high,
         clip=clip,
+        cut_mismatches=cut_mismatches,
     )
 
 
@@ -106,20 +111,25 @@ def from_mapping(
     action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """`from_arrays` for a mapping, whose action bounds need not be declared; see `load`."""
     place = source if source.exists() else name
     limit = steps_limit(place, max_episode_steps, None)
-    rows, _, low, high, facts = assemble(
-        place,
-        arrays,
-        limit=limit,
-        action_low=action_low,
-        action_high=action_high,
-        action_limit=action_limit,
-        clip=clip,
-    )
-    facts = {"format": "arrays", **facts} | ({} if limit is None else {"max_episode_steps": limit})
+    renamed, names = rename(place, arrays, limit)
+    with naming(names):
+        rows, _, low, high, facts = assemble(
+            place,
+            renamed,
+            limit=limit,
+            action_low=action_low,
+            action_high=action_high,
+            action_limit=action_limit,
+            clip=clip,
+            cut_mismatches=cut_mismatches,
+        )
+    facts = {"format": "arrays", **facts, **names.facts}
+    facts |= {} if limit is None else {"max_episode_steps": limit}
     sha256 = identity(source, rows)
     return Dataset(name, rows, environment, source, sha256, facts, action_low=low, action_high=high)
 
@@ -133,6 +143,7 @@ def assemble(
     action_high: Any = None,
     action_limit: float | None = 1.0,
     clip: bool = False,
+    cut_mismatches: bool = False,
 ) -> Assembled:
     """Check arrays, cut them into episodes and give every row its successor.
 
@@ -140,10 +151,10 @@ def assemble(
         source: file or dataset that messages name.
         arrays: under the names of this module; others are ignored.
         limit: cuts episodes that have no `timeouts`.
-        action_low, action_high, action_limit, clip: see `load`.
+        action_low, action_high, action_limit, clip, cut_mismatches: see `load`.
 
     Warns:
-        UserWarning: most stored successors differ from the row that follows.
+        UserWarning: stored successors differ from the row that follows.
 
     Raises:
         DataError, ConfigError: see `from_arrays`.
@@ -157,7 +168,7 @@ def assemble(
     actions = as_floats(source, "actions", arrays["actions"], 2)
     rewards = as_floats(source, "rewards", arrays["rewards"], 1)
     terminations = as_flags(source, "terminals", arrays["terminals"])
-    truncations = truncations_of(source, arrays, terminations, limit)
+    truncations = truncations_of(source, arrays, terminations, limit, cut=cut_mismatches)
     stored = "next_observations" in arrays
     following = observations
     if stored:
@@ -167,6 +178,9 @@ def assemble(
     )
     rows = Transitions(observations, actions, rewards, following, terminations, truncations)
     validate(rows, source, action_limit=action_limit, keys=FILE_KEYS)
+    if stored and cut_mismatches:
+        rows, facts = _cut_mismatches(source, rows)
+        return Assembled(rows, np.arange(len(rewards)), low, high, facts)
     if stored:
         return Assembled(rows, np.arange(len(rewards)), low, high, stored_facts(source, rows))
     shifted = shift(observations, terminations, truncations)
@@ -189,8 +203,10 @@ def check_present(source: str | Path, arrays: Any) -> None:
     for key in REQUIRED:
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            hint = f"every layout but NeoRL's has {', '.join(REQUIRED)} under these names"
-            raise DataError(source, key, found, f"an array {key}", hint)
+            others = [name for name in REQUIRED if name != key and name not in arrays]
+            hint = f"needed as well: {', '.join(others)}" if others else ""
+            expected = f"an array {key} (or {', '.join(SYNONYMS[key][:2])})"
+            raise DataError(source, key, found, expected, hint)
 
 
 def check_kept(source: str | Path, count: int) -> None:
@@ -204,6 +220,17 @@ def stored_facts(source: str | Path, rows: Transitions) -> dict[str, Any]:
     """Facts on checked rows whose successors were stored; `DataError` where they cannot be."""
     _check_moving(source, rows)
     return {"successors": "stored", "successor_mismatches": _count_mismatches(source, rows)}
+
+
+def _cut_mismatches(source: str | Path, rows: Transitions) -> tuple[Transitions, dict[str, Any]]:
+    """The rows with a cut at each row whose successor is not the row that follows; and facts."""
+    _check_moving(source, rows)
+    ending = rows.terminations | rows.truncations
+    wrong = mismatches(rows.observations, rows.next_observations, ending)
+    truncations = rows.truncations.copy()
+    truncations[wrong] = True
+    facts = {"successors": "stored", "successor_mismatches": 0, "cut_mismatches": len(wrong)}
+    return rows._replace(truncations=truncations), facts
 
 
 def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | None:
@@ -236,21 +263,26 @@ def identity(source: Path, rows: Transitions) -> str:
 
 
 def truncations_of(
-    source: str | Path, arrays: Mapping[str, Any], terminations: np.ndarray, limit: int | None
+    source: str | Path,
+    arrays: Mapping[str, Any],
+    terminations: np.ndarray,
+    limit: int | None,
+    *,
+    cut: bool = False,
 ) -> np.ndarray:
     if "timeouts" in arrays:
         return as_flags(source, "timeouts", arrays["timeouts"])
     if limit is not None:
         return cut_by_length(terminations, limit)
-    if terminations.any() and "next_observations" in arrays:
+    if (terminations.any() or cut) and "next_observations" in arrays:
         return np.zeros_like(terminations)
     # Shifting across an unmarked time limit would invent transitions, so terminals do not suffice.
-    expected = "episode ends that can be told"
-    hint = (
-        "give max_episode_steps (in Python, or as an attribute of an HDF5 file), an array "
-        "timeouts, or next_observations"
-    )
-    raise DataError(source, "timeouts", "no such key", expected, hint)
+    hint = "add an array timeouts, or the time limit (--max-episode-steps, max_episode_steps)"
+    if "next_observations" in arrays:
+        hint += "; cut_mismatches=True (--cut-mismatches) cuts where next_observations say so"
+    elif terminations.any():
+        hint += ", or an array next_observations"
+    raise DataError(source, "timeouts", "no such key", "flags of where episodes were cut", hint)
 
 
 def _check_moving(source: str | Path, rows: Transitions) -> None:
@@ -263,13 +295,14 @@ def _check_moving(source: str | Path, rows: Transitions) -> None:
 def _count_mismatches(source: str | Path, rows: Transitions) -> int:
     ending = np.asarray(rows.terminations | rows.truncations)
     here, there = np.asarray(rows.next_observations), np.asarray(rows.observations)
-    count = len(mismatches(there, here, ending))
-    inner = int((~ending[:-1]).sum())
-    # A few are a collector's seams; most of them mean that one of the two columns is wrong.
-    if 2 * count > inner:
+    wrong = mismatches(there, here, ending)
+    if len(wrong):
+        listed = ", ".join(map(str, wrong[:LISTED].tolist())) + ", ..." * (len(wrong) > LISTED)
+        inner = int((~ending[:-1]).sum())
+        meaning = CUT if 2 * len(wrong) <= inner else "one of the two arrays may be wrong"
         warnings.warn(
-            f"{source}: next_observations: found {count} of {inner} rows inside episodes that "
-            "differ from the row that follows; observations or next_observations may be wrong",
+            f"{source}: next_observations: found {len(wrong):,} of {inner:,} rows inside episodes "
+            f"(row {listed}) that differ from the row that follows; {meaning}",
             stacklevel=5,
         )
-    return count
+    return len(wrong)

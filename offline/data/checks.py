@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import blocks
+from jaxrl_rollouts.outside import to_array, to_numbers, warn_of_rounding
 
 from .transitions import Transitions
 
@@ -30,32 +32,37 @@ def as_column(source: str | Path, key: str, values: np.ndarray, rank: int) -> np
         values = values[:, 0]
     if values.ndim != rank:
         expected = "[N]" if rank == 1 else "[N, columns]"
-        hint = _scope(values) if rank == 2 else ""
+        hint = _scope(key, values) if rank == 2 else ""
         raise DataError(source, key, f"shape {values.shape}", f"shape {expected}", hint)
     return values
 
 
-def _scope(values: np.ndarray) -> str:
+def _scope(key: str, values: np.ndarray) -> str:
     """What is not supported about values that are no `[N, columns]`, and what is."""
     if values.ndim >= 3:
         return "images are not supported, only vectors of real numbers: flatten or encode them"
     if values.ndim == 1 and values.dtype.kind in "iu":
-        return "discrete actions are not supported, only vectors of real numbers"
+        kind = "actions" if "action" in key else "observations"
+        return f"discrete {kind} are not supported, only vectors of real numbers"
     return "one number a row is [N, 1]" if values.ndim == 1 else ""
 
 
-def as_floats(source: str | Path, key: str, values: np.ndarray, rank: int) -> np.ndarray:
-    """Any real or integer array as float32 with `rank` axes; values are not checked here."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiu":
-        raise DataError(source, key, f"dtype {values.dtype}", "a real number dtype")
+def as_floats(source: str | Path, key: str, values: Any, rank: int) -> np.ndarray:
+    """Any real or integer array as float32 with `rank` axes; values are not checked here.
+
+    Warns:
+        UserWarning: float32 loses the changes of an observation column (`warn_of_rounding`).
+    """
+    array = as_column(source, key, to_numbers(source, key, values), rank)
+    if rank == 2 and "observations" in key and "next" not in key:
+        warn_of_rounding(source, key, array)
     with np.errstate(over="ignore"):  # an overflow becomes inf, which `validate` reports
-        return np.ascontiguousarray(as_column(source, key, values, rank), dtype=np.float32)
+        return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def as_flags(source: str | Path, key: str, values: np.ndarray) -> np.ndarray:
+def as_flags(source: str | Path, key: str, values: Any) -> np.ndarray:
     """A bool array, or numbers that are all 0 or 1, as bool `[N]`."""
-    values = np.asarray(values)
+    values = to_array(source, key, values)
     if values.dtype.kind not in "bfiu":
         raise DataError(source, key, f"dtype {values.dtype}", "bool, or numbers 0 and 1")
     values = as_column(source, key, values, 1)

@@ -22,6 +22,7 @@ from .arrays import FILE_KEYS, OPTIONAL, PARTS, REQUIRED, assemble, steps_limit
 from .bounds import from_unit, read_bounds
 from .catalogue import BY_STEM, CATALOGUE
 from .checks import as_floats, check_limit, validate
+from .keys import Renamed, View, find_names, naming, rename
 from .streamed import rows_bytes, stream_d4rl
 from .transitions import Dataset, Transitions, file_sha256
 
@@ -38,6 +39,25 @@ def _read(path: Path, file: h5py.File, key: str) -> np.ndarray:
     if isinstance(file.get(key), h5py.Group):
         raise DataError(path, key, "a group", "one array", PARTS)
     return read_array(path, file, key)
+
+
+def _arrays(path: Path, file: h5py.File, names: Renamed, limit: int | None) -> dict[str, Any]:
+    """The arrays of a file under our names, as they are there."""
+    wanted = [names.names.get(key, key) for key in (*REQUIRED, *OPTIONAL)] + [names.ends]
+    read = {key: _read(path, file, key) for key in wanted if key and key in file}
+    return rename(path, read, limit)[0]
+
+
+def _columns(path: Path, attributes: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """Names of the observation's entries, where the file has some."""
+    names = attributes.get("observation_columns", ())
+    if not names:
+        return ()
+    names = tuple(map(str, names)) if isinstance(names, list | tuple) else (str(names),)
+    if len(names) != count or len(set(names)) != count:
+        found = f"{len(set(names))} different names"
+        raise DataError(path, "attribute observation_columns", found, f"{count}, one a column")
+    return names
 
 
 def _info(path: Path, file: h5py.File, key: str, rows: int) -> np.ndarray:
@@ -58,6 +78,7 @@ def load_d4rl(
     clip: bool = False,
     infos: bool = False,
     stream: Stream = "never",
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """Read a file in D4RL's layout.
 
@@ -72,13 +93,14 @@ def load_d4rl(
         clip: clip actions to the bounds, or the limit, instead of refusing them.
         infos: also read `infos/qpos` and `infos/qvel`.
         stream: leave the rows on the disk (`must_stream`).
+        cut_mismatches: see `load`; such rows are kept in memory.
 
     Returns:
         A dataset. Without `next_observations` in the file they are the following rows, rows that
         were cut are dropped, and ends stand without one (`successors`).
 
     Warns:
-        UserWarning: most stored successors differ from the row that follows; their number is
+        UserWarning: stored successors differ from the row that follows; their number is
             `attributes["successor_mismatches"]`.
 
     Raises:
@@ -101,23 +123,25 @@ def load_d4rl(
             bounds = attributes.get("action_low"), attributes.get("action_high")
         options = {"limit": limit, "action_low": bounds[0], "action_high": bounds[1]}
         options |= {"action_limit": action_limit, "clip": clip}
-        rows_file = None
+        rows_file, names = None, find_names(path, file.keys())
+        view: Any = View(file, names.names)
         try:
-            if must_stream(stream, rows_bytes(file)):
-                done, rows_file = stream_d4rl(path, file, sha256, **options)
-            else:
-                arrays = {key: _read(path, file, key) for key in REQUIRED}
-                arrays |= {key: _read(path, file, key) for key in OPTIONAL if key in file}
-                done = assemble(path, arrays, **options)
+            with naming(names):
+                whole = names.ends or cut_mismatches
+                if not whole and must_stream(stream, rows_bytes(view)):
+                    done, rows_file = stream_d4rl(path, view, sha256, **options)
+                else:
+                    arrays = _arrays(path, file, names, limit)
+                    done = assemble(path, arrays, cut_mismatches=cut_mismatches, **options)
         except ConfigError as error:
             if not stored:
                 raise
             key = f"attribute {error.setting}"
             raise DataError(path, key, error.found, error.expected) from error
-        rewards: Any = file["rewards"]
+        rewards: Any = view["rewards"]
         count = len(rewards)
         extra = {key: _info(path, file, key, count)[done.kept] for key in _INFOS if infos}
-    attributes |= {"format": "d4rl", **done.facts}
+    attributes |= {"format": "d4rl", **done.facts, **names.facts}
     known = CATALOGUE[name].environment if name in CATALOGUE else None
     environment = str(attributes["env_id"]) if "env_id" in attributes else known
     return Dataset(
@@ -131,6 +155,7 @@ def load_d4rl(
         done.action_low,
         done.action_high,
         rows_file,
+        _columns(path, attributes, done.rows.observations.shape[1]),
     )
 
 

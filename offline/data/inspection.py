@@ -11,39 +11,16 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.feeds import blocks
 
 from .checks import ACTION_TOLERANCE
 from .lenient import read_lenient
 from .names import load, resolve
-from .references import normalised_score, normalised_spread
-from .successors import mismatches
+from .odd import Suspicion, extremes, odd_changes, rows_in_file, suspicion
+from .references import normalised_score, normalised_spread, score_label
 from .transitions import Dataset, Episodes, Transitions, episode_returns, episodes
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-FAR, EXTREME = 1e4, 1e8  # see `extremes`
 SATURATED = 0.9  # share of the rows with every action at a bound
-_LISTED = 5  # row numbers given with a suspicion
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """Something a person should look at.
-
-    Attributes:
-        kind: `non-finite`, `extreme`, `constant column`, `all zero`, `action out of bounds`,
-            `at the bounds`, `every row ends an episode`, `same as the row before`, `not the row
-            that follows`, `episode cut before the time limit`, `rows dropped`, `only one
-            row`, `ends without a successor` and what that means.
-        array: which array, with the column where it is about one.
-        count: number of rows or episodes.
-        rows: the first few row numbers.
-    """
-
-    kind: str
-    array: str
-    count: int
-    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,11 +55,13 @@ class Inspection:
         time_limit: the length several truncated episodes share and none exceeds; None if there is
             no such length.
         cut_short: truncated episodes shorter than `time_limit`; 0 without one.
-        normalised_return: D4RL score of `returns.mean`; None without reference returns.
+        normalised_return: normalised score of `returns.mean`; None without reference returns.
+        score_label: whose score it is, "D4RL score" or "Minari score".
         normalised_std: `returns.std` on that scale.
         episode_returns, episode_lengths, episode_whole: per episode in file order, for plots.
         action_bounds: the declared ones, "[-2, 2]", one pair for each entry where they differ;
             empty where none were.
+        read_as: what columns were read as, where the file has other names for them.
         problems: why `load` refuses the file; empty for a loaded dataset.
     """
 
@@ -107,6 +86,8 @@ class Inspection:
     ranges: tuple[Range, ...]
     suspicions: tuple[Suspicion, ...]
     action_bounds: str = ""
+    read_as: str = ""
+    score_label: str = "D4RL score"
     problems: tuple[str, ...] = ()
     sha256: str = ""
     episode_returns: tuple[float, ...] = ()
@@ -146,34 +127,6 @@ def _ranges(key: str, values: np.ndarray) -> list[Range]:
     return ranges
 
 
-def _suspicion(kind: str, array: str, rows: np.ndarray) -> list[Suspicion]:
-    first = tuple(int(row) for row in rows[:_LISTED])
-    return [Suspicion(kind, array, len(rows), first)] if len(rows) else []
-
-
-def extremes(rows: Transitions) -> list[Suspicion]:
-    """Columns with numbers that are no measurement: single ones drown all others.
-
-    From 1e8 in magnitude on, or 10,000 times as far from the median as 1 % and 99 % are apart.
-    """
-    found: list[Suspicion] = []
-    for key in ("observations", "actions", "rewards", "next_observations"):
-        values = np.asarray(getattr(rows, key))
-        flat = values if values.ndim == 2 else values[:, None]
-        most = np.zeros(flat.shape[1])
-        for part in blocks(len(flat)):
-            most = np.fmax.reduce(np.abs(flat[part]), axis=0, initial=0).clip(most)
-        for index in np.flatnonzero(most > FAR):
-            column = flat[:, index].astype(np.float64)
-            finite = column[np.isfinite(column)]
-            low, middle, high = np.quantile(finite, (0.01, 0.5, 0.99)) if len(finite) else (0, 0, 0)
-            far = (np.abs(column) > FAR) & (np.abs(column - middle) > FAR * (high - low))
-            far |= np.abs(column) >= EXTREME
-            name = key if values.ndim == 1 else f"{key}[{index}]"
-            found += _suspicion("extreme", name, np.flatnonzero(far & np.isfinite(column)))
-    return found
-
-
 def _uniform(rows: Transitions, parts: Episodes, limit: float | None) -> list[Suspicion]:
     """What is the same in all rows and seldom is: rewards, ends, actions at their bounds."""
     found: list[Suspicion] = []
@@ -189,7 +142,7 @@ def _uniform(rows: Transitions, parts: Episodes, limit: float | None) -> list[Su
     actions = np.abs(np.asarray(rows.actions))
     at = (actions >= (limit or 1.0) - ACTION_TOLERANCE).all(1)
     if actions.size and at.mean() > SATURATED:
-        found += _suspicion("at the bounds", "actions", np.flatnonzero(at))
+        found += suspicion("at the bounds", "actions", np.flatnonzero(at))
     return found
 
 
@@ -198,21 +151,20 @@ def _suspicions(rows: Transitions, parts: Episodes, limit: float | None) -> list
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
-        found += _suspicion("non-finite", key, np.flatnonzero(~np.isfinite(flat).all(1)))
+        found += suspicion("non-finite", key, np.flatnonzero(~np.isfinite(flat).all(1)))
         if key in ("observations", "actions") and len(flat) > 1:
             for column in np.flatnonzero((flat == flat[0]).all(0)):
                 found.append(Suspicion("constant column", f"{key}[{column}]", len(flat)))
     if limit is not None:
         beyond = np.abs(np.asarray(rows.actions)) > limit + ACTION_TOLERANCE
-        found += _suspicion("action out of bounds", "actions", np.flatnonzero(beyond.any(1)))
+        found += suspicion("action out of bounds", "actions", np.flatnonzero(beyond.any(1)))
     observations = np.asarray(rows.observations)
     ending = np.zeros(len(observations), bool)
     ending[parts.ends - 1] = True
     still = (observations[1:] == observations[:-1]).all(1) & ~ending[:-1]
     if observations.shape[1]:
-        found += _suspicion("same as the row before", "observations", np.flatnonzero(still) + 1)
-    wrong = mismatches(observations, np.asarray(rows.next_observations), ending)
-    return found + _suspicion("not the row that follows", "next_observations", wrong)
+        found += suspicion("same as the row before", "observations", np.flatnonzero(still) + 1)
+    return found
 
 
 def bounds_text(dataset: Dataset) -> str:
@@ -243,13 +195,11 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     short = parts.truncated & (parts.lengths < (limit or 0))
     whole_mask = ~parts.unfinished & ~short
     whole = _spread(returns[whole_mask])
-    suspicions = _suspicions(rows, parts, action_limit)
+    suspicions = _suspicions(rows, parts, action_limit) + odd_changes(dataset)
     uniform = _uniform(rows, parts, action_limit)
     made_up = attributes.get("rewards") == "none"  # zeros, and that is said elsewhere
     suspicions += [one for one in uniform if not (made_up and one.array == "rewards")]
-    suspicions += _suspicion(
-        "episode cut before the time limit", "truncations", parts.starts[short]
-    )
+    suspicions += suspicion("episode cut before the time limit", "truncations", parts.starts[short])
     if ends := attributes.get("ends_alone"):
         kind = "ends without a successor: values learn them, models of what comes next do not"
         suspicions.append(Suspicion(kind, "terminations", int(ends)))
@@ -273,11 +223,13 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
         returns=whole,
         returns_finished=_spread(returns[~parts.unfinished]),
         lengths=_spread(parts.lengths),
-        normalised_return=normalised_score(dataset.name, whole.mean) if whole else None,
-        normalised_std=normalised_spread(dataset.name, whole.std) if whole else None,
+        normalised_return=normalised_score(dataset, whole.mean) if whole else None,
+        normalised_std=normalised_spread(dataset, whole.std) if whole else None,
         ranges=tuple(r for key, v in columns.items() for r in _ranges(key, np.asarray(v))),
-        suspicions=tuple(suspicions),
+        suspicions=tuple(replace(s, rows=rows_in_file(dataset, s.rows)) for s in suspicions),
         action_bounds=bounds_text(dataset),
+        read_as=str(attributes.get("read_as", "")),
+        score_label=score_label(dataset),
         sha256=dataset.sha256,
         episode_returns=tuple(float(r) for r in returns),
         episode_lengths=tuple(int(n) for n in parts.lengths),

@@ -10,18 +10,12 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.hdf5 import open_hdf5, plain_attributes, read_array
 from jaxrl_rollouts.numpy_files import read_npz
 
+from .arrays import FILE_KEYS
 from .checks import as_floats
 from .d4rl import label
+from .keys import ENDS, SYNONYMS
+from .neorl import is_neorl
 from .transitions import Dataset, Transitions, file_sha256
-
-_KEYS = {
-    "observations": ("observations", "obs"),
-    "actions": ("actions", "action"),
-    "rewards": ("rewards", "reward"),
-    "next_observations": ("next_observations", "next_obs"),
-    "terminations": ("terminals", "done"),
-    "truncations": ("timeouts",),
-}
 
 
 def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -38,19 +32,21 @@ def _arrays(path: Path) -> tuple[dict[str, np.ndarray], dict]:
         pass
     try:
         arrays = read_npz(path)
-        return arrays, {"format": "neorl" if "obs" in arrays else "arrays"}
+        return arrays, {"format": "neorl" if is_neorl(arrays) else "arrays"}
     except DataError:
         return {}, {"format": "unreadable"}
 
 
 def _column(path: Path, found: dict[str, np.ndarray], field: str) -> np.ndarray | None:
     rank = 2 if field in ("observations", "actions", "next_observations") else 1
-    for key in _KEYS[field]:
-        if key in found:
+    key = FILE_KEYS.get(field, field)
+    others = SYNONYMS[key] + (ENDS if field == "terminations" else ())
+    for name in (key, *others):
+        if name in found:
             try:
-                values = found[key]
+                values = found[name]
                 values = values.astype(np.float32) if values.dtype == bool else values
-                return as_floats(path, key, values, rank)
+                return as_floats(path, name, values, rank)
             except DataError:
                 return None
     return None
@@ -62,7 +58,7 @@ def read_lenient(path: Path) -> Dataset:
     Flags that are not 0 or 1 count as set; the last row may follow from nothing.
     """
     arrays, attributes = _arrays(path)
-    columns = {field: _column(path, arrays, field) for field in _KEYS}
+    columns = {field: _column(path, arrays, field) for field in Transitions._fields}
     count = min((len(c) for c in columns.values() if c is not None), default=0)
     observations = columns["observations"]
     if observations is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,15 @@ from jaxrl_rollouts.feeds import Stream, must_stream
 from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import check_inside, open_hdf5
 
+from ..environments.spaces import (
+    UnsupportedSpaceError,
+    column_names,
+    flatten,
+    is_flat,
+)
 from .bounds import bounded, read_bounds
 from .checks import as_flags, as_floats, check_limit, validate
+from .references import OWN
 from .streamed import stream_episodes
 from .transitions import Dataset, Transitions, file_sha256
 
@@ -80,7 +88,8 @@ def _check_folder(data: Path, together: bool) -> None:
     facts = facts if isinstance(facts, dict) else {}
     if facts.get("data_format") != "hdf5":
         found = facts.get("data_format", "nothing")
-        raise DataError(file, "data_format", found, "hdf5")
+        hint = "a dataset that you trust can be opened first: load(minari.load_dataset(id))"
+        raise DataError(file, "data_format", found, "hdf5", hint)
     for key in ("observation_space", "action_space"):
         if not isinstance(facts.get(key), str):
             found = type(facts[key]).__name__ if key in facts else "nothing"
@@ -95,23 +104,29 @@ def _check_folder(data: Path, together: bool) -> None:
             raise DataError(file, "total_episodes", count, expected)
 
 
-def _flat(source: str, key: str, values: Any) -> tuple[np.ndarray, list[str]]:
-    """One array of columns, and the names of the parts of a dict observation in their order."""
-    if not isinstance(values, dict):
-        return as_floats(source, key, values, 2), []
-    names = sorted(values)  # Gymnasium's own order of Dict spaces
-    parts = [as_floats(source, f"{key}.{name}", values[name], 2) for name in names]
-    return np.concatenate(parts, axis=1), names
+def _flat(source: str, key: str, space: Any, values: Any) -> np.ndarray:
+    """One array of columns, as the space orders them."""
+    if is_flat(space):
+        return as_floats(source, key, values, 2)
+    try:
+        return as_floats(source, key, flatten(space, values, rows=True), 2)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        expected = "values of the dataset's observation space"
+        raise DataError(source, key, one_line(error), expected) from error
 
 
-def _rows(source: str, episode: Any) -> tuple[Transitions, list[str]]:
+def _rows(source: str, space: Any, episode: Any) -> Transitions:
     at = f"episode_{episode.id}"
-    states, names = _flat(source, f"{at}/observations", episode.observations)
+    states = _flat(source, f"{at}/observations", space, episode.observations)
     rewards = as_floats(source, f"{at}/rewards", episode.rewards, 1)
     count = len(rewards)
     if len(states) != count + 1:
         expected = f"{count + 1} rows, one more than rewards"
-        raise DataError(source, f"{at}/observations", f"{len(states)} rows", expected)
+        hint = (
+            "to leave the episode out: load(minari.load_dataset(id).filter_episodes("
+            f"lambda episode: episode.id != {episode.id}))"
+        )
+        raise DataError(source, f"{at}/observations", f"{len(states)} rows", expected, hint)
     actions = as_floats(source, f"{at}/actions", episode.actions, 2)
     terminations = as_flags(source, f"{at}/terminations", episode.terminations)
     truncations = as_flags(source, f"{at}/truncations", episode.truncations)
@@ -120,26 +135,22 @@ def _rows(source: str, episode: Any) -> tuple[Transitions, list[str]]:
         if len(values) != count:
             expected = f"{count} rows, as rewards"
             raise DataError(source, f"{at}/{key}", f"{len(values)} rows", expected)
-    return (
-        Transitions(states[:-1], actions, rewards, states[1:], terminations, truncations),
-        names,
-    )
+    return Transitions(states[:-1], actions, rewards, states[1:], terminations, truncations)
 
 
 class _Episode(NamedTuple):
-    """Rows, names of the parts of a dict observation, and whether its end had to be marked."""
+    """Rows, and whether the end had to be marked."""
 
     rows: Transitions
-    names: list[str]
     unmarked: bool
 
 
-def _episodes(source: str, dataset: Any) -> Iterator[_Episode]:
+def _episodes(source: str, space: Any, dataset: Any) -> Iterator[_Episode]:
     """Episodes that have a row, each ending at its last one, and all as wide."""
     width: Any = None
     try:
         for episode in dataset.iterate_episodes():
-            rows, names = _rows(source, episode)
+            rows = _rows(source, space, episode)
             if not len(rows.rewards):
                 continue
             own = rows.observations.shape[1], rows.actions.shape[1]
@@ -149,7 +160,7 @@ def _episodes(source: str, dataset: Any) -> Iterator[_Episode]:
             width, unmarked = own, not (rows.terminations[-1] or rows.truncations[-1])
             # Else the next episode would seem to follow.
             rows.truncations[-1] |= unmarked
-            yield _Episode(rows, names, unmarked)
+            yield _Episode(rows, unmarked)
     except DataError:
         raise
     except Exception as error:  # a broken file shows as KeyError, OSError or AssertionError
@@ -172,23 +183,38 @@ def _rows_bytes(data: Path) -> int:
     return sum(sizes)
 
 
-def _bounds(source: str, dataset: Any) -> tuple[Any, Any]:
-    """Bounds of the action space; None where it is unbounded, as some recordings are.
+def _metadata(path: Path) -> dict[str, Any]:
+    """What a dataset's folder says of itself; nothing where it cannot be read."""
+    try:
+        facts = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
+    """Names of the columns, () of a plain vector; and the bounds of the actions, None where they
+    are unbounded, as some recordings are.
 
     Raises:
-        DataError: actions are not vectors of real numbers, or observations are images.
+        DataError: actions are not vectors of real numbers, or observations have no columns.
     """
-    space, seen = dataset.action_space, dataset.observation_space
-    found = type(space).__name__
-    if not hasattr(space, "low") or space.dtype.kind != "f":
-        hint = "discrete actions are not supported, only vectors of real numbers"
+    try:
+        names = column_names(seen)
+    except UnsupportedSpaceError as error:
+        hint = "only vectors of real numbers are supported: flatten or encode that part"
+        expected = "a Box of one axis, Discrete, or a Dict or Tuple of them"
+        raise DataError(source, "observation_space", str(error), expected, hint) from None
+    kind = type(acts).__name__
+    if not hasattr(acts, "low") or acts.dtype.kind != "f":
+        hint = "actions of several parts are not supported, only vectors of real numbers"
+        if hasattr(acts, "low") or "Discrete" in kind or kind == "MultiBinary":
+            hint = "discrete actions are not supported, only vectors of real numbers"
+        found = f"{kind} of {acts.dtype}" if hasattr(acts, "low") else f"a {kind} space"
         raise DataError(source, "action_space", found, "a Box of real numbers", hint)
-    if len(getattr(seen, "shape", None) or ()) > 1:
-        hint = "images are not supported, only vectors of real numbers"
-        raise DataError(source, "observation_space", f"shape {seen.shape}", "[S]", hint)
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        return None, None
-    return space.low, space.high
+    unbounded = not (np.isfinite(acts.low).all() and np.isfinite(acts.high).all())
+    bounds = (None, None) if unbounded else (acts.low, acts.high)
+    return () if is_flat(seen) else names, bounds
 
 
 def load_minari(
@@ -202,8 +228,9 @@ def load_minari(
 ) -> Dataset:
     """Read a local Minari dataset.
 
-    Observations have one row more than actions, so every step has its true successor. Dict
-    observations are concatenated in sorted order of their names (`attributes["observation_keys"]`).
+    Observations have one row more than actions, so every step has its true successor. The parts of
+    a Dict, Tuple or Discrete space become columns with names (`Dataset.columns`), in the order of
+    the dataset's own space.
     An episode recorded without an ending counts as truncated at its last row.
 
     Args:
@@ -221,17 +248,18 @@ def load_minari(
     together = stream == "never"
     dataset: Any = source if is_minari(source) else _open(source, together=together)
     origin: str = dataset.id if is_minari(source) else str(source)
+    path, unmarked = Path(dataset.storage.data_path), []
+    facts, space = _metadata(path), dataset.observation_space
+    names, bounds = _check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
-        action_low, action_high = _bounds(origin, dataset)
-    path, unmarked, names = Path(dataset.storage.data_path), [], []
+        action_low, action_high = bounds
     sha256, rows_file = file_sha256(path), None
     limits = {"limit": action_limit, "clip": clip}
 
     def episodes() -> Iterator[Transitions]:
         unmarked.clear()
-        for episode in _episodes(origin, dataset):
+        for episode in _episodes(origin, space, dataset):
             unmarked.append(episode.unmarked)
-            names[:] = episode.names
             yield episode.rows
 
     def checked(rows: Transitions) -> Transitions:
@@ -241,7 +269,9 @@ def load_minari(
         return rows
 
     if must_stream(stream, _rows_bytes(path)):
-        options = f"minari {dataset.episode_indices.tolist()} {action_low} {action_high} {limits}"
+        options = (
+            f"minari {names} {dataset.episode_indices.tolist()} {action_low} {action_high} {limits}"
+        )
         rows, rows_file = stream_episodes(origin, sha256, options, episodes, checked)
     else:
         columns = list(episodes())
@@ -252,7 +282,12 @@ def load_minari(
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
     attributes = {"format": "minari", "successors": "stored", "episodes_cut": sum(unmarked)}
     attributes |= {"minari_version": dataset.minari_version}
-    attributes |= {"observation_keys": names} if names else {}
+    if names:
+        attributes |= {"observation_columns": list(names)}
+        attributes["observation_keys"] = list(
+            dict.fromkeys(re.split(r"[.\[]", n)[0] for n in names)
+        )
+    attributes |= {key: facts[key] for key in OWN if isinstance(facts.get(key), int | float)}
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
     return Dataset(
         printable(dataset.id),
@@ -264,4 +299,5 @@ def load_minari(
         action_low=low,
         action_high=high,
         rows_file=rows_file,
+        columns=names,
     )

@@ -35,7 +35,7 @@ from .catalogue import BY_STEM, CATALOGUE
 from .d4rl import load_d4rl
 from .download import download as fetch
 from .minari import is_minari, load_minari, minari_store, need_minari
-from .neorl import from_neorl
+from .neorl import from_neorl, is_neorl
 from .ogbench import from_ogbench, is_ogbench
 from .sizes import SIZES
 from .transitions import Dataset
@@ -161,12 +161,13 @@ def load(
     clip: bool = False,
     infos: bool = False,
     stream: Stream = "never",
+    cut_mismatches: bool = False,
 ) -> Dataset:
     """Find and read a dataset; `attributes["format"]` says as what.
 
     Args:
-        data: a path or name (see `resolve`); a mapping of arrays under D4RL's, NeoRL's or OGBench's
-            names, such as `np.load` gives; or a `MinariDataset`.
+        data: a path or name (see `resolve`); a mapping of arrays under D4RL's, NeoRL's, OGBench's
+            or other common names (`keys`), such as `np.load` gives; or a `MinariDataset`.
         data_dir: see `resolve`.
         download: see `resolve`.
         max_episode_steps: time limit for data that do not mark it (D4RL v0, NeoRL); known for
@@ -181,6 +182,8 @@ def load(
         stream: `always` leaves the rows on the disk, where agents without a world model read them
             while they train; `auto` does where they and their copies would not fit into memory.
             D4RL's layout and Minari's only.
+        cut_mismatches: end episodes where the stored `next_observations` of a row are not the row
+            that follows (D4RL's layout and plain arrays only).
 
     Raises:
         DataError: not found, or not what a dataset should be; see the loaders.
@@ -209,6 +212,8 @@ def load(
         raise ConfigError("infos", infos, f"False: {kind} files hold no qpos and qvel")
     if stream == "always" and kind not in ("d4rl", "minari"):
         raise ConfigError("stream", stream, f"auto or never: {kind} files are read whole")
+    if cut_mismatches and kind == "minari":
+        raise ConfigError("cut_mismatches", True, "False: Minari marks its ends")
     if kind == "minari":
         if max_episode_steps is not None:
             raise ConfigError("max_episode_steps", max_episode_steps, "None: Minari marks its ends")
@@ -217,9 +222,11 @@ def load(
         return load_minari(data if is_minari(data) else folder, **actions, stream=stream)
     if kind == "npz":
         arrays = data if isinstance(data, Mapping) else None
+        actions |= {"cut_mismatches": True} if cut_mismatches else {}
         return load_npz(path, arrays, max_episode_steps=max_episode_steps, **actions)
     name = str(data) if str(data) in CATALOGUE else None
     options = {"max_episode_steps": max_episode_steps, "infos": infos, "stream": stream}
+    options |= {"cut_mismatches": cut_mismatches}
     return load_d4rl(path, name=name, **options, **actions)
 
 
@@ -244,7 +251,10 @@ def load_npz(
     memory = arrays is not None
     arrays = dict(read_npz(path) if arrays is None else arrays)
     label = "arrays" if memory else path.stem
-    if "obs" in arrays or "next_obs" in arrays or "index" in arrays:
+    marked = "NeoRL" if is_neorl(arrays) else "OGBench" if is_ogbench(arrays) else ""
+    if marked and actions.pop("cut_mismatches", False):
+        raise ConfigError("cut_mismatches", True, f"False: {marked} marks its ends")
+    if is_neorl(arrays):
         steps = 1000 if max_episode_steps is None else max_episode_steps
         return from_neorl(arrays, path, max_episode_steps=steps, **actions)
     if is_ogbench(arrays):

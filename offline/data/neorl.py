@@ -3,7 +3,8 @@
 Qin et al. 2022, "NeoRL: A Near Real-World Benchmark for Offline Reinforcement Learning". `done` is
 Gym's old flag and also marks the time limit, so it is split by episode length. `index` is found
 with two meanings: NeoRL's package hands out episode *starts* (0, ...), its files store *ends*
-(..., N); which of the two a file has is told by its first and last entry.
+(..., N); which of the two a file has is told by its first and last entry. Observations of its
+HalfCheetah, Hopper and Walker2d have the x position first, which Gymnasium leaves out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.numpy_files import read_npz
 
+from ..environments.terminations import PLACED, WITH_POSITIONS, family
 from .arrays import identity
 from .bounds import bounded
 from .checks import as_column, as_flags, as_floats, check_limit, validate
@@ -30,6 +32,11 @@ _FILE_KEYS = {
     "terminations": "done",
 }
 _ENVIRONMENTS = ("HalfCheetah-v3", "Hopper-v3", "Walker2d-v3")
+
+
+def is_neorl(arrays: Mapping[str, Any]) -> bool:
+    """Whether arrays are in NeoRL's layout: episodes in `index`, columns under its names."""
+    return "index" in arrays and any(key in arrays for key in _FILE_KEYS.values())
 
 
 def episode_ends(path: Path, index: np.ndarray, count: int) -> np.ndarray:
@@ -102,7 +109,8 @@ def from_neorl(
     for key in (*_FILE_KEYS.values(), "index"):
         if key not in arrays:
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            raise DataError(path, key, found, f"an array {key}")
+            hint = "read as NeoRL's layout, which has obs, action, reward, next_obs, done and index"
+            raise DataError(path, key, found, f"an array {key}", hint)
     observations = as_floats(path, "obs", arrays["obs"], 2)
     done = as_flags(path, "done", arrays["done"])
     actions, low, high = bounded(
@@ -139,6 +147,8 @@ def from_neorl(
     terminated[ends - 1] = done[ends - 1] & (lengths < max_episode_steps)
     rows = rows._replace(terminations=terminated, truncations=last & ~terminated)
     environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
+    if environment and observations.shape[1] == WITH_POSITIONS[family(environment)][1]:
+        environment = f"{environment}?{PLACED}"
     attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
     label = name or f"neorl/{path.stem}"
     sha256 = identity(path, rows)

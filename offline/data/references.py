@@ -3,8 +3,9 @@
 `score = 100 (R - low) / (high - low)`: 0 is a random policy, 100 the expert of Fu et al. 2020.
 The returns are D4RL's (Apache-2.0, `d4rl/infos.py`, `d4rl/pointmaze/__init__.py`). A score is
 comparable with published ones only if the data and the environment are D4RL's; the datasets of the
-package (`hopper-medium-mini-v1`) use the same references, and their names differ from D4RL's.
-Minari and NeoRL data have no entry: their environments are other versions.
+package (`hopper-medium-mini-v1`) use the same references, and their names differ from D4RL's. A
+Minari dataset brings references of its own (`ref_min_score`, `ref_max_score`), and the score is
+then Minari's. NeoRL data have no entry: their environments are others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from .catalogue import ADROIT_KINDS, ANTMAZES, LOCOMOTION_KINDS
+from .transitions import Dataset
 
+OWN = ("ref_min_score", "ref_max_score")  # Minari's names of its own references
 Returns = TypeVar("Returns", float, np.ndarray)
 
 _LOCOMOTION = {
@@ -66,30 +69,51 @@ def _table() -> Iterator[tuple[str, tuple[float, float]]]:
 REFERENCE_SCORES: dict[str, tuple[float, float]] = dict(_table())
 
 
-def reference_scores(name: str) -> tuple[float, float] | None:
-    """Returns of D4RL's random and expert policy for a dataset name, None if there are none.
+def reference_scores(data: str | Dataset) -> tuple[float, float] | None:
+    """Returns of a random and an expert policy, None if there are none.
 
     The package's datasets (`hopper-medium-mini-v1`) have those of their environment.
+
+    Args:
+        data: a dataset, whose own references count first, or the name of one.
     """
-    if name.endswith("-mini-v1"):
-        return _LOCOMOTION.get(name.split("-")[0])
-    return REFERENCE_SCORES.get(name)
+    if not isinstance(data, str):
+        own = [data.attributes.get(key) for key in OWN]
+        if all(isinstance(value, int | float) and np.isfinite(value) for value in own):
+            low, high = map(float, own)  # type: ignore[arg-type]
+            return (low, high) if high > low else None
+        if data.benchmark not in ("", "d4rl", "made"):
+            return None
+        data = data.name
+    if data.endswith("-mini-v1"):
+        return _LOCOMOTION.get(data.split("-")[0])
+    return REFERENCE_SCORES.get(data)
 
 
-def normalised_score(name: str, returns: Returns) -> Returns | None:
-    """D4RL-normalised score of undiscounted returns; None without references, never a number.
+def score_label(data: str | Dataset) -> str:
+    """Whose normalised score it is: "D4RL score", or "Minari score"."""
+    own = not isinstance(data, str) and all(key in data.attributes for key in OWN)
+    return "Minari score" if own else "D4RL score"
+
+
+def normalised_score(data: str | Dataset, returns: Returns) -> Returns | None:
+    """Normalised score of undiscounted returns; None without references, never a number.
 
     For a standard deviation or an interval's width use `normalised_spread`: this formula would
     shift it by `-low / (high - low)`.
+
+    Args:
+        data: as for `reference_scores`.
+        returns: a number or an array.
     """
-    references = reference_scores(name)
+    references = reference_scores(data)
     if references is None:
         return None
     low, high = references
     return 100.0 * (returns - low) / (high - low)
 
 
-def normalised_spread(name: str, spread: Returns) -> Returns | None:
+def normalised_spread(data: str | Dataset, spread: Returns) -> Returns | None:
     """A spread of returns (standard deviation, interval width) on the normalised scale."""
-    references = reference_scores(name)
+    references = reference_scores(data)
     return None if references is None else 100.0 * spread / (references[1] - references[0])

@@ -18,6 +18,8 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.sealed import file_sha256 as file_sha256
 
+from .catalogue import CATALOGUE
+
 Array = Any  # numpy on the host, jax on the device
 
 
@@ -37,7 +39,7 @@ class Transitions(NamedTuple):
     truncations: Array  # [N] bool: the episode was cut; a value would follow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Transitions and their provenance.
 
@@ -56,6 +58,8 @@ class Dataset:
         action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
             which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
             they were in [-1, 1] already.
+        columns: a name for each observation entry where the data name them, in their order; else
+            ().
         rows_file: where the rows are too large for the memory, the file that `transitions` are
             views of; see `streamed`.
     """
@@ -70,9 +74,27 @@ class Dataset:
     action_low: np.ndarray | None = None
     action_high: np.ndarray | None = None
     rows_file: Path | None = None
+    columns: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)
+
+    def __repr__(self) -> str:
+        """Name and sizes; the arrays are `transitions`."""
+        rows = self.transitions
+        sizes = f"{rows.observations.shape[1]} observation, {rows.actions.shape[1]} action entries"
+        return f"Dataset({self.name!r}: {len(self):,} rows, {sizes})"
+
+    @property
+    def benchmark(self) -> str:
+        """Which benchmark the data are of: d4rl, made (`data make`), neorl, minari, ogbench; "" of
+        others. Columns and published settings of one do not hold for another."""
+        if self.name in CATALOGUE:
+            return "d4rl"
+        kind = str(self.attributes.get("format", ""))
+        if kind in ("neorl", "minari", "ogbench"):
+            return kind
+        return "made" if kind == "tape" else ""
 
     @property
     def with_successors(self) -> Transitions:
@@ -123,12 +145,23 @@ def episodes(transitions: Transitions) -> Episodes:
     return Episodes(starts, ends, terminated, cut & ~terminated, ~(cut | terminated))
 
 
-def episode_returns(transitions: Transitions, discount: float = 1.0) -> np.ndarray:
-    """`sum_t discount^t r_t` of every episode, `[E]` float64, unfinished one included."""
+def episode_returns(
+    transitions: Transitions, discount: float = 1.0, steps: int | None = None
+) -> np.ndarray:
+    """`sum_t discount^t r_t` of every episode, `[E]` float64, unfinished one included.
+
+    Args:
+        transitions: the rows.
+        discount: from an episode's start.
+        steps: the first so many of every episode; None for all.
+    """
     parts = episodes(transitions)
     starts, rewards = parts.starts, np.asarray(transitions.rewards, np.float64)
+    time = np.arange(len(rewards)) - np.repeat(starts, parts.lengths)
     if discount != 1:
-        rewards = rewards * discount ** (np.arange(len(rewards)) - np.repeat(starts, parts.lengths))
+        rewards = rewards * discount**time
+    if steps is not None:
+        rewards = np.where(time < steps, rewards, 0.0)
     return np.add.reduceat(rewards, starts) if len(starts) else np.zeros(0)
 
 

@@ -45,7 +45,8 @@ def _warnings(found: Inspection) -> list[str]:
             ", ..." if entry.count > len(entry.rows) else ""
         )
         rows = f" (row {listed})" if entry.rows else ""
-        texts.append(f"{entry.array}: {entry.kind}: {entry.count:,}{rows}")
+        hint = f"; {entry.hint}" if entry.hint else ""
+        texts.append(f"{entry.array}: {entry.kind}: {entry.count:,}{rows}{hint}")
     return texts
 
 
@@ -60,9 +61,9 @@ def _summary(found: Inspection) -> Table:
     table.add_row("time limit", "not seen" if found.time_limit is None else f"{found.time_limit}")
     if found.normalised_return is not None:
         score = f"{found.normalised_return:.1f} +- {found.normalised_std:.1f}"
-        table.add_row("D4RL score", f"{score} (std over whole episodes)")
+        table.add_row(found.score_label, f"{score} (std over whole episodes)")
     else:
-        table.add_row("D4RL score", "none: no reference returns for this name")
+        table.add_row(found.score_label, "none: no reference returns for this name")
     table.add_row("file", Text(printable(found.source)))
     table.add_row("sha256", found.sha256[:16])
     return table
@@ -104,6 +105,8 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
         console.print()
         console.print(table)
     console.print()
+    if found.read_as:
+        console.print(Text(printable(found.read_as)))
     for problem in found.problems:
         console.print(Text(f"problem: {problem}", style="bold red"))
     for text in _warnings(found):
@@ -175,7 +178,8 @@ def draw_inspection(found: Inspection, path: str | Path) -> None:
     path = Path(path)
     figure = Figure(figsize=(10, 6.4), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    score = "" if found.normalised_return is None else f", D4RL score {found.normalised_return:.1f}"
+    known = found.normalised_return is not None
+    score = f", {found.score_label} {found.normalised_return:.1f}" if known else ""
     title = f"{_headline(found)}\n{found.rows:,} rows; episodes {_endings(found)}{score}"
     figure.suptitle(title, fontsize=11, color=_INK, ha="left", x=0.01)
     notes = [*found.problems, *_warnings(found)]

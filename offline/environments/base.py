@@ -6,16 +6,17 @@ There is no environment loop in this package: a policy acts in a simulator throu
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.rollouts import Model, StepResult, outcome, where_rows
 from jaxrl_rollouts.trees import PyTree
 
@@ -69,6 +70,12 @@ class Environment(NamedTuple):
         action_low, action_high: bounds of its actions in its own units, `A` numbers each (tuples,
             since an environment is a static argument of compiled functions); -1 and 1 of `step`
             stand for them. None where its own bounds are [-1, 1].
+        columns: a name for each observation entry, where the simulator names them; else ().
+        starts: `count -> (first, second)`, `[count, S]` observations that episodes begin with and
+            those after a random action, without compiling anything; None where that needs a
+            program.
+        failure: what went wrong on the host since it was last asked for, else None (`host`).
+        notes: sentences a user should read before numbers.
     """
 
     name: str
@@ -90,6 +97,10 @@ class Environment(NamedTuple):
     action_high: tuple[float, ...] | None = None
     transition: Transition | None = None
     clipped_transition: Transition | None = None
+    columns: tuple[str, ...] = ()
+    starts: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None
+    failure: Callable[[], UserError | None] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def observe(state: EnvironmentState) -> jax.Array:
@@ -162,6 +173,59 @@ def proceed(
         truncated=truncated,
     )
     return EnvironmentState(inner, observation.astype(jnp.float32), time), out
+
+
+@contextlib.contextmanager
+def naming_failures(env: Environment) -> Iterator[None]:
+    """Raise what went wrong in a simulator on the host, which jax hides behind an error of its own.
+
+    Results have to be waited for inside.
+    """
+    if env.failure is not None:
+        env.failure()  # what was left by others
+    try:
+        yield
+    except Exception as error:
+        failure = None if env.failure is None else env.failure()
+        if failure is None:
+            raise
+        raise failure from (failure.__cause__ or error)
+
+
+def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
+    """A simulator on the host that shows the same columns in another order.
+
+    Args:
+        env: with `columns`.
+        columns: the same names.
+    """
+    if tuple(columns) == env.columns:
+        return env
+    order = np.array([env.columns.index(name) for name in columns])
+    known = env.starts or (lambda count: (np.zeros((count, len(order))),) * 2)
+
+    def shown(state: EnvironmentState) -> EnvironmentState:
+        return state._replace(observation=state.observation[:, order])
+
+    def starts(count: int) -> tuple[np.ndarray, np.ndarray]:
+        first, second = known(count)
+        return first[:, order], second[:, order]
+
+    def reset(key: jax.Array, batch: int) -> EnvironmentState:
+        return shown(env.reset(key, batch))
+
+    def step(
+        key: jax.Array, state: EnvironmentState, action: jax.Array
+    ) -> tuple[EnvironmentState, StepResult]:
+        following, out = env.step(key, state, action)
+        return shown(following), out
+
+    return env._replace(
+        reset=reset,
+        step=step,
+        columns=tuple(columns),
+        starts=None if env.starts is None else starts,
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -14,8 +14,7 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError, one_line
 
 from .base import Environment, unknown_name
 from .host import Copies, host_environment
-
-SCOPE = "only vectors of real numbers are supported, as observations and as actions"
+from .spaces import SCOPE, UnsupportedSpaceError, column_names, is_flat
 
 
 def registry() -> dict[str, Any]:
@@ -33,8 +32,9 @@ def from_gymnasium(
     """A Gymnasium environment as a host `Environment`.
 
     Copies of it are stepped one after the other on the host, a batch at a time; actions in [-1, 1]
-    are rescaled to its bounds. Keep what this returns: each call has copies of its own, for which
-    everything compiles anew.
+    are rescaled to its bounds. A copy is reset and stepped once here, so that what is wrong with it
+    is known before anything compiles. Keep what this returns: each call has copies of its own, for
+    which everything compiles anew.
 
     Args:
         env: an id that Gymnasium knows, an environment, or a function of no arguments that makes
@@ -45,22 +45,35 @@ def from_gymnasium(
 
     Raises:
         MissingExtraError: gymnasium is not installed.
-        ConfigError: an unknown id, spaces of other kinds, or no time limit.
+        ConfigError: an unknown id, spaces of other kinds, no time limit, or one that cannot be
+            copied.
+        SimulatorError: its first reset or step raises, or gives what is none.
     """
     make = _maker(env)
-    first = _called(make, name or env) if isinstance(env, str) or callable(env) else env
+    given = not (isinstance(env, str) or callable(env))
+    first = env if given else _called(make, name or env)
     unwrapped, spec = first.unwrapped, first.spec
     label = name or (f"gymnasium/{spec.id}" if spec is not None else type(unwrapped).__name__)
     low, high = _check_spaces(label, first)
     limit = max_episode_steps or _time_limit(first)
     if limit is None:
         hint = f"give max_episode_steps, or in a name: {label}?max_episode_steps=200"
-        raise ConfigError(f"environment {label}", "no time limit", "one", hint)
+        raise NoTimeLimitError(f"environment {label}", "no time limit", "one", hint)
     module = type(unwrapped).__module__.split(".")[0]
     version = f"{label} of {module}, gymnasium {importlib.metadata.version('gymnasium')}"
-    host = Copies(first, make, int(limit))
-    size = first.observation_space.shape[0]
-    return host_environment(host, label, size, low, high, version)
+    if given:
+        first = _called(make, label, "one that can be copied, or a function that makes one")
+    host = Copies(first, make, int(limit), label)
+    names = column_names(first.observation_space)
+    middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
+    host.probe(first, middle)
+    return host_environment(
+        host, label, len(names), low, high, version, columns=_named(first) or ()
+    )
+
+
+class NoTimeLimitError(ConfigError):
+    """A Gymnasium environment without a time limit of its own."""
 
 
 def _maker(env: Any) -> Callable[[], Any]:
@@ -89,14 +102,35 @@ def _maker(env: Any) -> Callable[[], Any]:
     return again
 
 
-def _called(make: Callable[[], Any], label: Any) -> Any:
-    from gymnasium.error import Error
+def _called(make: Callable[[], Any], label: Any, expected: str = "one that can be made") -> Any:
+    import gymnasium
 
     try:
-        return make()
-    except (ImportError, Error) as error:
-        found = one_line(error)
-        raise ConfigError(f"environment {label}", found, "one that can be made") from error
+        made = make()
+    except Exception as error:  # whatever a user's own code raises
+        kind = "" if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: "
+        raise ConfigError(f"environment {label}", kind + one_line(error), expected) from error
+    if not isinstance(made, gymnasium.Env):
+        raise ConfigError(f"environment {label}", type(made).__name__, "a gymnasium.Env")
+    return made
+
+
+def _named(env: Any) -> tuple[str, ...] | None:
+    """Names of the columns; None where nothing but one vector is known.
+
+    Wrappers that flatten or leave observations as they are are looked through.
+    """
+    import gymnasium
+
+    while is_flat(env.observation_space):
+        if not isinstance(env, gymnasium.Wrapper):
+            return None
+        flattens = isinstance(env, gymnasium.wrappers.FlattenObservation)
+        changes = env.observation_space is not env.env.observation_space
+        if not flattens and (changes or isinstance(env, gymnasium.ObservationWrapper)):
+            return None
+        env = env.env
+    return column_names(env.observation_space)
 
 
 def _time_limit(env: Any) -> int | None:
@@ -115,15 +149,21 @@ def _check_spaces(name: str, env: Any) -> tuple[np.ndarray, np.ndarray]:
     """The bounds of the actions, `[A]` each; `ConfigError` for what is not supported."""
     import gymnasium
 
-    setting = f"environment {name}"
-    for kind, space in (("observations", env.observation_space), ("actions", env.action_space)):
-        if not isinstance(space, gymnasium.spaces.Box):
-            hint = SCOPE
-            if kind == "observations":
-                hint += "; gymnasium.wrappers.FlattenObservation makes them of dictionaries"
-            raise ConfigError(setting, f"{type(space).__name__} {kind}", f"Box {kind}", hint)
-        if len(space.shape) != 1 or 0 in space.shape:
-            raise ConfigError(setting, f"{kind} of shape {space.shape}", "one axis", SCOPE)
+    setting, acts = f"environment {name}", env.action_space
+    try:
+        names = column_names(env.observation_space)
+    except UnsupportedSpaceError as error:
+        hint = f"{SCOPE}; gymnasium.ObservationWrapper can make them of others"
+        raise ConfigError(setting, f"observations: {error}", "vectors", hint) from None
+    if not names:
+        raise ConfigError(setting, "observations without an entry", "at least one", SCOPE)
+    if not isinstance(acts, gymnasium.spaces.Box):
+        raise ConfigError(setting, f"{type(acts).__name__} actions", "Box actions", SCOPE)
+    if len(acts.shape) != 1 or 0 in acts.shape:
+        raise ConfigError(setting, f"actions of shape {acts.shape}", "one axis", SCOPE)
+    if acts.dtype.kind != "f":
+        hint = f"{SCOPE}; gymnasium.ActionWrapper can round them"
+        raise ConfigError(setting, f"Box actions of {acts.dtype}", "real numbers", hint)
     low, high = env.action_space.low, env.action_space.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         hint = "gymnasium.wrappers.RescaleAction and ClipAction can give it some"

@@ -7,8 +7,9 @@ reset, or twice) raises instead of giving wrong data.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from jaxrl_rollouts.devices import spare_thread
+from jaxrl_rollouts.errors import SimulatorError, one_line
 from jaxrl_rollouts.rollouts import StepResult
 
 from .base import (
@@ -28,23 +30,47 @@ from .base import (
     rescale,
     row_keys,
 )
+from .spaces import flatten
+
+
+class _Quiet(logging.Filter):
+    """jax logs what a callback raises with its traceback; a `SimulatorError` is raised by name."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raised = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        return not isinstance(raised, SimulatorError)
+
+
+logging.getLogger("jax._src.callback").addFilter(_Quiet())
 
 
 class Copies:
     """The host side: as many copies of one Gymnasium environment as the last reset asked for.
 
-    Methods run inside callbacks, so they use numpy only; a jax call here could deadlock.
+    Methods run inside callbacks, so they use numpy only; a jax call here could deadlock. Whatever
+    a simulator returns is checked as a file is: how many values, their shapes, and that they are
+    finite.
 
     Args:
         env: the first copy.
         another: makes one more.
         max_episode_steps: rows are not stepped beyond it.
+        name: for messages.
     """
 
-    def __init__(self, env: Any, another: Callable[[], Any], max_episode_steps: int) -> None:
+    def __init__(
+        self, env: Any, another: Callable[[], Any], max_episode_steps: int, name: str = ""
+    ) -> None:
         self.copies, self.another = [env], another
+        self.space, self.name = env.observation_space, name
         self.limit = max_episode_steps
         self.stamp = 0
+        self._failure: SimulatorError | None = None
+
+    def failure(self) -> SimulatorError | None:
+        """What went wrong since this was last called."""
+        failure, self._failure = self._failure, None
+        return failure
 
     def start(self, observations: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Take these observations for the beginning of episodes; `[B, S]` and stamps `[B]`."""
@@ -57,14 +83,26 @@ class Copies:
     def rows(self, count: int) -> list[Any]:
         """The first `count` copies, made where there are fewer."""
         while len(self.copies) < count:
-            self.copies.append(self.another())
+            self.copies.append(self._run(-1, self.another))
         return self.copies[:count]
+
+    def starts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Observations that episodes begin with and those a random action later, `[count, S]` each;
+        the same ones every time."""
+        env, rng, seen = self.rows(1)[0], np.random.default_rng(0), []
+        low, high = env.action_space.low, env.action_space.high
+        for seed in range(count):
+            first = self._begin(env, seed)
+            action = rng.uniform(low, high).astype(env.action_space.dtype)
+            seen.append((first, self.take(env, action, 0)[0]))
+        first, second = (np.stack(column) for column in zip(*seen, strict=True))
+        return first, second
 
     def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""
         seeds = np.asarray(seeds).tolist()
         rows = self.rows(len(seeds))
-        return self.start([env.reset(seed=s)[0] for env, s in zip(rows, seeds, strict=True)])
+        return self.start([self._begin(env, s) for env, s in zip(rows, seeds, strict=True)])
 
     def step(
         self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray
@@ -78,13 +116,81 @@ class Copies:
         rewards = np.zeros(len(live), np.float32)
         terminated, truncated = np.zeros(len(live), bool), np.zeros(len(live), bool)
         for row in np.flatnonzero(live).tolist():
-            seen, rewards[row], terminated[row], truncated[row], _ = self.copies[row].step(
-                actions[row]
-            )
-            self.observations[row] = seen
+            taken = self.take(self.copies[row], actions[row], int(self.time[row]))
+            self.observations[row], rewards[row], terminated[row], truncated[row] = taken
         self.time += live
         self.done |= terminated | truncated | (self.time >= self.limit)
         return self.observations.copy(), rewards, terminated, truncated
+
+    def take(self, env: Any, action: np.ndarray, at: int) -> tuple[np.ndarray, float, bool, bool]:
+        """One step of one copy: observation `[S]`, reward and the two flags, checked.
+
+        Raises:
+            SimulatorError: it raised, or gave what is no step.
+        """
+        given = self._run(at, env.step, action)
+        if not isinstance(given, tuple) or len(given) != 5:
+            self._wrong(at, given, "5 values: observation, reward, terminated, truncated, info")
+        observation, reward, terminated, truncated, _ = given
+        reward = self._number(at, "reward", reward)
+        flags = [
+            bool(self._number(at, name, flag))
+            for name, flag in (("terminated", terminated), ("truncated", truncated))
+        ]
+        return self._seen(at, observation), reward, flags[0], flags[1]
+
+    def probe(self, env: Any, action: np.ndarray) -> None:
+        """Reset a copy and step it once; raises as `take`."""
+        self._begin(env, 0)
+        self.take(env, action, 0)
+
+    def _begin(self, env: Any, seed: int) -> np.ndarray:
+        given = self._run(-1, env.reset, seed=seed)
+        if not isinstance(given, tuple) or len(given) != 2:
+            self._wrong(-1, given, "2 values: observation and info")
+        return self._seen(-1, given[0])
+
+    def _run(self, at: int, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except (Exception, SystemExit) as error:
+            found = f"{type(error).__name__}: {one_line(error)}"
+            raise self._fail(at, found, "no exception") from error
+
+    def _seen(self, at: int, observation: Any) -> np.ndarray:
+        try:
+            flat = flatten(self.space, observation)
+            if flat.dtype.kind not in "fiub":
+                raise ValueError(f"dtype {flat.dtype}")
+            with np.errstate(over="ignore"):
+                flat = flat.astype(np.float32)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            expected = f"an observation of {type(self.space).__name__} {self.space.shape or ''}"
+            raise self._fail(at, f"observation: {one_line(error)}", expected.strip()) from error
+        if not np.isfinite(flat).all():
+            entry = int(np.flatnonzero(~np.isfinite(flat))[0])
+            found = f"{flat[entry]} in entry {entry} of the observation"
+            raise self._fail(at, found, "finite numbers, as float32 has them")
+        return flat
+
+    def _number(self, at: int, name: str, value: Any) -> float:
+        """A number, or an array of one."""
+        array = np.asarray(value)
+        if array.size != 1 or array.dtype.kind not in "fiub":
+            what = "None" if value is None else f"shape {array.shape}, dtype {array.dtype}"
+            raise self._fail(at, f"{name}: {what}", "one number")
+        number = float(array.reshape(()))
+        if not np.isfinite(np.float32(number)):
+            raise self._fail(at, f"{name} {number:g}", "a finite number")
+        return number
+
+    def _wrong(self, at: int, given: Any, expected: str) -> NoReturn:
+        many = f"{len(given)} values" if isinstance(given, tuple) else type(given).__name__
+        raise self._fail(at, many, expected)
+
+    def _fail(self, at: int, found: str, expected: str) -> SimulatorError:
+        self._failure = SimulatorError(self.name, at, found, expected)
+        return self._failure
 
 
 def enter(
@@ -119,6 +225,7 @@ def host_environment(
         **known: fields of `Environment` that not every simulator has.
     """
     spare_thread()
+    host.name = name
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         seeds = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(row_keys(key, batch))
@@ -153,6 +260,8 @@ def host_environment(
         observe,
         version=version,
         host=True,
+        starts=host.starts,
+        failure=host.failure,
         **own_bounds(low, high),
         **known,
     )

@@ -17,7 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
 from .base import Environment, EnvironmentState, rescale, unknown_name
 from .host import Copies, enter, host_environment
-from .terminations import FAMILIES, family, never
+from .terminations import PLACED, family, known_rule, never
 
 # Observations that are (qpos without `skipped` leading entries, qvel) unclipped: they determine
 # the state up to a translation the dynamics do not see.
@@ -135,9 +135,16 @@ def label_of(made: Any, name: str) -> tuple[str, str]:
     forces = made.spec.kwargs.get("use_contact_forces", False)
     instead = " with contact forces" * forces + instead
     label = f"mujoco/{name if forces else found}"
+    options = []
     if not made.spec.kwargs.get("terminate_when_unhealthy", True):
-        label, instead = f"{label}?{ENDLESS}", f"{instead}, where a fall ends nothing"
-    return label, f"{found}{instead}, {packages}"
+        options.append(ENDLESS)
+        instead += ", where a fall ends nothing"
+    if not made.spec.kwargs.get("exclude_current_positions_from_observation", True):
+        options.append(PLACED)
+        instead += ", with the positions along the floor"
+    return "?".join(
+        [label, *(["&".join(options)] * bool(options))]
+    ), f"{found}{instead}, {packages}"
 
 
 def mujoco_ids(registry: Any) -> list[str]:
@@ -146,7 +153,11 @@ def mujoco_ids(registry: Any) -> list[str]:
     return [key for key, spec in registry.items() if own.match(str(spec.entry_point))]
 
 
-def mujoco_environment(name: str, terminate_when_unhealthy: str | bool = True) -> Environment:
+def mujoco_environment(
+    name: str,
+    terminate_when_unhealthy: str | bool = True,
+    exclude_current_positions_from_observation: str | bool = True,
+) -> Environment:
     """`mujoco/<name>` as a host `Environment`: version 4 for 2 and 3, and 5 where 4 is gone.
 
     `Ant-v2` and `Ant-v3` see the contact forces, as D4RL's data do, and keep their name.
@@ -157,17 +168,23 @@ def mujoco_environment(name: str, terminate_when_unhealthy: str | bool = True) -
         name: Gymnasium's id.
         terminate_when_unhealthy: false (as a query: `Hopper-v4?terminate_when_unhealthy=false`)
             lets episodes go on after a fall, where there is no reward for being upright.
+        exclude_current_positions_from_observation: false puts the positions along the floor first,
+            as NeoRL's observations have them.
 
     Raises:
         MissingExtraError: gymnasium or mujoco is not installed.
         ConfigError: not one of this Gymnasium's MuJoCo environments, or one that never ends.
     """
-    ends = str(terminate_when_unhealthy).lower()
-    if ends not in ("true", "false"):
-        found = terminate_when_unhealthy
-        raise ConfigError(f"environment {name}: terminate_when_unhealthy", found, "true or false")
-    endless = ends == "false"
-    made = make_gymnasium(name, **({"terminate_when_unhealthy": False} if endless else {}))
+    options = {
+        "terminate_when_unhealthy": terminate_when_unhealthy,
+        "exclude_current_positions_from_observation": exclude_current_positions_from_observation,
+    }
+    for option, value in options.items():
+        if str(value).lower() not in ("true", "false"):
+            raise ConfigError(f"environment {name}: {option}", value, "true or false")
+    off = {key: False for key, value in options.items() if str(value).lower() == "false"}
+    endless = "terminate_when_unhealthy" in off
+    made = make_gymnasium(name, **off)
     found, env = made.spec.id, made.unwrapped
     size = env.observation_space.shape[0]
     host = Simulators(env, made.spec.max_episode_steps)
@@ -177,6 +194,8 @@ def mujoco_environment(name: str, terminate_when_unhealthy: str | bool = True) -
 
     kind = family(found.rsplit("-", 1)[0])
     skipped = SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind, 0))
+    if "exclude_current_positions_from_observation" in off:
+        skipped = 0
     bare = size == env.model.nq - skipped + env.model.nv  # Ant may show contact forces, too
     hides, determined = kind in CLIPPED, kind in SKIPPED_POSITIONS and bare
 
@@ -210,7 +229,7 @@ def mujoco_environment(name: str, terminate_when_unhealthy: str | bool = True) -
         low,
         high,
         version,
-        termination=never if endless else FAMILIES.get(kind),
+        termination=never if endless else known_rule(kind, size),
         reset_to=reset_to,
         set_observation=set_observation if determined else None,
         transition=transition if determined else None,

@@ -20,6 +20,7 @@ from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
 from .pendulum import PENDULUM
 from .plane import PLANE
+from .robotics import is_robotics, register_robotics
 from .runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
 from .terminations import family
 
@@ -53,7 +54,7 @@ EXAMPLES = (
 OPTIONS = {
     "brax": ("backend",),
     "gymnasium": ("max_episode_steps",),
-    "mujoco": ("terminate_when_unhealthy",),
+    "mujoco": ("terminate_when_unhealthy", "exclude_current_positions_from_observation"),
 }
 
 
@@ -90,7 +91,8 @@ def make(name: str | Any, **options: Any) -> Environment:
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
         options: `backend` of brax, `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy`
-            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`.
+            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`,
+            and `exclude_current_positions_from_observation` of those that move along a floor.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -114,6 +116,8 @@ def make(name: str | Any, **options: Any) -> Environment:
         _only(base, options, ())
         return make(place)
     _only(base, options, OPTIONS.get(kind, ()))
+    if is_robotics(rest) and not register_robotics():
+        raise MissingExtraError(f"The environment {rest}", "gymnasium-robotics", "robotics")
     if kind == "gymnax":
         from .gymnax_ import gymnax_environment
 
@@ -126,7 +130,9 @@ def make(name: str | Any, **options: Any) -> Environment:
         from .mujoco import mujoco_environment
 
         return mujoco_environment(rest, **options)
-    return from_gymnasium(rest, max_episode_steps=_steps(base, options))
+    limit = _steps(base, options)
+    made = from_gymnasium(rest, max_episode_steps=limit)
+    return made if limit is None else made._replace(name=f"{made.name}?max_episode_steps={limit}")
 
 
 def make_named(name: str) -> Environment:
@@ -168,6 +174,8 @@ def _kind(base: str) -> tuple[str | None, str]:
         return prefix, rest
     if not re.fullmatch(r"[\w./-]+-\w+", base) or base == "Pendulum-v1":
         return None, base
+    if is_robotics(base):
+        return "gymnasium", base
     if _is_mujoco(base):
         return "mujoco", base
     if base in _gymnax_ids():
@@ -219,9 +227,9 @@ def _made(factory: Callable[[], Any], name: str, limit: int | None) -> Environme
         if limit is not None:
             raise ConfigError(f"environment {name}", "max_episode_steps", "no options")
         return made._replace(name=name)
-    if isinstance(made, str):
-        return from_gymnasium(made, name=name, max_episode_steps=limit)
-    return from_gymnasium(factory, name=name, max_episode_steps=limit)
+    name += f"?max_episode_steps={limit}" if limit is not None else ""
+    place = made if isinstance(made, str) else factory
+    return from_gymnasium(place, name=name, max_episode_steps=limit)
 
 
 def _steps(base: str, options: dict[str, Any]) -> int | None:
@@ -237,5 +245,5 @@ def _steps(base: str, options: dict[str, Any]) -> int | None:
 def _only(base: str, options: dict[str, Any], allowed: tuple[str, ...]) -> None:
     unexpected = sorted(set(options) - set(allowed))
     if unexpected:
-        expected = f"the option {allowed[0]}" if allowed else "no options"
+        expected = f"the option {' or '.join(allowed)}" if allowed else "no options"
         raise ConfigError(f"environment {base}", unexpected, expected)

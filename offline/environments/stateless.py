@@ -21,7 +21,7 @@ from jaxrl_rollouts.rollouts import StepResult
 
 from .base import Environment, EnvironmentState, observe, own_bounds, proceed, rescale, row_keys
 from .mujoco import label_of, make_gymnasium
-from .terminations import FAMILIES, family
+from .terminations import family, known_rule
 
 
 class Simulator:
@@ -162,7 +162,7 @@ def stateless(name: str) -> Environment:
         reset,
         step,
         observe,
-        termination=FAMILIES.get(family(made.spec.id.rsplit("-", 1)[0])),
+        termination=known_rule(family(made.spec.id.rsplit("-", 1)[0]), host.width),
         version=version,
         restart=restart,
         positions=host.positions,

@@ -231,3 +231,22 @@ def test_a_function_of_every_seed_is_the_same_on_one_and_on_several_devices() ->
         keys = jax.random.split(jax.random.key(0), 5)
         noise = [jax.random.normal(key, (2,)) for key in keys]
         np.testing.assert_allclose(out["noise"], noise, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cuda", "gpuu"])
+def test_a_device_that_is_not_there_is_one_line(name: str) -> None:
+    code = """
+from jaxrl_rollouts import devices
+from jaxrl_rollouts.errors import ConfigError
+try:
+    devices.check_devices()
+except ConfigError as error:
+    print(error)
+"""
+    environment = {**os.environ, "JAX_PLATFORMS": name}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    said = done.stdout.strip().splitlines()
+    if name == "cuda" and not said:
+        pytest.skip("this machine has one")
+    assert len(said) == 1 and f"device: found '{name}', expected a device" in said[0]

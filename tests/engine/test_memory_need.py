@@ -83,3 +83,20 @@ def test_a_prediction_is_within_a_fifth_of_what_the_system_counts(tmp_path: Path
     command = [sys.executable, "-c", MEASURED, str(tmp_path / "run"), "3000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert abs(float(done.stdout.split()[-1]) - 1) < 0.2
+
+
+def test_memory_is_not_measured_where_the_system_has_no_such_module() -> None:
+    """Windows has no `resource` and no `fcntl`."""
+    code = """
+import sys
+sys.modules["resource"] = sys.modules["fcntl"] = None
+from pathlib import Path
+from unittest import mock
+from jaxrl_rollouts import memory
+import jaxrl_rollouts.loop, jaxrl_rollouts.record.lock
+assert memory.resident() > 0 == memory.measured_peak()
+with mock.patch.object(Path, "read_text", side_effect=FileNotFoundError):
+    assert memory.resident() == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

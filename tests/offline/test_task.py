@@ -29,7 +29,7 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, Transitions, from_arrays  # noqa: E402
 from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
-from jaxrl_rollouts.offline.environments.terminations import hopper, never  # noqa: E402
+from jaxrl_rollouts.offline.environments.terminations import never  # noqa: E402
 from jaxrl_rollouts.offline.job import train  # noqa: E402
 from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.report import result_rows  # noqa: E402
@@ -183,7 +183,8 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     dataset = from_arrays(**played(), action_low=LOW, action_high=HIGH, name="robot")
     env = environment_of(dataset)
     assert termination_of(dataset, env, config) is config.ending
-    assert termination_of(replace(dataset, environment="Hopper-v2"), env, config) is hopper
+    with pytest.raises(ConfigError, match="observation columns: found 2, expected one of 11, 12"):
+        termination_of(replace(dataset, environment="Hopper-v2"), env, config)
     assert termination_of(dataset, PENDULUM, config) is never
     assert (
         termination_of(dataset, PENDULUM, replace(config, termination="learned")) is config.ending

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import check, positive
-from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome
+from jaxrl_rollouts.rollouts import Model, StepResult, outcome
 
 ACTIONS, OBSERVATION = 3, 3
 
@@ -109,7 +109,7 @@ def make_t_maze(config: MazeConfig) -> Maze:
 
     def step(
         params: object, key: jax.Array, state: MazeState, action: jax.Array, member: object
-    ) -> tuple[MazeState, StepOutcome]:
+    ) -> tuple[MazeState, StepResult]:
         batch = action.shape[0]
         junction = state.position == state.length
         turned = junction & (action > 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
-from helpers_data import PLAN, TRUNCATED, make, neorl_arrays, raw_arrays
+from helpers_data import PLAN, TRUNCATED, make, neorl_arrays, raw_arrays, write_raw
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import from_arrays, inspect, load
@@ -35,7 +37,7 @@ def test_actions_are_rescaled_from_their_bounds():
 def test_successors_and_ends_are_worked_out_as_in_files():
     arrays = raw_arrays(make([(4, TRUNCATED), (4, TRUNCATED)]))
     del arrays["next_observations"], arrays["timeouts"]
-    with pytest.raises(DataError, match="give max_episode_steps"):
+    with pytest.raises(DataError, match="--max-episode-steps"):
         from_arrays(**arrays)
     dataset = from_arrays(**arrays, max_episode_steps=4)
     assert len(dataset) == 6 and dataset.transitions.truncations.tolist() == 2 * [
@@ -51,6 +53,7 @@ def test_successors_and_ends_are_worked_out_as_in_files():
     ("key", "values", "says"),
     [
         ("actions", np.arange(19) % 3, "discrete actions are not supported, only vectors"),
+        ("observations", np.arange(19), "discrete observations are not supported"),
         ("actions", np.zeros(19), r"one number a row is \[N, 1\]"),
         ("observations", np.zeros((19, 8, 8, 3), np.uint8), "images are not supported"),
         ("observations", {"at": np.zeros((19, 2))}, "several parts are not supported"),
@@ -77,6 +80,104 @@ def test_a_dict_and_an_open_npz_are_loaded(tmp_path):
     assert load(neorl_arrays(make(PLAN), (4, 7, 12, 17, 19))).attributes["format"] == "neorl"
     with pytest.raises(DataError, match="only actions, observations, rewards, expected an array"):
         load({key: arrays[key] for key in ("observations", "actions", "rewards")})
+
+
+RAGGED = [[1.0, 2.0]] * 18 + [[1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize("key", [*raw_arrays()])
+@pytest.mark.parametrize("case", ["ragged", "ragged arrays", "masked", "masked rows", "objects"])
+def test_every_array_goes_through_one_door(key, case):
+    good = raw_arrays()[key]
+    masked = np.ma.masked_array(good, mask=np.arange(good.size).reshape(good.shape) == 3)
+    values, says = {
+        "ragged": (RAGGED, "lists of several lengths"),
+        "ragged arrays": ([np.asarray(row) for row in RAGGED], "lists of several lengths"),
+        "masked": (masked, "1 masked entries.*filled"),
+        "masked rows": ([masked, masked], "2 masked entries"),
+        "objects": ([{}] * 19, "Python objects"),
+    }[case]
+    with pytest.raises(DataError, match=f"mine: {key}: found {says}") as caught:
+        from_arrays(**raw_arrays() | {key: values}, name="mine")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_array_with_a_mask_that_hides_nothing_is_an_array():
+    arrays = {key: np.ma.masked_array(value) for key, value in raw_arrays().items()}
+    rows = from_arrays(**arrays).transitions
+    np.testing.assert_array_equal(rows.observations, make(PLAN).observations)
+
+
+GYMNASIUM = {"terminals": "terminations", "timeouts": "truncations"}
+RLLIB = {"observations": "obs", "next_observations": "new_obs"} | GYMNASIUM
+
+
+@pytest.mark.parametrize("names", [GYMNASIUM, RLLIB, {"observations": "obs", "actions": "action"}])
+@pytest.mark.parametrize("kind", ["dict", "npz", "hdf5", "hdf5 on the disk"])
+def test_other_names_are_mapped_and_reported(tmp_path, monkeypatch, names, kind):
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path / "rows"))
+    arrays = {names.get(key, key): values for key, values in raw_arrays().items()}
+    source, options = arrays, {}
+    if kind == "npz":
+        source = tmp_path / "a.npz"
+        np.savez(source, **arrays)
+    elif kind != "dict":
+        source = write_raw(tmp_path / "a.hdf5", arrays)
+        options = {"stream": "always"} if "disk" in kind else {}
+    dataset = load(source, **options)
+    for before, after in zip(make(PLAN), dataset.transitions, strict=True):
+        np.testing.assert_array_equal(before, after)
+    said = dataset.attributes["read_as"]
+    assert all(f"{theirs} as {ours}" in said for ours, theirs in names.items())
+    assert inspect(dataset).read_as == said
+    wrong = next(iter(names.values()))
+    if kind == "dict":
+        with pytest.raises(DataError, match=f": {wrong}: found shape"):
+            load(arrays | {wrong: np.zeros((19, 2, 2, 2))})
+
+
+@pytest.mark.parametrize("name", ["episode_terminals", "dones"])
+@pytest.mark.parametrize("kind", ["dict", "hdf5"])
+def test_ends_of_both_kinds_are_told_apart(tmp_path, name, kind):
+    arrays = raw_arrays()
+    arrays[name] = arrays["terminals"] | arrays.pop("timeouts")
+    source = arrays if kind == "dict" else write_raw(tmp_path / "a.hdf5", arrays)
+    dataset = load(source)
+    for before, after in zip(make(PLAN), dataset.transitions, strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert f"{name} as the ends of episodes" in dataset.attributes["read_as"]
+    del arrays["terminals"]
+    alone = arrays if kind == "dict" else write_raw(tmp_path / "b.hdf5", arrays)
+    if name != "dones":
+        with pytest.raises(DataError, match="no terminals"):
+            load(alone)
+        return
+    assert "time limits" in load(alone).attributes["read_as"]
+    found = load(alone, max_episode_steps=5).transitions
+    both = np.flatnonzero(arrays[name])
+    assert np.flatnonzero(found.truncations).tolist() == [11, 16]  # of five steps
+    assert sorted(np.flatnonzero(found.truncations | found.terminations)) == both.tolist()
+
+
+def test_two_names_for_one_column_are_refused():
+    arrays = raw_arrays()
+    arrays["obs"] = arrays["states"] = arrays.pop("observations")
+    with pytest.raises(DataError, match="observations: found obs and states, expected one of them"):
+        load(arrays)
+
+
+def test_a_large_offset_is_reported_column_by_column():
+    arrays = raw_arrays(make([(200, TRUNCATED)]))
+    place = 5.2e6 + 0.05 * np.arange(200)
+    arrays["observations"] = np.column_stack([arrays["observations"], place])
+    del arrays["next_observations"]
+    with pytest.warns(UserWarning, match=r"observations\[3\]: float32 rounds it by") as caught:
+        from_arrays(**arrays)
+    assert len(caught) == 1 and "subtract an offset" in str(caught[0].message)
+    arrays["observations"][:, 3] -= 5.2e6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_arrays(**arrays)
 
 
 def ogbench(**more):

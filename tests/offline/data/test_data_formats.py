@@ -39,6 +39,16 @@ def test_neorl_splits_done_by_length(tmp_path_factory, plan, as_starts):
     assert dataset.name == "neorl/Hopper-v3-low-100-train"
 
 
+@pytest.mark.parametrize(("task", "columns"), [("Hopper", 12), ("Walker2d", 18)])
+def test_neorls_tasks_have_the_position_first(tmp_path, task, columns):
+    rows = make([(6, TRUNCATED)], size=columns)
+    path = npz(tmp_path / f"{task}-v3-low-100-train.npz", rows, [6])
+    found = load_neorl(path).environment
+    assert found == f"{task}-v3?exclude_current_positions_from_observation=false"
+    narrow = npz(path, make([(6, TRUNCATED)], size=columns - 1), [6])
+    assert load_neorl(narrow).environment == f"{task}-v3"
+
+
 def test_neorl_cuts_without_done_are_truncations(tmp_path):
     rows = make([(3, UNFINISHED), (2, TERMINATED), (4, UNFINISHED)])
     back = load(npz(tmp_path / "a.npz", rows, [3, 5, 9]))
@@ -165,7 +175,7 @@ def test_minari_bad_rows_on_disk_are_refused(store, monkeypatch):
 def test_minari_joins_dict_observations(store):
     rows = save_minari("toy/goal-v0", PLAN, parts=True)
     dataset = load_minari("toy/goal-v0")
-    assert dataset.attributes["observation_keys"] == ["at", "goal"]
+    assert dataset.columns == tuple(f"{part}[{i}]" for part in ("at", "goal") for i in range(3))
     np.testing.assert_array_equal(dataset.transitions.observations[:, :3], rows.observations)
     expected = rows.next_observations + np.float32(100)
     np.testing.assert_array_equal(dataset.transitions.next_observations[:, 3:], expected)

@@ -186,12 +186,12 @@ def test_broken_npz(tmp_path):
 
 @pytest.mark.filterwarnings("error")
 def test_columns_by_names_of_ones_own_are_told_which_ones_are_read(tmp_path):
-    np.savez(tmp_path / "own.npz", state=np.ones((3, 2)), command=np.ones((3, 1)))
+    np.savez(tmp_path / "own.npz", pose=np.ones((3, 2)), command=np.ones((3, 1)))
     found = inspect_file(tmp_path / "own.npz")
     assert found.format == "arrays" and found.rows == 0
     (problem,) = found.problems
-    assert "only command, state" in problem and "observations, actions, rewards, term" in problem
-    with pytest.raises(DataError, match="under these names"):
+    assert "only command, pose" in problem and "as well: actions, rewards, terminals" in problem
+    with pytest.raises(DataError, match="needed as well"):
         load(tmp_path / "own.npz")
 
 

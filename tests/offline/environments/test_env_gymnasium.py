@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ gymnasium = pytest.importorskip("gymnasium")
 from helpers_environments import Cart, Shapes, cart_factory  # noqa: E402
 
 from jaxrl_rollouts import plugins  # noqa: E402
-from jaxrl_rollouts.errors import ConfigError  # noqa: E402
+from jaxrl_rollouts.errors import ConfigError, SimulatorError  # noqa: E402
 from jaxrl_rollouts.offline.collect import collect, random_policy  # noqa: E402
 from jaxrl_rollouts.offline.environments import (  # noqa: E402
     Environment,
@@ -27,8 +28,10 @@ from jaxrl_rollouts.offline.environments import (  # noqa: E402
     register_environment,
     registry,
 )
-from jaxrl_rollouts.offline.environments.base import row_keys  # noqa: E402
+from jaxrl_rollouts.offline.environments.base import row_keys, with_columns  # noqa: E402
+from jaxrl_rollouts.offline.environments.host import Copies  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
+from jaxrl_rollouts.offline.evaluation import evaluate  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +88,18 @@ def test_an_instance_is_copied() -> None:
     [
         (lambda: Shapes(actions=gymnasium.spaces.Discrete(3)), "Discrete actions.*only vectors"),
         (
-            lambda: Shapes(observations=gymnasium.spaces.Dict({"a": Cart.observation_space})),
-            "Dict observations.*FlattenObservation",
+            lambda: Shapes(observations=gymnasium.spaces.Dict(a=gymnasium.spaces.Text(3))),
+            "a Text space in part a",
         ),
         (
+            lambda: Shapes(actions=gymnasium.spaces.Box(-5, 5, (1,), np.int64)),
+            "Box actions of int64.*real numbers",
+        ),
+        (lambda: 3, "found 'int', expected a gymnasium.Env"),
+        (lambda: 1 / 0, "found 'ZeroDivisionError: division by zero', expected one that can be"),
+        (
             lambda: Shapes(observations=gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)),
-            r"observations of shape \(8, 8, 3\)",
+            r"a Box space of shape \(8, 8, 3\)",
         ),
         (
             lambda: Shapes(actions=gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)),
@@ -105,6 +114,125 @@ def test_what_is_not_supported_is_said(env: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         from_gymnasium(env)
     assert "\n" not in str(caught.value)
+
+
+def raises(*_: Any) -> Any:
+    raise RuntimeError("simulator crashed")
+
+
+ZERO = np.zeros(2)
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "step raises": ({"step": raises}, "step 0: found RuntimeError: simulator crashed"),
+    "step exits": ({"step": lambda s, a: sys.exit(3)}, "step 0: found SystemExit: 3"),
+    "step of four": ({"step": lambda s, a: (ZERO, 1.0, False, {})}, "step 0: found 4 values"),
+    "reset without seed": ({"reset": lambda s: (ZERO, {})}, "reset: found TypeError.*seed"),
+    "reset of one": ({"reset": lambda s, **k: ZERO}, "reset: found ndarray, expected 2 values"),
+    "no reward": ({"step": lambda s, a: (ZERO, None, False, False, {})}, "step 0: found reward: N"),
+    "two rewards": ({"step": lambda s, a: (ZERO, ZERO, False, False, {})}, r"reward: shape \(2,\)"),
+    "a flag of text": ({"step": lambda s, a: (ZERO, 1.0, "no", False, {})}, "found terminated: "),
+    "wide": ({"reset": lambda s, **k: (np.zeros((2, 1)), {})}, r"shape \[2, 1\], expected \[2\]"),
+    "text": ({"reset": lambda s, **k: (np.array(["a", "b"]), {})}, "observation: dtype <U1"),
+    "no observation": ({"reset": lambda s, **k: (None, {})}, "reset: found observation"),
+    "NaN at once": ({"reset": lambda s, **k: (ZERO * np.nan, {})}, "reset: found nan in entry 0"),
+    "overflow": ({"step": lambda s, a: (ZERO + 1e300, 1.0, False, False, {})}, "found inf in ent"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_a_simulator_returns_is_checked_before_anything_compiles(case: str) -> None:
+    methods, says = BAD[case]
+    with pytest.raises(SimulatorError, match=f"environment Mine: .*{says}") as caught:
+        from_gymnasium(type("Mine", (Cart,), methods), max_episode_steps=5)
+    assert "\n" not in str(caught.value)
+    if case == "step raises":
+        assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class Later(Cart):
+    """Goes wrong at the fourth step of every episode."""
+
+    result: Any = float("nan")
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
+        self.count = 0
+        return super().reset(**options)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        observation, reward, *rest = super().step(action)
+        self.count += 1
+        if self.count == 4:
+            reward = raises() if self.result is None else self.result
+        return observation, np.array([reward]), *rest
+
+
+@pytest.mark.parametrize(
+    ("result", "says"), [(float("nan"), "reward nan"), (float("inf"), "reward inf"), (None, "Runt")]
+)
+def test_what_goes_wrong_later_stops_with_step_and_name(
+    result: Any, says: str, capfd: pytest.CaptureFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = from_gymnasium(type("Late", (Later,), {"result": result}), max_episode_steps=9)
+    policy, key = random_policy(1), jax.random.key(0)
+    for play in (evaluate, lambda *given: collect(*given, episodes=2)):
+        with pytest.raises(SimulatorError, match=f"environment Late: step 3: found {says}"):
+            play(env, policy, None, key)
+    jax.effects_barrier()  # nothing is left behind
+    assert "Traceback" not in capfd.readouterr().err and not caplog.records
+    # A reward in an array of one is a number, and another environment is not harmed.
+    fine = from_gymnasium(type("Fine", (Later,), {"result": 1.0}), max_episode_steps=9)
+    assert np.isfinite(evaluate(fine, policy, None, key).returns).all()
+
+
+def test_an_instance_that_cannot_be_copied_is_one_line() -> None:
+    env = Cart()
+    env.lock = threading.Lock()  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="environment Cart: found .*TypeError.*can be copied"):
+        from_gymnasium(env, max_episode_steps=5)
+
+
+class Parts(Cart):
+    """The cart with its place and speed as parts of a dictionary, and a lamp."""
+
+    observation_space = gymnasium.spaces.Dict(
+        speed=Cart.observation_space.__class__(-9, 9, (1,), np.float64),
+        place=Cart.observation_space.__class__(-9, 9, (1,), np.float64),
+        lamp=gymnasium.spaces.Discrete(3, start=1),
+    )
+
+    def shown(self, state: np.ndarray) -> dict[str, Any]:
+        return {"place": state[:1], "speed": state[1:], "lamp": 2}
+
+    def reset(self, **options: Any) -> tuple[Any, dict]:
+        return self.shown(super().reset(**options)[0]), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict]:
+        observation, *rest = super().step(action)
+        return self.shown(observation), *rest
+
+
+def test_dictionaries_are_flattened_in_the_order_of_their_space() -> None:
+    env = from_gymnasium(Parts, max_episode_steps=5)
+    assert env.columns == ("speed", "place", "lamp[0]", "lamp[1]", "lamp[2]")
+    plain = from_gymnasium(Cart, max_episode_steps=5)
+    state, same = (one.reset(jax.random.key(2), 3).observation for one in (env, plain))
+    np.testing.assert_array_equal(state[:, :2], same[:, ::-1])
+    np.testing.assert_array_equal(state[:, 2:], np.tile([0.0, 1.0, 0.0], (3, 1)))
+    wrapped = from_gymnasium(
+        lambda: gymnasium.wrappers.FlattenObservation(Parts()), max_episode_steps=5
+    )
+    assert wrapped.columns == env.columns
+    theirs = gymnasium.wrappers.FlattenObservation(Parts())
+    seen = Copies(Parts(), Parts, 5).starts(4)[0][3]
+    np.testing.assert_array_equal(np.float32(theirs.reset(seed=3)[0]), seen)
+    sorted_ = with_columns(env, sorted(env.columns))
+    rows, again = (
+        collect(one, lambda p, k, o, m: (0 * o[:, :1], m), None, jax.random.key(2), episodes=2)
+        for one in (env, sorted_)
+    )
+    order = [env.columns.index(name) for name in sorted_.columns]
+    np.testing.assert_array_equal(rows.next_observations[:, order], again.next_observations)
+    for one, other in zip(env.starts(4), sorted_.starts(4), strict=True):
+        np.testing.assert_array_equal(one[:, order], other)
 
 
 def test_registered_and_imported_ones_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

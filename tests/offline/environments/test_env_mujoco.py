@@ -179,13 +179,32 @@ def test_a_fall_may_end_nothing() -> None:
     ("name", "expected"),
     [
         ("Hopper-v4?terminate_when_unhealthy=no", "found 'no', expected true or false"),
-        ("HalfCheetah-v4?terminate_when_unhealthy=false", "expected no options"),
+        ("HalfCheetah-v4?terminate_when_unhealthy=false", "terminate_when_unhealthy.*no options"),
         ("Hopper-v4?healthy=false", "expected the option terminate_when_unhealthy"),
     ],
 )
 def test_other_options_are_refused(name: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         make(name)
+
+
+@pytest.mark.parametrize("name", ["Hopper-v3", "Walker2d-v3"])
+def test_neorls_columns_are_played_with_the_position_first(name: str) -> None:
+    plain, placed = make(name), make(f"{name}?exclude_current_positions_from_observation=false")
+    assert make(placed.name).name == placed.name
+    assert placed.observation_size == plain.observation_size + 1
+    assert "positions along the floor" in placed.version
+    seen = [
+        play(env, 3, 60, record=lambda s: (s.terminations, s.next_observations, s.rewards))
+        for env in (plain, placed)
+    ]
+    (ends, following, rewards), (ends_too, with_x, rewards_too) = (one.steps for one in seen)
+    assert ends.any() and np.array_equal(ends, ends_too)
+    np.testing.assert_allclose(rewards, rewards_too, rtol=1e-5)
+    np.testing.assert_allclose(following, with_x[..., 1:], rtol=1e-5, atol=1e-6)
+    valid = np.asarray(seen[1].valid)
+    found = np.asarray(placed.termination(with_x, rewards, with_x))
+    np.testing.assert_array_equal(found[valid], np.asarray(ends_too)[valid])
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])

@@ -82,6 +82,19 @@ def test_rules_by_environment_or_dataset_name(name: str, rule: object) -> None:
     assert termination_function(name) is rule
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "first"), [("Hopper-v3", 12, 1), ("walker2d-x", 18, 1), ("Ant-v5", 29, 2)]
+)
+def test_the_number_of_columns_selects_the_rule(name: str, columns: int, first: int) -> None:
+    upright = np.zeros((2, columns), np.float32)
+    upright[:, :first], upright[:, first] = 50.0, 1.0
+    upright[1, first] = 0.1  # fallen
+    found = termination_function(name, columns)(upright, None, upright)
+    assert np.asarray(found).tolist() == [False, True]
+    with pytest.raises(ConfigError, match=f"columns: found {columns + 7}, expected"):
+        termination_function(name, columns + 7)
+
+
 @pytest.mark.parametrize("name", ["antmaze-umaze-v2", "humanoid", "brax/hopper", "", "/"])
 def test_unknown_names_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="termination: found"):

@@ -1,0 +1,164 @@
+"""Names of columns: ours (D4RL's), and what other libraries and users call the same.
+
+Gymnasium says terminations and truncations, d3rlpy `episode_terminals`, RLlib `new_obs` and
+`dones`. They are mapped by name; `Renamed.read_as` reports what was read as what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+
+from .checks import as_flags
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "observations": ("obs", "observation", "states", "state"),
+    "actions": ("action", "acts"),
+    "rewards": ("reward", "rews"),
+    "terminals": ("terminations", "terminal", "termination", "terminated", "terminateds"),
+    "timeouts": ("truncations", "timeout", "truncation", "truncated", "truncateds"),
+    "next_observations": (
+        "next_obs",
+        "new_obs",
+        "next_observation",
+        "obs_next",
+        "next_states",
+        "next_state",
+    ),
+}
+# Flags of the last row of an episode, whatever ended it.
+ENDS = ("episode_terminals", "episode_ends", "dones", "done")
+EITHER = ("dones", "done")  # without other flags these may be terminations alone
+
+
+class Renamed(NamedTuple):
+    """Arrays under our names.
+
+    Attributes:
+        names: our name of a column: the name in the file, where these differ.
+        ends: name of the flags in the file that mark every end, "" where there are none.
+        read_as: sentence on what was read as what; "" where all names are ours.
+    """
+
+    names: dict[str, str]
+    ends: str
+    read_as: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a dataset's attributes say of it."""
+        return {"read_as": self.read_as} if self.read_as else {}
+
+
+class View:
+    """An open file whose arrays are asked for under our names."""
+
+    def __init__(self, file: Any, names: Mapping[str, str]) -> None:
+        self._file, self._names = file, names
+
+    def __getitem__(self, key: str) -> Any:
+        return self._file[self._names.get(key, key)]
+
+    def __contains__(self, key: str) -> bool:
+        return self._names.get(key, key) in self._file
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file)
+
+    def get(self, key: str) -> Any:
+        """The array, or None."""
+        return self._file.get(self._names.get(key, key))
+
+
+@contextmanager
+def naming(found: Renamed) -> Iterator[None]:
+    """Name columns in a `DataError` as the file does."""
+    try:
+        yield
+    except DataError as error:
+        key = found.names.get(error.key)
+        if key is None:
+            raise
+        raise DataError(error.source, key, error.found, error.expected, error.hint) from error
+
+
+def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
+    """What the columns are called here.
+
+    Raises:
+        DataError: two names for one column.
+    """
+    names: dict[str, str] = {}
+    for ours, others in SYNONYMS.items():
+        found = [key for key in (ours, *others) if key in keys]
+        if len(found) > 1 and ours not in found:
+            raise DataError(source, ours, " and ".join(found), "one of them", "leave one out")
+        if found and found[0] != ours:
+            names[ours] = found[0]
+    there = {*keys} & {"terminals", "timeouts"} | {*names} & {"terminals", "timeouts"}
+    ends = next((key for key in ENDS if key in keys), "")
+    if ends and len(there) == 2:
+        ends = ""  # nothing is left for it to say
+    said = [f"{theirs} as {ours}" for ours, theirs in names.items()]
+    if ends:
+        rest = next(iter(there), "")
+        said.append(
+            f"{ends} as the ends of episodes: {_other(rest)} where {rest} has none"
+            if rest
+            else f"{ends} as terminals, after which no value follows (where they mark time limits, "
+            "too, give the limit: --max-episode-steps, max_episode_steps)"
+        )
+    return Renamed(names, ends, f"{source}: read {'; '.join(said)}." if said else "")
+
+
+def _other(key: str) -> str:
+    return "timeouts" if key == "terminals" else "terminals"
+
+
+def rename(
+    source: str | Path, arrays: Mapping[str, Any], limit: int | None = None
+) -> tuple[dict[str, Any], Renamed]:
+    """`arrays` under our names, the ends of episodes worked out; others keep theirs.
+
+    Args:
+        source: file or dataset that messages name.
+        arrays: as they are called there.
+        limit: length from which on an end is a truncation, where only `dones` are known.
+
+    Raises:
+        DataError: two names for one column, or flags that are none.
+    """
+    found = find_names(source, arrays.keys())
+    renamed = {key: arrays[key] for key in arrays if key not in found.names.values()}
+    renamed |= {ours: arrays[theirs] for ours, theirs in found.names.items()}
+    if not found.ends:
+        return renamed, found
+    ends = as_flags(source, found.ends, renamed.pop(found.ends))
+    known = [key for key in ("terminals", "timeouts") if key in renamed]
+    if known:
+        flags = as_flags(source, known[0], renamed[known[0]])
+        if len(flags) == len(ends):
+            renamed[_other(known[0])] = ends & ~flags
+    elif found.ends not in EITHER:
+        raise DataError(
+            source,
+            found.ends,
+            "ends of episodes, and no terminals",
+            "terminals, after which no value follows",
+            "add an array terminals; zeros where episodes were only cut",
+        )
+    else:
+        lengths = np.diff(np.flatnonzero(ends), prepend=-1)
+        cut = np.zeros_like(ends)
+        if limit is not None:
+            cut[np.flatnonzero(ends)[lengths >= limit]] = True
+        renamed["terminals"] = ends & ~cut
+        if limit is not None or "next_observations" not in renamed:
+            renamed["timeouts"] = cut
+    return renamed, found

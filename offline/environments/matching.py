@@ -1,0 +1,189 @@
+"""Whether a simulator and a dataset speak of the same columns, and for how long episodes last."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+
+from ..data.catalogue import CATALOGUE
+from ..data.transitions import Dataset, episodes
+from .base import Environment, with_columns
+from .gymnasium_ import NoTimeLimitError, from_gymnasium
+from .terminations import never
+
+STARTS = 16  # of the simulator
+FAR = 5.0  # deviations between medians from which on two columns are not the same quantity
+NEAR = 1.0
+MOST = 4096  # rows and episodes of the data that are looked at
+
+
+def longest_episode(dataset: Dataset) -> int:
+    """The time limit that the data declare, or D4RL, else the steps of their longest episode."""
+    stored = dataset.attributes.get("max_episode_steps")
+    if stored is None and dataset.name in CATALOGUE:
+        return CATALOGUE[dataset.name].max_episode_steps
+    return stored if isinstance(stored, int) else int(lengths_of(dataset).max())
+
+
+def lengths_of(dataset: Dataset) -> np.ndarray:
+    """Steps of every episode `[E]`, a last one without a known successor included."""
+    parts = episodes(dataset.transitions)
+    dropped = dataset.attributes.get("successors") == "shifted"
+    return parts.lengths + (parts.truncated if dropped else 0)
+
+
+def limited(make: Callable[[Any], Environment], environment: Any, steps: int) -> Environment:
+    """An environment; where it has no time limit, one of `steps`, which its notes say."""
+    try:
+        return make(environment)
+    except NoTimeLimitError:
+        if isinstance(environment, str):
+            joined = "&" if "?" in environment else "?"
+            env = make(f"{environment}{joined}max_episode_steps={steps}")
+        else:
+            env = from_gymnasium(environment, max_episode_steps=steps)
+        note = f"{env.name} has no time limit of its own: episodes end after {steps:,} steps, "
+        return env._replace(notes=(*env.notes, note + "the longest of the data."))
+
+
+def same_columns(dataset: Dataset, env: Environment) -> Environment:
+    """The environment with its columns in the order of the data's.
+
+    By name where both name them; else start states are compared column by column.
+
+    Raises:
+        DataError: other names, or columns whose start states agree in another order.
+
+    Warns:
+        UserWarning: start states of a column are nowhere near the data's.
+    """
+    source = dataset.source if dataset.source.exists() else dataset.name
+    if dataset.columns and env.columns:
+        if set(dataset.columns) != set(env.columns):
+            missing = sorted(set(dataset.columns) ^ set(env.columns))[:6]
+            expected = f"the columns of {env.name}"
+            found = f"columns that only one of the two has: {', '.join(missing)}"
+            raise DataError(source, "observations", found, expected)
+        return with_columns(env, dataset.columns)
+    if env.starts is not None:
+        _compare_starts(dataset, env, *env.starts(STARTS))
+    return env
+
+
+def _compare_starts(
+    dataset: Dataset, env: Environment, there: np.ndarray, then: np.ndarray
+) -> None:
+    """Compare where episodes begin, and which columns never move.
+
+    Args:
+        dataset, env: of which.
+        there, then: `[K, S]` first observations of the environment, and those a step later.
+    """
+    rows = dataset.transitions
+    here = np.asarray(rows.observations[episodes(rows).starts[:MOST]], np.float64)
+    if len(here) < 3:
+        return
+    still = _never_moves(dataset)
+    moves = (np.asarray(then) != there).any(0)
+    apart = distances(here, np.asarray(there, np.float64))
+    # A column that is constant all episode long is none that an action changes.
+    apart[np.ix_(still, moves)] = np.maximum(apart[np.ix_(still, moves)], 2 * FAR)
+    bad = np.flatnonzero(np.diag(apart) > FAR)
+    if not len(bad):
+        return
+    alike = apart < NEAR
+    alike[np.ix_(~still, ~moves)] = False
+    good = np.setdiff1d(np.arange(len(apart)), bad)
+    alike[good, good] = True
+    source = dataset.source if dataset.source.exists() else dataset.name
+    order = reordering(alike)
+    if order is not None:
+        pairs = [f"{i} as its {j}" for i, j in enumerate(order) if i != j]
+        found = f"column(s) {', '.join(pairs[:8])}, by where episodes begin and what moves"
+        hint = "put the columns of the data, or of the environment, into the other's order"
+        raise DataError(source, "observations", found, f"the order of {env.name}", hint)
+    listed = ", ".join(map(str, bad[:8].tolist()))
+    middle = [f"{np.median(here[:, i]):.4g} and {np.median(there[:, i]):.4g}" for i in bad[:4]]
+    warnings.warn(
+        f"{source}: observations: the first states of the data and of {env.name} differ in "
+        f"column(s) {listed} (medians {'; '.join(middle)}), or only one of the two moves there: "
+        "are these the same columns, in the same units?",
+        stacklevel=4,
+    )
+
+
+def _never_moves(dataset: Dataset) -> np.ndarray:
+    """Which columns are constant in every episode, `[S]` bool; of the first `MOST` rows."""
+    rows = dataset.transitions
+    alone = np.asarray(rows.terminations[:MOST], bool)
+    now, after = (np.asarray(x[:MOST])[~alone] for x in (rows.observations, rows.next_observations))
+    return (now == after).all(0) & bool(len(now))
+
+
+def distances(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """How far start states of every pair of columns are apart, `[S, S]`, in deviations.
+
+    Columns whose ranges overlap are never further than `FAR`; the deviation is the larger of the
+    two, and at least a thousandth of the values.
+    """
+    medians = np.median(here, 0)[:, None], np.median(there, 0)[None]
+    spread = np.maximum(here.std(0)[:, None], there.std(0)[None])
+    size = np.maximum(np.abs(medians[0]), np.abs(medians[1]))
+    apart = np.abs(medians[0] - medians[1]) / np.maximum(spread, np.maximum(1e-3 * size, 1e-6))
+    overlap = (here.min(0)[:, None] <= there.max(0)) & (there.min(0) <= here.max(0)[:, None])
+    return np.where(overlap, np.minimum(apart, FAR), apart)
+
+
+def reordering(alike: np.ndarray) -> list[int] | None:
+    """For each row of `[S, S]` bool a column of its own that is alike, itself where that goes; None
+    where there is no such order."""
+    taken: dict[int, int] = {}  # column: row
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column in [row] * int(alike[row, row]) + np.flatnonzero(alike[row]).tolist():
+            if column not in seen:
+                seen.add(column)
+                if column not in taken or place(taken[column], seen):
+                    taken[column] = row
+                    return True
+        return False
+
+    if not all(place(row, set()) for row in range(len(alike))):
+        return None
+    rows = {row: column for column, row in taken.items()}
+    return [rows[row] for row in range(len(alike))]
+
+
+def unlike(dataset: Dataset, env: Environment) -> str:
+    """Why returns of the data and of policies in `env` are not of the same kind; "" where they are.
+
+    Compared are the time limits, the longest episode and whether episodes can terminate.
+    """
+    rows = dataset.transitions
+    lengths, parts = lengths_of(dataset), episodes(rows)
+    stored, limit = dataset.attributes.get("max_episode_steps"), env.max_episode_steps
+    theirs = stored if isinstance(stored, int) else _shared_length(lengths[parts.truncated])
+    reasons = []
+    if theirs is not None and theirs != limit:
+        reasons.append(f"episodes of the data are cut after {theirs:,} steps")
+    elif lengths.max() > limit:
+        reasons.append(f"the longest episode of the data has {lengths.max():,} steps")
+    elif not (parts.terminated | (lengths >= limit)).any():
+        reasons.append(f"no episode of the data is whole, the longest has {lengths.max():,} steps")
+    if reasons:
+        reasons = [f"{reasons[0]}, those in {env.name} after {limit:,}"]
+    if env.termination is never and parts.terminated.any():
+        reasons.append(f"episodes of the data terminate, those in {env.name} do not")
+    return "; ".join(reasons)
+
+
+def _shared_length(lengths: np.ndarray) -> int | None:
+    """The length at which several episodes were cut and beyond which none was."""
+    if not len(lengths) or (lengths == lengths.max()).sum() < 2:
+        return None
+    return int(lengths.max())

@@ -1,0 +1,93 @@
+"""Gymnasium's spaces as columns, each with a name, in the order of the space itself.
+
+A `Dict` space keeps the order of its keyword arguments; only plain dictionaries are sorted. So data
+and simulator may hold the same parts in another order: names are what identifies a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+SCOPE = "only vectors of real numbers are supported, as observations and as actions"
+
+
+class UnsupportedSpaceError(ValueError):
+    """A space that has no columns here; the message names it and its part."""
+
+
+def column_names(space: Any, part: str = "") -> tuple[str, ...]:
+    """A name for each column of a flattened space; `part` is its name where it is one of several.
+
+    Args:
+        space: `Box`, `Discrete`, `MultiBinary`, `MultiDiscrete`, or a `Dict` or `Tuple` of them.
+        part: `goal`, `goal.place`.
+
+    Raises:
+        UnsupportedSpaceError: another kind of space, or an image.
+    """
+    inner = _inner(space)
+    if inner is not None:
+        names = [column_names(s, f"{part}.{key}" if part else str(key)) for key, s in inner.items()]
+        return tuple(name for one in names for name in one)
+    size = _size(space, part)
+    return (part or "0",) if size == 1 else tuple(f"{part}[{i}]" for i in range(size))
+
+
+def is_flat(space: Any) -> bool:
+    """Whether a space is one vector of real numbers, whose columns have no names."""
+    return type(space).__name__ == "Box" and len(space.shape) == 1
+
+
+def flatten(space: Any, values: Any, rows: bool = False) -> np.ndarray:
+    """What a space describes as columns `[S]`, or `[N, S]` with `rows` first.
+
+    Raises:
+        KeyError, IndexError, ValueError, TypeError: values that are not of the space.
+    """
+    inner = _inner(space)
+    if inner is not None:
+        parts = [flatten(one, values[key], rows) for key, one in inner.items()]
+        return np.concatenate(parts, -1)
+    kind, array = type(space).__name__, np.asarray(values)
+    if kind == "Discrete":
+        return _one_hot(array - space.start, int(space.n))
+    if kind == "MultiDiscrete":
+        starts = np.zeros_like(space.nvec) if space.start is None else space.start
+        parts = [
+            _one_hot(array[..., i] - starts[i], int(n)) for i, n in enumerate(space.nvec.tolist())
+        ]
+        return np.concatenate(parts, -1)
+    expected = array.shape[:1] * rows + tuple(space.shape)
+    if array.shape != expected:
+        raise ValueError(f"shape {list(array.shape)}, expected {list(expected)}")
+    return array.reshape(*array.shape[:1] * rows, -1)
+
+
+def _one_hot(index: np.ndarray, size: int) -> np.ndarray:
+    if ((index < 0) | (index >= size)).any():
+        raise ValueError(f"a value outside the {size} of the space")
+    return np.eye(size, dtype=np.float32)[index.astype(np.int64)]
+
+
+def _inner(space: Any) -> Mapping[Any, Any] | None:
+    """The parts of a `Dict` or `Tuple`; None of others."""
+    kind = type(space).__name__
+    if kind == "Dict":
+        return space.spaces
+    return dict(enumerate(space.spaces)) if kind == "Tuple" else None
+
+
+def _size(space: Any, part: str) -> int:
+    kind, of = type(space).__name__, f" in part {part}" if part else ""
+    if kind == "Discrete":
+        return int(space.n)
+    if kind == "MultiDiscrete" and space.nvec.ndim == 1:
+        return int(space.nvec.sum())
+    if kind not in ("Box", "MultiBinary"):
+        raise UnsupportedSpaceError(f"a {kind} space{of}")
+    if len(space.shape) > 1:
+        raise UnsupportedSpaceError(f"a {kind} space of shape {tuple(space.shape)}{of}")
+    return int(np.prod(space.shape))

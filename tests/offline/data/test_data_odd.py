@@ -1,0 +1,83 @@
+"""What `inspect` says of rows that are finite and no measurement."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.offline.data import (
+    episodes,
+    from_arrays,
+    inspect,
+)
+from jaxrl_rollouts.offline.data.views import _warnings
+
+
+def kinds(found):
+    return {(s.array, s.kind): s for s in found.suspicions}
+
+
+def smooth(lengths, jump=0.0):
+    """Rows of random walks; each episode begins `jump` away from where the last one ended."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(0, 0.1, (sum(lengths), 3)).cumsum(0)
+    ends = np.zeros(len(states), bool)
+    ends[np.cumsum(lengths) - 1] = True
+    states += jump * np.append(0, np.cumsum(ends)[:-1])[:, None]
+    arrays = {"observations": states, "actions": rng.uniform(-1, 1, (len(states), 1))}
+    return arrays | {"rewards": states[:, 0], "terminals": ends & False, "timeouts": ends}
+
+
+def test_flags_one_row_late_are_named_with_their_rows():
+    arrays = smooth([40] * 6, jump=9.0)
+    assert kinds(inspect(from_arrays(**arrays))).keys() == {("rows", "rows dropped")}
+    arrays["timeouts"] = np.roll(arrays["timeouts"], 1) & (np.arange(240) > 0)
+    found = kinds(inspect(from_arrays(**arrays)))["observations", "jump into the row after"]
+    assert found.count == 5 and found.rows == (39, 79, 119, 159, 199)
+    assert "one row late" in found.hint
+    one = smooth([40] * 6)
+    one["observations"][100:] += 30.0
+    found = kinds(inspect(from_arrays(**one)))["observations", "jump into the row after"]
+    assert (found.rows, found.hint) == ((99,), "")
+
+
+def test_blocks_of_zeros_and_sentinels_are_named():
+    arrays = smooth([40] * 6)
+    arrays["observations"][65:75] = 0
+    found = kinds(inspect(from_arrays(**arrays)))[
+        "observations", "zero in all columns after something"
+    ]
+    assert found.count == 10 and found.rows[0] == 64
+    arrays = smooth([40] * 6)
+    arrays["observations"][3::7, 1] = -9999
+    dataset = from_arrays(**arrays)
+    found = kinds(inspect(dataset))["observations[1]", "missing value?"]
+    assert found.rows == (3,) and found.count > 20 and "-9999 occurs often" in found.hint
+    assert any("-9999 occurs often" in text for text in _warnings(inspect(dataset)))
+
+
+def test_successors_that_disagree_are_reported_and_cut():
+    arrays = smooth([40] * 6, jump=9.0)
+    following = np.roll(arrays["observations"], -1, 0)
+    ends = np.flatnonzero(arrays["timeouts"])
+    following[ends] = arrays["observations"][ends] + 0.1
+    arrays["next_observations"] = following
+    arrays["timeouts"][ends[::2]] = False
+    with pytest.warns(UserWarning, match=r"3 of 237 rows .*row 39, 119, 199\).*cut_mismatches"):
+        found = kinds(inspect(from_arrays(**arrays)))[
+            "next_observations", "not the row that follows"
+        ]
+    assert found.rows == (39, 119, 199) and "--cut-mismatches" in found.hint
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = from_arrays(**arrays, cut_mismatches=True)
+    assert episodes(whole.transitions).lengths.tolist() == [40] * 6
+    assert whole.attributes["cut_mismatches"] == 3 and not kinds(inspect(whole))
+    del arrays["timeouts"]
+    with pytest.raises(DataError, match="cut_mismatches=True .* cuts where next_obs"):
+        from_arrays(**arrays)
+    again = from_arrays(**arrays, cut_mismatches=True)
+    assert episodes(again.transitions).lengths.tolist() == [40] * 6

@@ -1,0 +1,326 @@
+"""Whether data and environment are of the same thing: columns, bounds, limits, ends, claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
+
+from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
+from jaxrl_rollouts.errors import (  # noqa: E402
+    ConfigError,
+    DataError,
+)
+from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
+from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
+from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
+from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
+from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
+from jaxrl_rollouts.offline.environments.matching import unlike  # noqa: E402
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
+from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
+    hopper,
+    hopper_from_x,
+)
+from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
+from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
+from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
+from jaxrl_rollouts.offline.study.page import add_main_job  # noqa: E402
+from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
+    environment_of,
+    facts_of,
+    matched,
+    termination_of,
+)
+from jaxrl_rollouts.offline.study.source import behaviour  # noqa: E402
+from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
+from jaxrl_rollouts.reports.report import Report  # noqa: E402
+
+BUDGET = replace(
+    small_budget(),
+    study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
+    model_free=ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, updates=8, per_iteration=2),
+)
+
+
+def played(steps: int = 60) -> dict[str, np.ndarray]:
+    """What a user records: a loop over Gymnasium, actions in the environment's own units."""
+    env, rng = cart_factory(), np.random.default_rng(0)
+    rows: list[tuple] = []
+    observation, _ = env.reset(seed=0)
+    for _ in range(steps):
+        action = rng.uniform(LOW, HIGH, 1).astype(np.float32)
+        following, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, following, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else following
+    names = "observations", "actions", "rewards", "next_observations", "terminals", "timeouts"
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+
+
+@pytest.mark.parametrize(("first", "rule"), [((), hopper), ((7.0,), hopper_from_x)])
+def test_the_rule_for_hopper_follows_the_columns(first: tuple[float, ...], rule: Any) -> None:
+    row = np.array([*first, 1.2, 0.05, *np.zeros(9)], np.float32)
+    fallen = row.copy()
+    fallen[len(first)] = 0.6
+    states = np.tile(row, (40, 1))
+    states[:, -1] = np.arange(40) / 10  # a speed
+    following = np.concatenate([states[1:], fallen[None]])
+    ends = np.arange(40) == 39
+    arrays = {"observations": states, "actions": np.zeros((40, 3)), "rewards": np.ones(40)}
+    arrays |= {"terminals": ends, "timeouts": ~ends & False, "next_observations": following}
+    dataset = from_arrays(**arrays, environment="Hopper-v3", name="neorl/hopper")
+    env, config = environment_of(dataset, "none"), StudyConfig()
+    found = termination_of(dataset, env, config)
+    assert found is rule
+    assert np.asarray(rule(states, None, following)).tolist() == ends.tolist()
+    shifted = np.roll(following, 1, 1)
+    moved = from_arrays(**arrays | {"next_observations": shifted}, environment="Hopper-v3")
+    with pytest.raises(DataError, match="rule of Hopper-v3 ends 39 of 39 rows that go on"):
+        termination_of(moved, env, config)
+    learned = replace(config, termination="learned")
+    assert termination_of(moved, env, learned) is config.ending
+
+
+def write_own(path: Path, arrays: dict[str, np.ndarray], **attributes: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        for key, values in arrays.items():
+            file[key] = values
+        file.attrs.update(attributes)
+    return path
+
+
+def endless() -> Any:
+    return Cart()
+
+
+def test_bounds_and_time_limit_are_the_environments_and_the_datas_where_none_are_declared(
+    tmp_path: Path,
+) -> None:
+    arrays = played()
+    path = write_own(tmp_path / "own.hdf5", arrays)
+    outcome = train(path, "bc", BUDGET, environment=endless, seeds=1, steps=4)
+    dataset, env = outcome.source.dataset, outcome.source.env
+    np.testing.assert_allclose([dataset.action_low, dataset.action_high], [[LOW], [HIGH]])
+    np.testing.assert_allclose(
+        dataset.transitions.actions, arrays["actions"].reshape(-1, 1) / HIGH, atol=1e-6
+    )
+    assert env.max_episode_steps == 15 and "longest of the data" in env.notes[0]
+    said = " ".join(facts_of(dataset, env, BUDGET.study, imagines=False))
+    assert "[-0.4, 0.4]" in said and "the bounds of Cart, as none are declared" in said
+    assert "episodes end after 15 steps" in said
+    wide = write_own(tmp_path / "wide.hdf5", arrays | {"actions": 2 * arrays["actions"]})
+    with pytest.raises(DataError, match=r"no declared bounds.*\[-0.4, 0.4\]"):
+        train(wide, "bc", BUDGET, environment=endless)
+    far = write_own(tmp_path / "far.hdf5", arrays | {"actions": 9 * arrays["actions"]})
+    for environment in (endless, "none"):
+        with pytest.raises(DataError, match="magnitude 3.58.*, expected within.*--action-low"):
+            train(far, "bc", BUDGET, environment=environment)
+
+
+class Apart(Cart):
+    """Speed first, and both parts of its state begin in places of their own."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.state = np.array([9.0, -5.0]) + 0.1 * self.state
+        return self.state.copy(), {}
+
+
+def begun(first: list[float]) -> Dataset:
+    rng = np.random.default_rng(0)
+    states = np.tile(np.float32(first), (60, 1)) + rng.normal(0, 0.05, (60, 2))
+    rows = {"observations": states, "actions": np.zeros((60, 1)), "rewards": np.ones(60)}
+    ends = np.arange(60) % 10 == 9
+    rows |= {"terminals": ends, "timeouts": np.zeros(60)}
+    return from_arrays(**rows, action_low=LOW, action_high=HIGH, name="begun")
+
+
+def test_start_states_are_compared_column_by_column() -> None:
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Apart(), 10)
+
+    assert is_simulator(environment_of(begun([9.0, -5.0]), make))
+    with pytest.raises(DataError, match=r"0 as its 1, 1 as its 0, by where episodes.*order of"):
+        environment_of(begun([-5.0, 9.0]), make)
+    with pytest.warns(UserWarning, match=r"in column\(s\) 1 \(medians 40"):
+        environment_of(begun([9.0, 40.0]), make)
+
+
+class Goal(Cart):
+    """A place, and a goal that stays; both begin in the same range."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.goal = self.np_random.uniform(-0.5, 0.5)
+        return self.shown(), {}
+
+    def shown(self) -> np.ndarray:
+        return np.array([self.state[0], self.goal])
+
+    def step(self, action: np.ndarray) -> tuple:
+        _, *rest = super().step(action)
+        return self.shown(), *rest
+
+
+def test_a_column_that_stays_is_not_taken_for_one_that_moves() -> None:
+    rng, ends = np.random.default_rng(0), np.arange(60) % 10 == 9
+    place = rng.uniform(-0.5, 0.5, 60)
+    goal = np.repeat(rng.uniform(-0.5, 0.5, 6), 10)
+    rows = {"actions": np.zeros((60, 1)), "rewards": np.ones(60), "terminals": np.zeros(60)}
+    rows |= {"timeouts": ends, "action_low": LOW, "action_high": HIGH}
+
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Goal(), 10)
+
+    right = from_arrays(observations=np.stack([place, goal], 1), **rows)
+    assert is_simulator(environment_of(right, make))
+    turned = from_arrays(observations=np.stack([goal, place], 1), **rows)
+    with pytest.raises(DataError, match="0 as its 1, 1 as its 0, by where .* what moves"):
+        environment_of(turned, make)
+
+
+def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
+    box = gymnasium.spaces.Box(-9, 9, (1,), np.float64)
+
+    class Parts(Cart):
+        observation_space = gymnasium.spaces.Dict(place=box, speed=box)
+
+        def reset(self, **options: Any) -> tuple[Any, dict]:
+            seen, facts = super().reset(**options)
+            return {"place": seen[:1], "speed": seen[1:]}, facts
+
+        def step(self, action: np.ndarray) -> tuple:
+            seen, *rest = super().step(action)
+            return {"place": seen[:1], "speed": seen[1:]}, *rest
+
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Parts(), 10)
+
+    given = {"action_low": LOW, "action_high": HIGH}
+    arrays = played()
+    turned = {k: v[:, ::-1] if "obs" in k else v for k, v in arrays.items()}
+    path = write_own(tmp_path / "a.hdf5", turned, observation_columns=["speed", "place"], **given)
+    dataset, env = matched(load(path), make)
+    assert dataset.columns == env.columns == ("speed", "place")
+    state = env.reset(jax.random.key(1), 4).observation
+    plain = environment_of(from_arrays(**arrays, **given), make)
+    same = plain.reset(jax.random.key(1), 4).observation
+    np.testing.assert_array_equal(state, same[:, ::-1])
+    folder = train(load(path), "bc", BUDGET, environment=make, seeds=1, steps=4).save(tmp_path)
+    saved = read_policy(folder / "policy")
+    assert saved.facts["columns"] == ["speed", "place"]
+    seen = saved.sees(from_gymnasium(make)).reset(jax.random.key(1), 4).observation
+    np.testing.assert_array_equal(seen, state)
+    with pytest.raises(ConfigError, match="the columns speed, place, as the policy has"):
+        saved.sees(from_gymnasium(make)._replace(columns=("place", "depth")))
+    write_own(path, turned, observation_columns=["speed", "depth"], **given)
+    with pytest.raises(DataError, match="only one of the two has: depth, place"):
+        environment_of(load(path), make)
+
+
+def test_a_claim_compares_episodes_of_one_length(tmp_path: Path) -> None:
+    rows = {"observations": np.random.default_rng(0).normal(size=(400, 2)) * 0.1}
+    rows |= {"actions": np.zeros((400, 1)), "rewards": -np.ones(400), "terminals": np.zeros(400)}
+    ends = np.arange(400) % 100 == 99
+    given = {"action_low": LOW, "action_high": HIGH, "name": "minus"}
+    dataset = from_arrays(**rows, timeouts=ends, **given)
+
+    def make(steps: int) -> Any:
+        return lambda: gymnasium.wrappers.TimeLimit(Cart(), steps)
+
+    outcome = train(dataset, "bc", BUDGET, environment=make(20), seeds=1, steps=4)
+    assert behaviour(outcome.source).tolist() == [-20.0] * 4
+    report = Report("offline", "smoke", {}, "run offline", 1)
+    add_main_job(report, outcome.source, Cell.of(outcome.trained))
+    (claim,) = report.claims
+    assert claim.verdict == "undecided" and not claim.holds
+    assert claim.undecided == "episodes of the data are cut after 100 steps, those in Cart after 20"
+    assert any(claim.undecided in note for note in report.notes)
+    assert Claim.from_json(claim.to_json(), "x") == claim
+    assert counted(report.claims) == "0 of 1 hold, 1 undecided"
+    assert unlike(dataset, environment_of(dataset, make(100))) == ""
+    longer = unlike(dataset, environment_of(dataset, make(300)))
+    assert longer == "episodes of the data are cut after 100 steps, those in Cart after 300"
+    apart = [30, 100, 230, 399]  # of which no two are cut at one length
+    ragged = from_arrays(**rows, timeouts=np.isin(np.arange(400), apart), **given)
+    assert "the longest episode of the data has 169" in unlike(ragged, PENDULUM_LIKE)
+    ends_too = replace(dataset, transitions=dataset.transitions._replace(terminations=ends[:-4]))
+    assert "episodes of the data terminate, those in x do not" in unlike(ends_too, PENDULUM_LIKE)
+
+
+PENDULUM_LIKE = PENDULUM._replace(name="x", max_episode_steps=100)
+
+
+def antmaze(folder: Path, goals: list[tuple[float, float]]) -> Path:
+    """A file in the layout of D4RL's AntMaze: a reward at the goal alone, no next_observations."""
+    rng = np.random.default_rng(0)
+    steps, count = 12, 5
+    states = rng.normal(0, 0.1, (count, steps, 29)).astype(np.float32)
+    for episode, goal in enumerate(goals):
+        way = np.linspace(0, 1, steps)[:, None]
+        states[episode, :, :2] += way * np.float32(goal)
+    last = np.zeros((count, steps), bool)
+    last[: len(goals), -1] = True
+    cut = np.zeros_like(last)
+    cut[len(goals) :, -1] = True
+    arrays = {"observations": states.reshape(-1, 29), "rewards": last.reshape(-1) * 1.0}
+    arrays |= {"actions": rng.uniform(-1, 1, (count * steps, 8)).astype(np.float32)}
+    arrays |= {"terminals": last.reshape(-1), "timeouts": cut.reshape(-1)}
+    return write_own(folder / "antmaze-umaze-v2.hdf5", arrays)
+
+
+def test_antmaze_loads_by_name_ends_at_its_goal_and_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path))
+    antmaze(tmp_path, [(0.5, 8.5)] * 4)
+    dataset = load("antmaze-umaze-v2", download=False)
+    env = environment_of(dataset)
+    assert not is_simulator(env) and env.max_episode_steps == 700
+    assert "no package has this simulator" in env.notes[0]
+    assert any(
+        env.notes[0] in fact for fact in facts_of(dataset, env, BUDGET.study, imagines=False)
+    )
+    rule = termination_of(dataset, env, StudyConfig())
+    there = np.zeros((3, 29), np.float32)
+    there[:, :2] = [(0.5, 8.4), (0.5, 7.8), (0, 0)]
+    assert np.asarray(rule(there, None, there)).tolist() == [True, False, False]
+    assert dataset.transitions.rewards.sum() == dataset.transitions.terminations.sum() == 4
+    outcome = train("antmaze-umaze-v2", "td3_bc", BUDGET, seeds=1, steps=4)
+    assert np.isfinite(outcome.estimated_value).all() and outcome.returns is None
+    antmaze(tmp_path, [(0.5, 8.5), (8.0, 0.5)])  # two goals: none is the rule
+    several = load("antmaze-umaze-v2", download=False)
+    assert termination_of(several, env, StudyConfig()) == StudyConfig().ending
+
+
+@pytest.mark.parametrize("name", ["pen-human-v1", "kitchen-mixed-v0", "maze2d-umaze-v1"])
+def test_d4rls_other_tasks_train_without_a_simulator(name: str) -> None:
+    columns = {"pen": 45, "kit": 60, "maz": 4}[name[:3]]
+    rng, flags = np.random.default_rng(0), np.zeros(40, bool)
+    states = rng.normal(size=(41, columns)).astype(np.float32) + 3
+    arrays = {"observations": states[:-1], "actions": np.zeros((40, 2)), "rewards": flags * 1.0}
+    arrays |= {"terminals": flags, "timeouts": np.arange(40) == 39}
+    entry = CATALOGUE[name]
+    given = {"environment": entry.environment, "name": name, "next_observations": states[1:]}
+    dataset = from_arrays(**arrays, **given)
+    env, config = environment_of(dataset), StudyConfig()
+    assert not is_simulator(env) and env.notes[0].startswith(f"{entry.environment}: ")
+    rule = termination_of(dataset, env, config)
+    if name.startswith("kitchen"):
+        assert rule is config.ending
+        return
+    dropped = states.copy()
+    dropped[:, -1 if columns == 4 else 26] = 0.01
+    found = np.asarray(rule(None, None, dropped))
+    assert found.all() if columns == 45 else not found.any()
+    assert not np.asarray(rule(None, None, states)).any()
