@@ -62,11 +62,12 @@ def make_tape(kind: str, env: Environment, training: Online | None, rows: int, s
         rows: of the dataset.
         seed: of the episodes that are played.
     """
-    key = jax.random.fold_in(jax.random.key(seed), KINDS.index(kind))
+    base = jax.random.key(seed)
+    key = jax.random.fold_in(base, KINDS.index(kind))
     if training is None or kind == "random":
         parts, facts = [play(env, random_policy(env.action_size), (), key, rows)], {}
     else:
-        parts, facts = _trained(kind, env, training, rows, key)
+        parts, facts = _trained(kind, env, training, rows, base, key)
     whole = Rows(
         np.concatenate([part.actions for part in parts]),
         np.concatenate([part.states for part in parts]),
@@ -76,10 +77,12 @@ def make_tape(kind: str, env: Environment, training: Online | None, rows: int, s
 
 
 def _trained(
-    kind: str, env: Environment, training: Online, rows: int, key: jax.Array
+    kind: str, env: Environment, training: Online, rows: int, base: jax.Array, key: jax.Array
 ) -> tuple[list[Rows], dict[str, Any]]:
     """Parts of a dataset whose policies were trained."""
-    medium_key, play_key, best_key = jax.random.split(key, 3)
+    play_key, best_key = jax.random.split(key)
+    # The same for every kind, so that they agree on which policy is medium.
+    medium_key = jax.random.fold_in(base, len(KINDS))
     steps, returns = training.curve()
     best = int(returns[:, 0].argmax())
     policy = training.agent.policy
