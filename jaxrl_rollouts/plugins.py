@@ -80,11 +80,14 @@ class Experiment(Listing):
         config_type: frozen dataclass whose fields are the settings.
         presets: named configurations; `cpu` is the default where it exists, else the first.
         run: `(config, context) -> Report`; called again with the same folder to resume.
+        begin: `(preset, given) -> config` where what a preset is depends on other options, which
+            `given(option)` has; None where it does not.
     """
 
     config_type: type
     presets: Mapping[str, Any]
     run: Run
+    begin: Callable[[str, Callable[[str], str | None]], Any] | None = None
 
     def facts(self, config: Any) -> list[str]:
         """Check what a run with `config` needs; what should be known of it before it starts."""
@@ -113,7 +116,7 @@ class Experiment(Listing):
 
     @property
     def default_preset(self) -> str:
-        return "cpu" if "cpu" in self.presets else next(iter(self.presets))
+        return next((n for n in ("small", "cpu") if n in self.presets), next(iter(self.presets)))
 
     def preset(self, name: str) -> Any:
         """The configuration called `name`; `ConfigError` when there is none."""
@@ -139,7 +142,7 @@ class Command:
 
 def names(group: str) -> list[str]:
     """Names announced in an entry-point group, sorted, without importing anything."""
-    return sorted(_entries(group))
+    return sorted(entries(group))
 
 
 def load_experiment(name: str) -> Experiment:
@@ -150,7 +153,7 @@ def load_experiment(name: str) -> Experiment:
 def listings() -> dict[str, Listing]:
     """What is known of experiments without importing them, by name."""
     known: dict[str, Listing] = {}
-    for entry in _entries(LISTINGS).values():
+    for entry in entries(LISTINGS).values():
         known |= entry.load()
     return known
 
@@ -167,7 +170,7 @@ def announced(group: str, kind: str) -> dict[str, Any]:
         ConfigError: one of them cannot be imported.
     """
     objects = {}
-    for name, entry in sorted(_entries(group).items()):
+    for name, entry in sorted(entries(group).items()):
         try:
             objects[name] = entry.load()
         except Exception as error:
@@ -177,7 +180,8 @@ def announced(group: str, kind: str) -> dict[str, Any]:
     return objects
 
 
-def _entries(group: str) -> dict[str, metadata.EntryPoint]:
+def entries(group: str) -> dict[str, metadata.EntryPoint]:
+    """What is announced in a group, by name; nothing is imported."""
     # Not `metadata.entry_points`: in a checkout that was once built, a stale `.egg-info` on the
     # path would hide the installed package's entries.
     found: dict[str, metadata.EntryPoint] = {}
@@ -188,7 +192,7 @@ def _entries(group: str) -> dict[str, metadata.EntryPoint]:
 
 
 def _load(group: str, kind: str, name: str) -> Any:
-    entries = _entries(group)
-    if name not in entries:
-        raise unknown(kind, name, sorted(entries))
-    return entries[name].load()
+    known = entries(group)
+    if name not in known:
+        raise unknown(kind, name, sorted(known))
+    return known[name].load()

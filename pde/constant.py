@@ -2,7 +2,7 @@
 
 They are seen at every step and predicted at none. A set is read in two parts: fields that change,
 `changing(found)`, and those that do not, `constant_fields`. What is scaled, trained, compared and
-drawn are the former alone; a network is given the latter with its conditions, as `Told`.
+drawn are the former alone; a network is given the latter with its conditions, as `Conditioning`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import FieldNetwork, Told
+from .emulator import Conditioning, FieldNetwork
 from .fieldset import FieldSet, check_trainable
 
 
@@ -84,21 +84,21 @@ def check_constant(
 
 
 @functools.lru_cache(maxsize=32)
-def told_constant(net: FieldNetwork) -> FieldNetwork:
-    """A network on `C + S` channels as one on `C`, told the `S` that are constant.
+def with_constant(net: FieldNetwork) -> FieldNetwork:
+    """A network on `C + S` channels as one on `C` that sees the `S` that are constant.
 
-    Its conditions are `Told`. The constant channels stand behind the others in every frame that
-    it sees, zeros in its second input, and what it says of them is dropped.
+    Its conditions are `Conditioning`. The constant channels stand behind the others in every frame
+    that it sees, zeros in its second input, and its output for them is dropped.
     """
 
     def apply(
-        params: PyTree, field: jax.Array, noised: jax.Array, index: Any, told: Told
+        params: PyTree, field: jax.Array, noised: jax.Array, index: Any, given: Conditioning
     ) -> jax.Array:
         frames = field.reshape(net.history, *noised.shape)
-        beside = jnp.broadcast_to(told.constant, (net.history, *told.constant.shape))
+        beside = jnp.broadcast_to(given.constant, (net.history, *given.constant.shape))
         seen = jnp.concatenate([frames, beside], 1).reshape(-1, *noised.shape[1:])
-        second = jnp.concatenate([noised, jnp.zeros_like(told.constant)])
-        return net.apply(params, seen, second, index, told.conditions)[: len(noised)]
+        second = jnp.concatenate([noised, jnp.zeros_like(given.constant)])
+        return net.apply(params, seen, second, index, given.conditions)[: len(noised)]
 
     return net._replace(apply=apply)
 

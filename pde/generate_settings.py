@@ -65,9 +65,9 @@ _LEFT: Any = None  # a range that nobody chose
 
 
 @dataclass(frozen=True)
-class GenerateConfig:
+class Simulation:
     """What to solve. What is left out is what suits the equation; of one axis, the training set of
-    PDE-Refiner's Kuramoto-Sivashinsky study.
+    PDE-Refiner's Kuramoto-Sivashinsky experiment.
 
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,

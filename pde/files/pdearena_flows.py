@@ -78,15 +78,15 @@ def read_pdearena_flows(path: str | Path) -> FieldSet:
             check_shape(path, key, field_array(path, file, key).shape, shape)
         check_count(path, keys[0], shape[0])
         parameters = _parameters(path, file, split, shape[0])
-        told = plain_attributes(file[split])  # type: ignore[arg-type]
-        kind = "periodic" if told.get("boundaries") == "periodic" else "wall"
+        attributes = plain_attributes(file[split])  # type: ignore[arg-type]
+        kind = "periodic" if attributes.get("boundaries") == "periodic" else "wall"
         dt = _spacing(path, file, split, "dt", "t", shape[:2])
         extent = [
             _spacing(path, file, split, f"d{axis}", axis, (shape[0], size))
             * (size if kind == "periodic" else size - 1)
             for axis, size in zip("xy", shape[2:], strict=True)
         ]
-    known = str(told.get("equation", ""))
+    known = str(attributes.get("equation", ""))
     whole = (*shape[:2], len(FIELDS), *shape[2:])
     fields = [Stored(key, (name,), (True, True)) for key, name in zip(keys, FIELDS, strict=True)]
     return FieldSet(

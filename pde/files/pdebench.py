@@ -1,4 +1,4 @@
-"""PDEBench's three layouts (Takamoto et al. 2022), told apart by what is in the file.
+"""PDEBench's three layouts (Takamoto et al. 2022), distinguished by what is in the file.
 
 Advection, Burgers, reaction-diffusion, compressible flow and Darcy: arrays `tensor` (and `nu`), or
 `density`, `pressure`, `Vx`, ..., `[n, t, *space]`, with `x-coordinate`, ... and `t-coordinate`.

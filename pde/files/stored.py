@@ -201,7 +201,7 @@ def check_finite(
         rows, frames: numbers of the trajectories and frames.
         channels: their names.
     """
-    good = np.abs(values) <= FLOAT32.max  # a NaN is not; networks are told float32
+    good = np.abs(values) <= FLOAT32.max  # a NaN is not; networks see float32
     if not good.all():
         at = tuple(np.argwhere(~good)[0])
         row, frame, channel = int(rows[at[0]]), int(frames[at[1]]), int(at[2])

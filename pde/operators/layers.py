@@ -16,13 +16,12 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import FieldNetwork, kind_and_settings
+from ..emulator import FieldNetwork, FieldShape, kind_and_settings
 
 Form = Literal["auto", "matmul", "conv"]
 # What lies beyond the ends of an axis: the other end, nothing, or the last value.
@@ -219,32 +218,12 @@ class Embedding(nn.Module):
         return out
 
 
-Points = int | tuple[int, ...]
-
-
-def grid_of(points: Points) -> tuple[int, ...]:
-    """Points per axis.
-
-    Raises:
-        ConfigError: none, or more than three axes, or an axis without points.
-    """
-    grid = (points,) if isinstance(points, int | np.integer) else tuple(points)
-    if not 1 <= len(grid) <= 3 or min(grid) < 1:
-        raise ConfigError("points", points, "a number of points for each of one to three axes")
-    return tuple(int(n) for n in grid)
-
-
 # `(key, params) -> params`: weights to begin with, of the shapes of a module's own.
 Redrawn = Callable[[jax.Array, PyTree], PyTree]
 
 
 def field_network(
-    module: nn.Module,
-    channels: int,
-    points: Points,
-    conditions: int,
-    history: int = 1,
-    redrawn: Redrawn | None = None,
+    module: nn.Module, shape: FieldShape, redrawn: Redrawn | None = None
 ) -> FieldNetwork:
     """A module `(x [*N, Cin], index, conditions) -> [*N, C]` as a `FieldNetwork` on `[C, *N]`.
 
@@ -252,49 +231,42 @@ def field_network(
 
     Args:
         module: what has a `config` and a `padding` is recorded by them, others as they are.
-        channels, points, conditions, history: as of `make_resnet`.
+        shape: of the fields.
         redrawn: weights to begin with instead of the module's own.
 
     Raises:
-        ConfigError: `history` below 1, or `points` of more than three axes; and, when it is used,
+        ConfigError: a history below 1, or `points` of more than three axes; and, when it is used,
             fields or conditions of another shape.
     """
-    if history < 1:
-        raise ConfigError("history", history, "at least 1: the frame to step from")
+    if shape.history < 1:
+        raise ConfigError("history", shape.history, "at least 1: the frame to step from")
     known: Any = module  # it has a hash, but its type does not say so
-    return _field_network(known, channels, grid_of(points), conditions, history, redrawn)
+    return _field_network(known, shape._replace(points=shape.grid), redrawn)
 
 
 @functools.lru_cache(maxsize=32)
-def _field_network(
-    module: nn.Module,
-    channels: int,
-    grid: tuple[int, ...],
-    conditions: int,
-    history: int,
-    redrawn: Redrawn | None,
-) -> FieldNetwork:
-    told = (conditions,)
+def _field_network(module: nn.Module, shape: FieldShape, redrawn: Redrawn | None) -> FieldNetwork:
+    grid, scalars = shape.grid, (shape.conditions,)
 
     def init(key: jax.Array) -> Any:
-        inputs = jnp.zeros((*grid, (history + 1) * channels))
-        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(told))["params"]
+        inputs = jnp.zeros((*grid, (shape.history + 1) * shape.channels))
+        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(scalars))["params"]
         return redrawn(key, params) if redrawn else params
 
     def apply(
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array
     ) -> jax.Array:
-        check_shapes(field, conditions, (history * channels, *grid), told)
+        check_shapes(field, conditions, (shape.history * shape.channels, *grid), scalars)
         x = jnp.moveaxis(jnp.concatenate([field, noised]), 0, -1)
-        said: Any = module.apply({"params": params}, x, index, conditions)
-        return jnp.moveaxis(said, -1, 0)
+        prediction: Any = module.apply({"params": params}, x, index, conditions)
+        return jnp.moveaxis(prediction, -1, 0)
 
     about = (
         *kind_and_settings("network", getattr(module, "config", module)),
         ("points", grid),
         ("padding", getattr(module, "padding", ())),
     )
-    return FieldNetwork(jax.jit(init), jax.jit(apply), history, about)
+    return FieldNetwork(jax.jit(init), jax.jit(apply), shape.history, about, shape)
 
 
 def check_shapes(

@@ -273,7 +273,7 @@ class FourierMixer(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         features, kept = x.shape[-1], min(self.modes, min(x.shape[:-1]) // 2)
-        return SpectralConv(features, kept)(x) + Dense(features)(x)
+        return SpectralConv(features, (kept,) * (x.ndim - 1))(x) + Dense(features)(x)
 
 
 class SkipBlock(nn.Module):

@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.objectives.refiner import Refiner
 from jaxrl_rollouts.pde.schedule import make_schedule
 
 C, N = 2, 24
-RELEASED = RefinerConfig(min_noise_variance=4e-7)
+RELEASED = Refiner(min_noise_variance=4e-7)
 FORMS = [
     RELEASED,
-    RefinerConfig(sampler="renoise", first="zeros"),
-    RefinerConfig(form="noise", sampler="renoise", first="zeros"),
-    RefinerConfig(steps=1, min_noise_variance=1e-4),
-    RefinerConfig(steps=5, samples=3),
+    Refiner(sampler="renoise", first="zeros"),
+    Refiner(form="noise", sampler="renoise", first="zeros"),
+    Refiner(steps=1, min_noise_variance=1e-4),
+    Refiner(steps=5, samples=3),
 ]
 NONE = jnp.zeros((0,))
 
@@ -28,7 +28,7 @@ def field(seed: int) -> jax.Array:
     return jax.random.normal(jax.random.key(seed), (C, N))
 
 
-def oracle(truth: jax.Array, config: RefinerConfig, down_to: int = 0) -> FieldNetwork:
+def oracle(truth: jax.Array, config: Refiner, down_to: int = 0) -> FieldNetwork:
     """A network that knows the residual `truth`; below index `down_to` it says zero."""
     plan = make_schedule(config.steps, config.min_noise_variance)
     share = 1.0 - plan.signal if config.form == "v" else plan.variance

@@ -13,15 +13,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, latest, opening, pushed, residual
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
 from jaxrl_rollouts.pde.operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
+    Fno,
+    Resnet,
+    Unet,
 )
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
 
 C, N, H = 2, 8, 3
 NONE, KEY = jnp.zeros((0,)), jax.random.key(0)
@@ -79,7 +76,7 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     """An oracle of the released form: what it is told of the past does not reach the noise."""
     w = line(H + 1)
     truth = (w[H] - w[H - 1]) / 0.3
-    config = RefinerConfig(steps=2, min_noise_variance=1e-4)
+    config = Refiner(steps=2, min_noise_variance=1e-4)
 
     def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
         assert field.shape == (H * C, N) and noised.shape == (C, N)
@@ -100,13 +97,12 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
 @pytest.mark.parametrize(
     ("make", "config"),
     [
-        (make_resnet, ResnetConfig(width=8, blocks=1, dilations=(1,), embedding=8)),
+        (make_resnet, Resnet(width=8, blocks=1, dilations=(1,), embedding=8)),
         pytest.param(
-            make_unet,
-            UnetConfig(hidden=8, multipliers=(1, 2), blocks=1),
+            Unet(hidden=8, multipliers=(1, 2), blocks=1),
             marks=pytest.mark.slow,
         ),
-        (make_fno, FnoConfig(width=8, layers=1, modes=3, embedding=8)),
+        (make_fno, Fno(width=8, layers=1, modes=3, embedding=8)),
     ],
 )
 def test_networks_take_a_history(make: Any, config: Any) -> None:

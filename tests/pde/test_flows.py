@@ -15,12 +15,12 @@ from scipy import integrate
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.beside import solver_conditions
 from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, KILL, WAVES
-from jaxrl_rollouts.pde.files import read_fields
+from jaxrl_rollouts.pde.files import read
 from jaxrl_rollouts.pde.flows import to_velocity, to_vorticity
 from jaxrl_rollouts.pde.generate_settings import SUITED
 from jaxrl_rollouts.pde.starts import Domain, piecewise, ripples, shear_layer, squares, vortices
-from jaxrl_rollouts.pde.study.beside import solver_conditions
 
 N = 32
 
@@ -216,7 +216,7 @@ def test_from_the_command_line_to_a_file_of_the_well(
     with jax.enable_x64(False):
         cli.dispatch(command + few.split())
     assert "2 trajectories of 3 frames" in capsys.readouterr().out
-    found = read_fields(file)
+    found = read(file)
     assert found.shape == (2, 3, 1, 32, 32) and found.channels == ("vorticity",)
     assert found.boundaries == ("periodic", "periodic")
     np.testing.assert_allclose(found.extent, TURN)
@@ -231,7 +231,7 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
     few = ["--trajectories", "2", "--frames", "3", "--points", "16", "--substeps", "4"]
     with jax.enable_x64(False):
         cli.dispatch([*command, "--equation", "navier_stokes_2d", *few])
-        found = read_fields(file)
+        found = read(file)
         assert found.shape == (2, 3, 3, 16, 16) and found.channels == ("u", "vx", "vy")
         assert found.equation == "navier_stokes_2d" and set(found.parameters) == {"viscosity"}
         with pytest.raises(DataError, match="found 3 channel.*leave the solver out"):

@@ -13,15 +13,15 @@ import pytest
 from helpers_oracle import FORMS, NONE, RELEASED, C, N, field, oracle
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.schedule import make_schedule
 from jaxrl_rollouts.trees import equations
 
 
 @pytest.mark.parametrize("config", FORMS)
-def test_an_oracle_is_believed(config: RefinerConfig) -> None:
+def test_an_oracle_is_believed(config: Refiner) -> None:
     truth, u = field(1), field(2)
     emulator = make_refiner(oracle(truth, config), config)
     step = jax.jit(emulator.step)
@@ -32,7 +32,7 @@ def test_an_oracle_is_believed(config: RefinerConfig) -> None:
 
 @pytest.mark.parametrize("config", FORMS[:3])
 @pytest.mark.parametrize("silent_below", [1, 2, 3])
-def test_noise_that_nobody_takes_away_remains(config: RefinerConfig, silent_below: int) -> None:
+def test_noise_that_nobody_takes_away_remains(config: Refiner, silent_below: int) -> None:
     """Silent in the last `n` refinements: the noise added before the first of them is left."""
     u = jnp.zeros((1, 4096))
     emulator = make_refiner(oracle(u, config, silent_below), config)
@@ -45,7 +45,7 @@ def test_the_mean_of_samples_has_less_noise() -> None:
     u = jnp.zeros((1, 4096))
     stds = []
     for samples in (1, 16):
-        config = RefinerConfig(samples=samples)
+        config = Refiner(samples=samples)
         emulator = make_refiner(oracle(u, config, 1), config)
         assert emulator.calls == 4 * samples
         stds.append(float(emulator.step({}, jax.random.key(0), u, NONE).std()))
@@ -56,7 +56,7 @@ def test_fewer_refinements_may_be_applied() -> None:
     """None at all is the first prediction; an oracle that only says that is right there."""
     truth, u = field(1), field(2)
     for applied, error in ((0, 0.0), (1, 8.6e-2), (3, 6.3e-4)):
-        config = RefinerConfig(min_noise_variance=4e-7, residual_scale=1.0, applied=applied)
+        config = Refiner(min_noise_variance=4e-7, residual_scale=1.0, applied=applied)
         emulator = make_refiner(oracle(truth, config, 3 - applied + 1), config)
         assert emulator.calls == applied + 1
         left = emulator.step({}, jax.random.key(0), u, NONE) - u - truth
@@ -64,7 +64,7 @@ def test_fewer_refinements_may_be_applied() -> None:
 
 
 def test_keys_decide() -> None:
-    config = RefinerConfig(min_noise_variance=1e-2)
+    config = Refiner(min_noise_variance=1e-2)
     emulator = make_refiner(oracle(field(1), config, 1), config)
     first, again, other = (emulator.step({}, jax.random.key(s), field(2), NONE) for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
@@ -72,7 +72,7 @@ def test_keys_decide() -> None:
 
 
 @pytest.mark.parametrize("config", FORMS[:3])
-def test_the_oracle_has_no_loss(config: RefinerConfig) -> None:
+def test_the_oracle_has_no_loss(config: Refiner) -> None:
     before, truth = field(2), field(1)
     emulator = make_refiner(oracle(truth, config), config)
     window = jnp.stack([before, before + 0.3 * truth])
@@ -89,7 +89,7 @@ def silent(seen: list | None = None) -> FieldNetwork:
 
 
 @pytest.mark.parametrize("config", [RELEASED, FORMS[2]])
-def test_the_loss_is_the_papers(config: RefinerConfig) -> None:
+def test_the_loss_is_the_papers(config: Refiner) -> None:
     """For a network that says zero it is the square of the target: numpy, index by index."""
     before, truth = field(2), np.asarray(field(1))
     window = jnp.stack([before, before + 0.3 * truth])
@@ -114,7 +114,7 @@ def test_the_loss_is_the_papers(config: RefinerConfig) -> None:
 
 
 def test_a_larger_share_of_first_predictions() -> None:
-    emulator = make_refiner(silent(), RefinerConfig(first_share=0.7))
+    emulator = make_refiner(silent(), Refiner(first_share=0.7))
     window = jnp.stack([field(0), field(1)])
     _, parts = jax.vmap(emulator.loss, (None, 0, None, None))(
         {}, jax.random.split(jax.random.key(0), 2000), window, NONE
@@ -125,7 +125,7 @@ def test_a_larger_share_of_first_predictions() -> None:
 def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
     seen = FieldNetwork(lambda key: {}, lambda p, u, noised, t, c: noised)
     for first, hidden in (("zeros", True), ("noise", False)):
-        config = RefinerConfig(first=first, first_share=1 - 1e-6)
+        config = Refiner(first=first, first_share=1 - 1e-6)
         value, _ = make_refiner(seen, config).loss(
             {}, jax.random.key(0), jnp.zeros((2, C, N)), NONE
         )
@@ -136,10 +136,8 @@ def test_a_weight_on_the_first_prediction() -> None:
     window, key = jnp.stack([field(0), field(1)]), jax.random.key(3)
     for seed in range(8):
         key = jax.random.key(seed)
-        plain, parts = make_refiner(silent(), RefinerConfig()).loss({}, key, window, NONE)
-        heavy, same = make_refiner(silent(), RefinerConfig(first_weight=7.0)).loss(
-            {}, key, window, NONE
-        )
+        plain, parts = make_refiner(silent(), Refiner()).loss({}, key, window, NONE)
+        heavy, same = make_refiner(silent(), Refiner(first_weight=7.0)).loss({}, key, window, NONE)
         assert same == parts  # what is logged is not weighed
         ratio = 7.0 if float(parts["loss_first"]) > 0 else 1.0
         assert float(heavy / plain) == pytest.approx(ratio, rel=1e-5)
@@ -164,7 +162,7 @@ def test_a_weight_on_the_first_prediction() -> None:
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        make_refiner(silent(), RefinerConfig(**wrong))
+        make_refiner(silent(), Refiner(**wrong))
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -191,10 +189,10 @@ def precisions(jaxpr: Any) -> set[Any]:
 
 def test_matrix_products_are_of_full_precision_unless_somebody_asks_for_less() -> None:
     """In steps and in training, also backwards; on a CPU it makes no difference."""
-    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4), C, N)
+    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4).make(FieldShape(C, N))
     window, steps = jnp.stack([field(0), field(1)]), []
     for precision in ("highest", "default"):
-        emulator = make_refiner(net, RefinerConfig(precision=precision))
+        emulator = make_refiner(net, Refiner(precision=precision))
         params = jax.tree.map(lambda x: x + 0.1, emulator.init(jax.random.key(0)))
         key = jax.random.key(1)
 

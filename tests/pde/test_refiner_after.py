@@ -13,7 +13,7 @@ from helpers_oracle import FORMS, NONE, RELEASED, field, oracle
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, persistence
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
 
 
 def of_truth(truth: jax.Array, error: float) -> Emulator:
@@ -26,7 +26,7 @@ def of_truth(truth: jax.Array, error: float) -> Emulator:
 
 
 @pytest.mark.parametrize("config", FORMS[:4])
-def test_refinement_after_another_emulator(config: RefinerConfig) -> None:
+def test_refinement_after_another_emulator(config: Refiner) -> None:
     truth, u, key = field(1), field(2), jax.random.key(0)
     knowing = make_refiner(oracle(truth, config), config, after=of_truth(truth, 0.5))
     assert knowing.calls == config.steps + 1
@@ -42,7 +42,7 @@ def test_refinement_after_another_emulator(config: RefinerConfig) -> None:
 
 def test_the_other_emulator_is_not_trained_and_no_sample_is_a_first_prediction() -> None:
     net = FieldNetwork(lambda key: jnp.ones(()), lambda p, u, noised, t, c: p * noised)
-    emulator = make_refiner(net, RefinerConfig(), after=of_truth(field(1), 0.0))
+    emulator = make_refiner(net, Refiner(), after=of_truth(field(1), 0.0))
     params, window = emulator.init(jax.random.key(0)), jnp.stack([field(0), field(1)])
     keys = jax.random.split(jax.random.key(1), 200)
 
@@ -54,13 +54,13 @@ def test_the_other_emulator_is_not_trained_and_no_sample_is_a_first_prediction()
     assert float(jnp.abs(gradient[0])) == 0.0 and float(jnp.abs(gradient[1])) > 0.0
     assert float(parts["loss_first"].max()) == 0.0 and float(parts["loss_refine"].min()) > 0.0
     with pytest.raises(ConfigError, match="first_share"):
-        make_refiner(net, RefinerConfig(first_share=0.5), after=of_truth(field(1), 0.0))
+        make_refiner(net, Refiner(first_share=0.5), after=of_truth(field(1), 0.0))
 
 
 def test_weights_of_its_own_at_every_noise() -> None:
     """A refiner of one step after another: each oracle is asked once."""
     truth, u, key = field(1), field(2), jax.random.key(0)
-    coarse, fine = (RefinerConfig(steps=1, min_noise_variance=v) for v in (1e-2, 1e-4))
+    coarse, fine = (Refiner(steps=1, min_noise_variance=v) for v in (1e-2, 1e-4))
     one = make_refiner(oracle(truth, coarse), coarse, after=of_truth(truth, 0.5))
     two = make_refiner(oracle(truth, fine), fine, after=one)
     assert two.calls == 3

@@ -19,15 +19,15 @@ from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import OneStepConfig
-from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.objectives.refiner import Refiner
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator, save_emulator, scalings
 
 N, SEEDS = 8, 2
-RESNET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-FNO = FnoConfig(width=4, layers=1, modes=3, embedding=4)
+RESNET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+FNO = Fno(width=4, layers=1, modes=3, embedding=4)
 ONE_STEP = OneStepConfig(residual_scale=0.5)
-REFINER = RefinerConfig(steps=1, residual_scale=0.25)
+REFINER = Refiner(steps=1, residual_scale=0.25)
 
 
 def trained(network: Any, objective: Any, **more: Any) -> TrainedEmulator:
@@ -105,7 +105,7 @@ def test_conditions_that_nobody_was_told_are_warned_about(told: TrainedEmulator)
 
 @pytest.mark.parametrize(
     ("network", "objective"),
-    [(RESNET, REFINER), (UnetConfig(hidden=8, multipliers=(1,), blocks=1), ONE_STEP)],
+    [(RESNET, REFINER), (Unet(hidden=8, multipliers=(1,), blocks=1), ONE_STEP)],
 )
 def test_every_network_comes_back(network: Any, objective: Any, tmp_path: Path) -> None:
     saved = trained(network, objective)

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
-from jaxrl_rollouts.pde.files import complete, from_arrays, read_arrays, read_fields
+from jaxrl_rollouts.pde.files import complete, from_arrays, read, read_arrays
 from jaxrl_rollouts.pde.streaming import all_fields
 
 RNG = np.random.default_rng(0)
@@ -74,19 +74,19 @@ def test_refused(what: str) -> None:
 
 def test_plain_files_are_read(tmp_path: Path) -> None:
     np.save(tmp_path / "u.npy", U)
-    found = read_fields(tmp_path / "u.npy")
+    found = read(tmp_path / "u.npy")
     assert found.shape == (3, 5, 1, 8) and found.boundaries == ("",) and np.isnan(found.dt).all()
     rest = {"boundaries": np.asarray("periodic"), "nu": np.arange(3.0)}
     np.savez(tmp_path / "u.npz", u=U, dt=0.1, channels=np.array(["height"]), **rest)
-    found = read_fields(tmp_path / "u.npz")
+    found = read(tmp_path / "u.npz")
     assert found.boundaries == ("periodic",) and found.channels == ("height",)
     np.testing.assert_array_equal(found.parameters["nu"], [0, 1, 2])
     np.savez(tmp_path / "two.npz", a=U, b=U)
     with pytest.raises(DataError, match="two.npz: arrays: found a, b, expected u"):
-        read_fields(tmp_path / "two.npz")
+        read(tmp_path / "two.npz")
     (tmp_path / "torn.npz").write_bytes((tmp_path / "u.npz").read_bytes()[:200])
     with pytest.raises(DataError, match="torn.npz: array"):
-        read_fields(tmp_path / "torn.npz")
+        read(tmp_path / "torn.npz")
 
 
 def test_some_trajectories_are_a_set() -> None:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.files import read_fields, read_well, write_well
-from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate
+from jaxrl_rollouts.pde.files import read, read_well, write_well
+from jaxrl_rollouts.pde.generate import Simulation, Solved, generate
 
 ALL = slice(None)
 
@@ -44,7 +44,7 @@ def test_what_is_written_is_read(
     names = ("u", "v")[:channels]
     with tempfile.TemporaryDirectory() as folder:
         path = write_well(Path(folder) / "a.h5", iter(chunks), channels=names, dtype=dtype)
-        found = read_fields(path)
+        found = read(path)
         values = found.read(ALL, ALL)
     fields, extent, dt, value = (np.concatenate(column) for column in zip(*chunks, strict=True))
     assert found.layout == "The Well" and found.channels == names
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(
 
 
 def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
-    config = GenerateConfig(
+    config = Simulation(
         trajectories=5,
         points=16,
         frames=4,
@@ -141,7 +141,7 @@ def path(well_file: Any) -> Path:
 
 
 def test_a_file_of_the_wells_own(well_file: Any) -> None:
-    found = read_fields(well_file.path)
+    found = read(well_file.path)
     assert found.layout == "The Well" and found.shape == (B, T, 11, W, H)
     assert found.channels == (
         "density",
@@ -237,7 +237,7 @@ def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
         assert list(file["scalars"].attrs["field_names"]) == ["viscosity"]
         vectors = np.moveaxis(chunk.fields[:, :, [2, 1]], 2, -1)
         np.testing.assert_array_equal(file["t1_fields/velocity"], vectors)
-    found = read_fields(path)
+    found = read(path)
     assert found.channels == ("p", "a_x", "velocity_x", "velocity_y")
     np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, [0, 3, 2, 1]])
 
@@ -246,7 +246,7 @@ def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
 def test_no_channel_is_lost_in_a_vector(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A field of the vector's own name, and a component of an axis that is not there."""
     chunk = solved((2, 3, 3, 5, 6))
-    found = read_fields(write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64"))
+    found = read(write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64"))
     order = [names.index(name) for name in found.channels]
     assert sorted(found.channels) == sorted(names)
     np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, order])
@@ -287,4 +287,4 @@ def test_a_bad_value_is_found_when_it_is_read(path: Path) -> None:
 def test_a_truncated_file(path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=r"flow\.hdf5: file: found .*expected a whole HDF5 file"):
-        read_fields(path)
+        read(path)

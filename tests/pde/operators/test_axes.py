@@ -12,15 +12,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork, per_channel, residual
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, per_channel, residual
 from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
 from jaxrl_rollouts.pde.operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
+    Fno,
+    Resnet,
+    Unet,
 )
 from jaxrl_rollouts.pde.operators.fno import SpectralConv
 from jaxrl_rollouts.pde.operators.layers import (
@@ -33,9 +30,9 @@ from jaxrl_rollouts.pde.spectral import waves
 
 PADS = {"periodic": "wrap", "zero": "constant", "edge": "edge"}
 GRID = (8, 12)
-RESNET = ResnetConfig(width=6, blocks=1, dilations=(1, 2), embedding=8)
-UNET = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)
-FNO = FnoConfig(width=6, layers=2, modes=3, embedding=8)
+RESNET = Resnet(width=6, blocks=1, dilations=(1, 2), embedding=8)
+UNET = Unet(hidden=8, multipliers=(1, 2), blocks=1)
+FNO = Fno(width=6, layers=2, modes=3, embedding=8)
 NETS = {"resnet": (make_resnet, RESNET), "unet": (make_unet, UNET), "fno": (make_fno, FNO)}
 
 
@@ -117,7 +114,7 @@ def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
     """Zero at the start, of the fields' shape, and a moved field gives a moved answer."""
     make, config = NETS[name]
     if name == "fno" and len(grid) == 3:
-        config = FnoConfig(width=6, layers=2, modes=2, embedding=8)
+        config = Fno(width=6, layers=2, modes=2, embedding=8)
     net = make(config, 2, grid)
     u, noised = jax.random.normal(jax.random.key(2), (2, 2, *grid))
     np.testing.assert_array_equal(said(net, net.init(jax.random.key(0)), u, noised), 0.0)
@@ -133,7 +130,7 @@ def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
 
 def test_nothing_passes_through_a_wall() -> None:
     """A change in the first row reaches the last around a circle, and not where there are walls."""
-    config = ResnetConfig(width=6, blocks=1, dilations=(1,), embedding=8)
+    config = Resnet(width=6, blocks=1, dilations=(1,), embedding=8)
     u = jax.random.normal(jax.random.key(2), (1, 32, 8))
     moved = u.at[0, 0].add(1.0)
 
@@ -146,13 +143,13 @@ def test_nothing_passes_through_a_wall() -> None:
 
     assert last_row(("periodic", "periodic")) > 0.01
     assert last_row(("wall", "periodic")) == 0.0 == last_row(("open", "periodic"))
-    walls, circle = (make_resnet(config, 1, (32, 8), boundaries=b) for b in (("wall", ""), ()))
+    walls, circle = (config.make(FieldShape(1, (32, 8), boundaries=b)) for b in (("wall", ""), ()))
     params = stirred(circle)
     assert not np.allclose(said(walls, params, u), said(circle, params, u))
 
 
 def test_an_fno_continues_what_is_open_and_cuts_it_away() -> None:
-    net = make_fno(FNO, 1, (8, 16), boundaries=("wall", "periodic"))
+    net = FNO.make(FieldShape(1, (8, 16), boundaries=("wall", "periodic")))
     u = jax.random.normal(jax.random.key(2), (1, 8, 16))
     params = stirred(net)
     out = said(net, params, u)
@@ -198,7 +195,7 @@ def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
     Of Gaussian random fields without modes from `modes` on; three steps, each a residual.
     """
     modes, points, t, scale = 6, 16, 0.05, 0.3
-    net = make_fno(FnoConfig(width=1, layers=1, modes=modes, embedding=4), 1, (points, points))
+    net = Fno(width=1, layers=1, modes=modes, embedding=4).make(FieldShape(1, (points, points)))
     params = jax.tree.map(jnp.zeros_like, net.init(jax.random.key(0)))
     k = np.concatenate([np.arange(modes), np.arange(-modes, 0)])
     square = k[:, None] ** 2 + np.arange(modes)[None] ** 2
@@ -224,7 +221,7 @@ def test_pdearenas_upsampling_is_an_option() -> None:
     """There zeros lie beyond the ends: a shifted field no longer gives a shifted answer."""
     u = jax.random.normal(jax.random.key(2), (1, 16))
     ours, theirs = (
-        make_unet(UnetConfig(8, (1, 2), 1, zero_upsampling=zero), 1, 16) for zero in (False, True)
+        Unet(8, (1, 2), 1, zero_upsampling=zero).make(FieldShape(1, 16)) for zero in (False, True)
     )
     params = stirred(ours)
     for net, shifts in ((ours, True), (theirs, False)):
@@ -257,6 +254,6 @@ def test_grids_that_are_none(points: Any) -> None:
 
 def test_more_modes_than_an_axis_has() -> None:
     with pytest.raises(ConfigError, match="modes: found 7, expected at most 4 on 8 x 16 points"):
-        make_fno(FnoConfig(modes=7), 1, (8, 16))
+        Fno(modes=7).make(FieldShape(1, (8, 16)))
     with pytest.raises(ConfigError, match="found 6, expected a multiple of 4"):
-        make_unet(UnetConfig(multipliers=(1, 1, 1)), 1, (8, 6))
+        Unet(multipliers=(1, 1, 1)).make(FieldShape(1, (8, 6)))

@@ -11,12 +11,12 @@ import pytest
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.pde.baselines import make_low_pass
-from jaxrl_rollouts.pde.emulator import persistence
+from jaxrl_rollouts.pde.emulator import FieldShape, persistence
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.study.look import evaluate
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
+from jaxrl_rollouts.pde.look import evaluate
+from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
+from jaxrl_rollouts.pde.operators import Resnet
+from jaxrl_rollouts.pde.train import StudyConfig, StudyData
 
 STUDY = StudyConfig(seeds=2, points=8, steps=5, sampled_steps=5)
 
@@ -41,8 +41,8 @@ def test_other_trajectories_are_judged_by_the_same_programs() -> None:
 
 @pytest.mark.slow
 def test_single_steps_are_judged_after_each_refinement_as_if_it_were_the_last() -> None:
-    config = RefinerConfig(steps=2)
-    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1, 2), embedding=4), 1, 8)
+    config = Refiner(steps=2)
+    net = Resnet(width=4, blocks=1, dilations=(1, 2), embedding=4).make(FieldShape(1, 8))
     emulator = make_refiner(net, config)
     params = jax.vmap(net.init)(jax.random.split(jax.random.key(3), STUDY.seeds))
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # its last layer is zero at first

@@ -16,15 +16,15 @@ import pytest
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.fit import fit
 from jaxrl_rollouts.pde.objectives import OneStepConfig
-from jaxrl_rollouts.pde.operators import ResnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.study import fit as fitting
 from jaxrl_rollouts.pde.study import train as studying
-from jaxrl_rollouts.pde.study.fit import fit
-from jaxrl_rollouts.pde.study.train import StudyConfig, make_emulator, make_network, train_emulator
-from jaxrl_rollouts.pde.study.units import _rounded
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.train import StudyConfig, make_emulator, make_network, train_emulator
+from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.pde.units import _rounded
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.about import ABOUT
 from jaxrl_rollouts.record.context import RunContext
@@ -32,9 +32,9 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import PyTree
 
 N = 8
-NET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-QUICK = TrainingConfig(updates=2, batch=2, warmup=0, per_iteration=1)
-STUDY = StudyConfig(seeds=1, points=N, every=1, resnet=NET, training=QUICK)
+NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+QUICK = Training(steps=2, batch=2, warmup=0, per_iteration=1)
+STUDY = StudyConfig(seeds=1, points=N, stride=1, resnet=NET, training=QUICK)
 U = np.random.default_rng(0).normal(size=(4, 6, 1, N)).cumsum(1).astype(np.float32)
 
 
@@ -68,8 +68,8 @@ def fitted(context: RunContext | None, objective: Any = "refiner", **changes: An
         ({"boundaries": "open"}, r"boundaries: found a training with \['wall'\]"),
         ({"conditions": {"nu": np.linspace(9, 3, 4)}}, r"conditions: .*\[1.0, 10.0\].*\[3.0, 1.6"),
         ({"every": 2}, r"training.every: found a training with 1, expected 2"),
-        ({"objective": RefinerConfig(min_noise_variance=1e-3)}, r"objective.min_noise_variance"),
-        ({"objective": "mse"}, r"kind of objective: .*'RefinerConfig', expected 'OneStepConfig'"),
+        ({"objective": Refiner(min_noise_variance=1e-3)}, r"objective.min_noise_variance"),
+        ({"objective": "mse"}, r"kind of objective: .*'Refiner', expected 'OneStepConfig'"),
         ({"network": replace(NET, dilations=(2,))}, r"network.dilations: .*\[1\], expected \[2\]"),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_fit_goes_on_from_a_record_of_before(
     assert not written(context, "emulator").keys() & {"boundaries", "units", "kind of network"}
     jax.tree.map(np.testing.assert_array_equal, first, fitted(context))
     with pytest.raises(CheckpointError, match="objective.steps: found a training with 3"):
-        fitted(context, RefinerConfig(steps=2))
+        fitted(context, Refiner(steps=2))
 
 
 def written(context: RunContext, stage: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def written(context: RunContext, stage: str) -> dict[str, Any]:
     return json.loads(checkpoint.text(context.folder.stage(stage), QUICK.updates, ABOUT) or "")
 
 
-def studied(context: RunContext, refiner: RefinerConfig | None = None, **changes: Any) -> PyTree:
+def studied(context: RunContext, refiner: Refiner | None = None, **changes: Any) -> PyTree:
     """Weights of a study of refiners, some of whose settings are `changes`."""
     study = replace(STUDY, **changes)
     emulator = make_emulator("refiner", study, refiner)
@@ -135,8 +135,8 @@ def studied(context: RunContext, refiner: RefinerConfig | None = None, **changes
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"refiner": RefinerConfig(min_noise_variance=1e-3)}, "objective.min_noise_variance"),
-        ({"refiner": RefinerConfig(sampler="renoise")}, "objective.sampler"),
+        ({"refiner": Refiner(min_noise_variance=1e-3)}, "objective.min_noise_variance"),
+        ({"refiner": Refiner(sampler="renoise")}, "objective.sampler"),
         ({"every": 2}, "every: found a training with 1, expected 2"),
         ({"resnet": replace(NET, dilations=(2,))}, "network.dilations"),
     ],
@@ -161,17 +161,17 @@ def test_a_study_goes_on_from_a_record_of_before(
     """That said the training alone, whose own `every` was not the study's."""
     with monkeypatch.context() as earlier:
         told_less(earlier, studying, "training")
-        first = studied(context, every=2)
+        first = studied(context, stride=2)
     said = written(context, "refiner")
     assert said["training.every"] == 1 and "every" not in said
-    jax.tree.map(np.testing.assert_array_equal, first, studied(context, every=2))
+    jax.tree.map(np.testing.assert_array_equal, first, studied(context, stride=2))
 
 
 def test_what_another_emulator_was_made_with_is_said() -> None:
     study = replace(STUDY, residual_scale=0.5)
     first = make_emulator("mse", study)
     net = make_network(study)
-    about = dict(make_refiner(net, RefinerConfig(), after=first).about)
+    about = dict(make_refiner(net, Refiner(), after=first).about)
     assert about["after.objective"] == OneStepConfig(residual_scale=0.5)
     assert about["after.network"] == about["network"] == NET
-    assert about["kind of objective"] == "RefinerConfig"
+    assert about["kind of objective"] == "Refiner"

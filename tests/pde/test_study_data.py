@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import Interrupted
-from jaxrl_rollouts.pde.generate import GenerateConfig
-from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
+from jaxrl_rollouts.pde.generate import Simulation
+from jaxrl_rollouts.pde.train import StudyConfig, prepare
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 
-SOLVED = GenerateConfig(trajectories=2, points=16, frames=4, burn_in=2, chunk=2)
+SOLVED = Simulation(trajectories=2, points=16, frames=4, burn_in=2, chunk=2)
 STUDY = StudyConfig(train=SOLVED, test=replace(SOLVED, seed=1), points=16, steps=3, sampled_steps=3)
 
 

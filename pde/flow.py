@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import metrics
-from ..fieldset import FieldSet
-from ..flows import to_velocity, to_vorticity
+from . import metrics
+from .fieldset import FieldSet
+from .flows import to_velocity, to_vorticity
 
 # Names of the channels of a flow: its vorticity, or its velocity.
 KNOWN = (("vorticity",), ("w",), ("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))

@@ -12,12 +12,12 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
-from ..constant import constant_fields
-from ..emulator import Scale, Told
-from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, to_units
-from ..saved import TrainedEmulator
-from ..streaming import deviation, trajectories
-from ..training import TrainingConfig
+from .constant import constant_fields
+from .emulator import Conditioning, Scale
+from .fieldset import SPAN, Fields, FieldSet, Scaling, condition_values, to_units
+from .streaming import deviation, trajectories
+from .trained import TrainedEmulator
+from .training import Training
 
 
 def standardised(
@@ -37,7 +37,9 @@ def standardised(
         constant: of `constant_units`.
     """
     seen = scaled(units, u, axes=u.ndim - 3)
-    return Fields(jnp.asarray(seen), jax.tree.map(jnp.asarray, told(found, scalings, constant)))
+    return Fields(
+        jnp.asarray(seen), jax.tree.map(jnp.asarray, conditions_of(found, scalings, constant))
+    )
 
 
 def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
@@ -45,13 +47,15 @@ def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.nd
     return to_units(units, u, axes)
 
 
-def told(
+def conditions_of(
     found: FieldSet,
     scalings: Mapping[str, Scaling],
     constant: Mapping[int, Scaling] | None = None,
 ) -> Any:
-    """Conditions of every trajectory as a network is told them, `[N, P]` float32; `Told` with the
-    constant channels `[N, S, *X]` where there are some."""
+    """Conditions of every trajectory as a network sees them, `[N, P]` float32.
+
+    `Conditioning` with the constant channels `[N, S, *X]` where there are some.
+    """
     columns = [np.zeros((found.shape[0], 0))]
     columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
     conditions: Any = np.concatenate(columns, 1).astype(np.float32)
@@ -59,7 +63,7 @@ def told(
         return conditions
     fields = constant_fields(found, tuple(constant))
     seen: Any = scaled(tuple(constant.values()), fields, axes=fields.ndim - 2)
-    return Told(conditions, seen)
+    return Conditioning(conditions, seen)
 
 
 def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
@@ -88,17 +92,17 @@ def constant_units(found: FieldSet) -> dict[int, Scaling]:
     return dict(zip(found.constant, units, strict=True))
 
 
-def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> Scale:
+def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], stride: int) -> Scale:
     """Standard deviation of a step's change of standardised `[N, T, C, *X]`, three digits: a number
     for a single channel, else one for each.
 
     Raises:
         DataError: too few frames for a step, or a channel that is the same in every frame.
     """
-    if u.shape[1] <= every:
-        raise DataError(found.path, "frames", u.shape[1], f"at least {every + 1}, a step")
+    if u.shape[1] <= stride:
+        raise DataError(found.path, "frames", u.shape[1], f"at least {stride + 1}, a step")
     parts = (scaled(units, u[part], axes=u.ndim - 3) for part in trajectories(u.shape))
-    changes = (part[:, every:] - part[:, :-every] for part in parts)
+    changes = (part[:, stride:] - part[:, :-stride] for part in parts)
     if u.shape[2] == 1:
         spread = [deviation(changes, tuple(range(u.ndim)))[1]]
     else:
@@ -111,7 +115,7 @@ def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every
 
 
 def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
-    """How conditions are told, by name: from 0 to 10 over the trajectories.
+    """How networks see conditions, by name: from 0 to 10 over the trajectories.
 
     Raises:
         DataError: one that the file does not know, or whose value it does not say.
@@ -123,17 +127,17 @@ def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[s
     for name in names:
         values = condition_values(found, name)
         span = float(np.ptp(values))
-        scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
+        scalings[name] = Scaling(float(values.min()), SPAN / span if span else 1.0)
     return scalings
 
 
-def learned_from(own: TrainedEmulator, objective: Any, training: TrainingConfig) -> dict[str, Any]:
-    """What decides what an emulator learns, by name (`loop.train`): first what somebody chose, then
+def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> dict[str, Any]:
+    """What decides what an emulator learns, by name (`loop.train`): first what was chosen, then
     what was measured.
 
     Args:
         own: the emulator.
-        objective: its settings as they were given; the residual scale is measured.
+        objective: its settings.
         training: of it.
     """
     return {
@@ -144,7 +148,7 @@ def learned_from(own: TrainedEmulator, objective: Any, training: TrainingConfig)
         "objective": objective,
         "training": training,
         "history": own.history,
-        "residual_scale": own.objective.residual_scale,
+        "residual_scale": own.scale,
         "units": [_rounded(unit) for unit in own.units],
     }
 
