@@ -1,6 +1,6 @@
 """PDEgym's layout (Herde et al. 2024, Poseidon): NetCDF4, so HDF5.
 
-Three kinds, distinguished by what is in the file. Flows: one array `velocity`, `solution` or, of the
+Three kinds, known by what is in the file. Flows: one array `velocity`, `solution` or, of the
 compressible sets, `data`, `[n, t, c, x, y]`. Scalars: `solution` `[n, t, x, y]` (Allen-Cahn).
 Waves: the same, and beside it their speed `c` `[n, x, y]`, a constant channel. No file says more.
 For granted is taken of flows that the domain is the unit square, periodic, and that frames are

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.objectives.refiner import Refiner
+from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.schedule import make_schedule
 
 C, N = 2, 24
@@ -18,8 +18,8 @@ FORMS = [
     RELEASED,
     Refiner(sampler="renoise", first="zeros"),
     Refiner(form="noise", sampler="renoise", first="zeros"),
-    Refiner(steps=1, min_noise_variance=1e-4),
-    Refiner(steps=5, samples=3),
+    Refiner(refinements=1, min_noise_variance=1e-4),
+    Refiner(refinements=5, samples=3),
 ]
 NONE = jnp.zeros((0,))
 
@@ -30,19 +30,19 @@ def field(seed: int) -> jax.Array:
 
 def oracle(truth: jax.Array, config: Refiner, down_to: int = 0) -> FieldNetwork:
     """A network that knows the residual `truth`; below index `down_to` it says zero."""
-    plan = make_schedule(config.steps, config.min_noise_variance)
+    plan = make_schedule(config.refinements, config.min_noise_variance)
     share = 1.0 - plan.signal if config.form == "v" else plan.variance
     dirt = jnp.asarray(np.sqrt(share), jnp.float32)
     clean = jnp.asarray(np.sqrt(1.0 - share), jnp.float32)
 
     def apply(params: Any, u: Any, noised: jax.Array, index: Any, conditions: Any) -> jax.Array:
-        t = jnp.round(index * config.steps / 1000.0).astype(int)
+        t = jnp.round(index * config.refinements / 1000.0).astype(int)
         if config.form == "v":
             noise = (noised - clean[t] * truth) / dirt[t]
             said = clean[t] * noise - dirt[t] * truth
             first = -truth  # whatever the second input
         else:
             said, first = (noised - truth) / dirt[t], truth
-        return jnp.where(t == config.steps, first, jnp.where(t < down_to, 0.0, said))
+        return jnp.where(t == config.refinements, first, jnp.where(t < down_to, 0.0, said))
 
     return FieldNetwork(lambda key: {}, apply)

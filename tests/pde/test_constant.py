@@ -20,13 +20,13 @@ from jaxrl_rollouts.pde.constant import (
     never_changing,
     with_constant,
 )
-from jaxrl_rollouts.pde.emulator import Conditioning, FieldNetwork
+from jaxrl_rollouts.pde.emulator import Conditioning, FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.evaluation import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
-from jaxrl_rollouts.pde.operators import NETWORKS, Drift, Fno, Resnet, Unet
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Drift, Fno, Resnet, Unet
+from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 C, S, N = 2, 1, 8
 SCALE = (0.5, 2.0)
@@ -55,14 +55,14 @@ def whole(history: int = 1) -> FieldNetwork:
     return FieldNetwork(lambda key: jnp.float32(0.4), apply, history)
 
 
-def told(seed: int = 5) -> Conditioning:
+def given_of(seed: int = 5) -> Conditioning:
     return Conditioning(jnp.array([0.25]), jnp.asarray(normal(S, N, seed=seed)))
 
 
 @pytest.mark.parametrize("objective", ["mse", "unrolled", "sobolev"])
 def test_a_loss_is_that_of_the_channels_that_are_predicted(objective: Any) -> None:
-    window, given = normal(3, C, N), told()
-    emulator = make_one_step(with_constant(whole()), OneStepConfig(objective, SCALE))
+    window, given = normal(3, C, N), given_of()
+    emulator = OBJECTIVES[objective]().make(with_constant(whole()), SCALE)
     value, _ = emulator.loss(jnp.float32(0.4), KEY, window[: emulator.frames], given)
     scale, constant, losses = np.reshape(SCALE, (C, 1)), np.asarray(given.constant), []
     u = window[0]
@@ -83,15 +83,15 @@ def test_a_loss_is_that_of_the_channels_that_are_predicted(objective: Any) -> No
 @pytest.mark.parametrize("form", ["v", "noise"])
 def test_a_refiner_draws_no_noise_for_them(form: Any) -> None:
     """Loss and step are those of a network that has the constant within itself, key for key."""
-    given, window = told(), normal(2, C, N)
+    given, window = given_of(), normal(2, C, N)
     settings: dict[str, Any] = {} if form == "v" else {"first": "zeros", "sampler": "renoise"}
-    config = Refiner(steps=2, residual_scale=SCALE, form=form, **settings)
+    config = Refiner(refinements=2, form=form, **settings)
 
     def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
         return params * field + given.constant + conditions[0] + noised
 
-    inside = make_refiner(FieldNetwork(whole().init, apply), config)
-    beside = make_refiner(with_constant(whole()), config)
+    inside = config.make(FieldNetwork(whole().init, apply), SCALE)
+    beside = config.make(with_constant(whole()), SCALE)
     params = jnp.float32(0.4)
     for i in range(4):
         key = jax.random.fold_in(KEY, i)
@@ -108,7 +108,7 @@ def test_they_stand_behind_every_frame_of_a_history() -> None:
         seen.append((np.asarray(field), np.asarray(noised)))
         return field[: C + S]
 
-    field, given = normal(3 * C, N), told()
+    field, given = normal(3 * C, N), given_of()
     net = with_constant(FieldNetwork(whole().init, apply, 3))
     noised = normal(C, N, seed=1)
     np.testing.assert_array_equal(net.apply((), field, noised, 0.0, given), field[:C])
@@ -130,13 +130,11 @@ LONG_TO_COMPILE = [("unet", "mse"), ("unet", "refiner"), ("drift", "refiner")]
 )
 def test_every_operator_sees_them(name: str, objective: str) -> None:
     grid = (8, 8) if name == "drift" else (N,)
-    net = with_constant(NETWORKS[name][1](SMALL[name], C + S, grid, 1))
+    net = with_constant(SMALL[name].make(FieldShape(C + S, grid, 1)))
     leaves, tree = jax.tree.flatten(net.init(KEY))
     params = tree.unflatten(x + 0.1 * normal(*x.shape, seed=i) for i, x in enumerate(leaves))
     emulator = (
-        make_one_step(net, OneStepConfig(residual_scale=SCALE))
-        if objective == "mse"
-        else make_refiner(net, Refiner(steps=1, residual_scale=SCALE))
+        Mse().make(net, SCALE) if objective == "mse" else Refiner(refinements=1).make(net, SCALE)
     )
     window, constant = normal(2, C, *grid), normal(S, *grid, seed=1)
 

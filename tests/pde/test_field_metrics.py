@@ -60,7 +60,7 @@ def test_relative_errors_against_numpy() -> None:
     mse = np.square(p - t).mean(-1)
     expected = np.sqrt(mse / np.square(t).mean(-1)).mean(-1)
     np.testing.assert_allclose(metrics.nrmse(p, t), expected, rtol=1e-5)
-    expected = np.sqrt(mse / (t.var(-1) + 1e-7)).mean(-1)
+    expected = np.sqrt(mse / (t.var(-1, ddof=1) + 1e-7)).mean(-1)  # as The Well: unbiased
     np.testing.assert_allclose(metrics.vrmse(p, t), expected, rtol=1e-5)
     mean = np.broadcast_to(t.mean(-1, keepdims=True), t.shape)
     np.testing.assert_allclose(metrics.vrmse(mean, t), 1.0, rtol=1e-4)

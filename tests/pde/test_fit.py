@@ -46,7 +46,7 @@ def fitted() -> Fitted:
 def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
     u, way = waves()
     assert list(fitted.emulator.conditions) == ["way"] and fitted.emulator.dt == 0.5
-    scales = fitted.emulator.objective.residual_scale
+    scales = fitted.emulator.scale
     assert isinstance(scales, tuple) and all(0.1 < scale < 1.0 for scale in scales)  # standardised
     rolled = fitted.roll(u[:, 0], 7, conditions={"way": way}, seed=1)
     assert rolled.shape == (7, 24, 2, N)
@@ -117,10 +117,10 @@ def test_windows_are_moved_along_axes_that_are_circles_or_said_to_be() -> None:
 
 def test_a_network_knows_its_grid() -> None:
     net = NET.make(FieldShape(1, N, conditions=1))
-    params, told = net.init(jax.random.key(0)), jnp.zeros((1,))
+    params, given = net.init(jax.random.key(0)), jnp.zeros((1,))
 
     def apply(*shape: int) -> jax.Array:
-        return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, told)
+        return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, given)
 
     assert apply(1, N).shape == (1, N)
     with pytest.raises(ConfigError, match=r"on 16 x 16 points', expected 1 channels .* on 16 p"):

@@ -47,7 +47,7 @@ def fitted() -> Fitted:
 def test_an_emulator_learns_and_keeps_its_grid(fitted: Fitted, tmp_path: Path) -> None:
     u, own = drifting(), fitted.emulator
     assert own.points == GRID == own.grid and own.boundaries == ("periodic", "periodic")
-    assert len(own.objective.residual_scale) == 2
+    assert len(own.scale) == 2
     rolled = fitted.roll(u[:, 0], 5)
     assert rolled.shape == (5, 16, 2, *GRID)
     error = np.abs(rolled - np.swapaxes(u[:, 1:], 0, 1)).mean((0, 1, 3, 4))

@@ -66,7 +66,7 @@ def test_what_is_constant_stays_to_the_bit_and_is_kept(fitted: Fitted, tmp_path:
     assert (own.channels, own.width, own.changing) == (1, 2, (1,))
     c = decay()[:, 0, 0]
     assert own.constant[0] == pytest.approx(Scaling(c.mean(), 1 / c.std()), rel=1e-5)
-    assert isinstance(own.objective.residual_scale, float)
+    assert isinstance(own.scale, float)
     rolled = fitted.roll(u[:, 0], 7)
     np.testing.assert_array_equal(rolled[:, :, 0], np.broadcast_to(u[:, 0, 0], (7, N, X)))
     again = load_emulator(fitted.save(tmp_path / "emulator"))

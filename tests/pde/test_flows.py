@@ -15,7 +15,7 @@ from scipy import integrate
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.beside import solver_conditions
+from jaxrl_rollouts.pde.comparison import solver_conditions
 from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, KILL, WAVES
 from jaxrl_rollouts.pde.files import read
 from jaxrl_rollouts.pde.flows import to_velocity, to_vorticity

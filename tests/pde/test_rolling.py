@@ -15,7 +15,8 @@ from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fit import fit
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
-from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator
+from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 N = 16
 NET = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)
@@ -36,7 +37,7 @@ def trained() -> TrainedEmulator:
 
 
 def test_as_many_frames_are_taken_as_make_a_step(trained: TrainedEmulator) -> None:
-    assert trained.every == 2 and trained.dt == 0.5
+    assert trained.stride == 2 and trained.dt == 0.5
     assert frames_per_step(trained, from_arrays(waves(6), dt=0.25)) == 2
     assert frames_per_step(trained, from_arrays(waves(6))) == 2  # nobody knows better
     with pytest.warns(UserWarning, match="frames 0.1 apart, expected 0.5.*one frame in 5 is taken"):

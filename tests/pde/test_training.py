@@ -16,10 +16,9 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.evaluation import compare, roll_emulator, sampled_horizon
+from jaxrl_rollouts.pde.evaluation import Holdout, compare, roll_emulator, sample
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.objectives.refiner import Refiner, make_refiner
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.training import Training, make_training
 from jaxrl_rollouts.record.context import RunContext
@@ -43,7 +42,7 @@ def waves() -> Fields:
 @functools.cache
 def one_step() -> Any:
     net = Resnet(width=12, blocks=1, dilations=(1, 2, 1), embedding=8).make(FieldShape(1, N, 1))
-    return make_one_step(net, OneStepConfig(residual_scale=0.5))
+    return Mse().make(net, 0.5)
 
 
 def keys(seeds: int) -> jax.Array:
@@ -63,20 +62,21 @@ def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
     rolled = roll_emulator(
         one_step(), params, data.fields[:, 0], data.conditions, jax.random.key(0), 5
     )
-    found = compare(rolled, jnp.swapaxes(data.fields[:, 1:], 0, 1))
+    test = Holdout(data, 5)
+    found = compare(rolled, test.truth(), test)
     assert float(found.correlation.mean(1)[-1]) > 0.95
-    assert found.first_error.shape == (N // 2 + 1,)
+    assert found.late.shape == (N // 2 + 1,)
 
 
 def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
     """A linear network, followed by hand with optax's own parts."""
     net = FieldNetwork(lambda key: jnp.float32(0.0), lambda p, u, noised, t, c: p * u)
-    emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
+    emulator = Mse().make(net, 1.0)
     config = Training(
         steps=6,
         batch=4,
         lr=0.1,
-        final_rate=0.01,
+        final_lr=0.01,
         warmup=2,
         clip=0.5,
         average=0.8,
@@ -174,10 +174,8 @@ def refiner() -> Any:
     net = FieldNetwork(
         lambda key: {}, lambda p, u, noised, t, c: jnp.where(t > 999, c[0] * jnp.ones_like(u), 0.0)
     )
-    config = Refiner(
-        min_noise_variance=1e-2, residual_scale=1.0, form="noise", first="zeros", sampler="renoise"
-    )
-    return make_refiner(net, config)
+    config = Refiner(min_noise_variance=1e-2, form="noise", first="zeros", sampler="renoise")
+    return config.make(net, 1.0)
 
 
 def test_a_rollout_is_repeated_steps_with_own_conditions() -> None:
@@ -199,9 +197,9 @@ def test_every_field_and_step_has_its_own_noise() -> None:
 
 def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
     wave = jnp.sin(jnp.arange(64) / 64 * 2 * jnp.pi)[None, None]
-    found = np.asarray(
-        sampled_horizon(refiner(), {}, wave, jnp.zeros((1, 1)), jax.random.key(0), 30, 8)
-    )[:, 0]
+    still = Fields(jnp.repeat(wave[:, None], 31, 1), jnp.zeros((1, 1)))
+    samples = sample("refiner", refiner(), {"none": jnp.zeros(1)}, Holdout(still, 30), 8)
+    found = samples.cross[0, :, 0]
     # Equal waves of variance 1/2 with independent noise of variance s t: correlation .5/(.5 + s t).
     rolled = roll_emulator(refiner(), {}, 0 * wave, jnp.zeros((1, 1)), jax.random.key(1), 30)
     step = float(jnp.square(jnp.diff(rolled[:, 0, 0], axis=0)).mean())
@@ -213,11 +211,11 @@ def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"updates": 0},
+        {"steps": 0},
         {"batch": 0},
         {"per_iteration": 7},
-        {"final_rate": 0.0},
-        {"final_rate": 1.0},
+        {"final_lr": 0.0},
+        {"final_lr": 1.0},
         {"warmup": 40},
         {"clip": 0.0},
         {"average": 1.0},

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, per_channel, residual
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.objectives import Mse
 from jaxrl_rollouts.pde.operators import (
     Fno,
     Resnet,
@@ -33,7 +33,7 @@ GRID = (8, 12)
 RESNET = Resnet(width=6, blocks=1, dilations=(1, 2), embedding=8)
 UNET = Unet(hidden=8, multipliers=(1, 2), blocks=1)
 FNO = Fno(width=6, layers=2, modes=3, embedding=8)
-NETS = {"resnet": (make_resnet, RESNET), "unet": (make_unet, UNET), "fno": (make_fno, FNO)}
+NETS = {"resnet": RESNET, "unet": UNET, "fno": FNO}
 
 
 def stirred(net: FieldNetwork) -> Any:
@@ -112,10 +112,10 @@ def test_upsampling_against_its_definition(padding: Any) -> None:
 )
 def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
     """Zero at the start, of the fields' shape, and a moved field gives a moved answer."""
-    make, config = NETS[name]
+    config = NETS[name]
     if name == "fno" and len(grid) == 3:
         config = Fno(width=6, layers=2, modes=2, embedding=8)
-    net = make(config, 2, grid)
+    net = config.make(FieldShape(2, grid))
     u, noised = jax.random.normal(jax.random.key(2), (2, 2, *grid))
     np.testing.assert_array_equal(said(net, net.init(jax.random.key(0)), u, noised), 0.0)
     params = stirred(net)
@@ -205,7 +205,7 @@ def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
     ]
     params["Dense_3"]["kernel"] = jnp.array([[1.0, -1.0]])
     params["Dense_4"]["kernel"] = jnp.array([[1.0], [-1.0]])
-    emulator = make_one_step(net, OneStepConfig(residual_scale=scale))
+    emulator = Mse().make(net, scale)
     wave = waves((points, points))
     rough = np.fft.rfft2(np.random.default_rng(0).normal(size=(points, points)))
     start = rough * (np.abs(wave) < modes).all(0)

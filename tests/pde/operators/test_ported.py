@@ -41,8 +41,8 @@ def difference(
     x = np.random.default_rng(1).normal(size=((history + 1) * theirs.channels, *points))
     given = CONDITIONS[:conditions]
     expected = theirs(x, TIME, given)
-    how = (config, theirs.channels, points, conditions, history)
-    net, params = *how.make(FieldShape(boundaries)), unet_from_pdearena(theirs.state, *how)
+    shape = FieldShape(theirs.channels, points, conditions, history, boundaries)
+    net, params = config.make(shape), unet_from_pdearena(theirs.state, config, shape)
     seen = x[: -theirs.channels], x[-theirs.channels :], np.array(given)
     with jax.enable_x64(True):
         params, *seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), (params, *seen))
@@ -82,7 +82,7 @@ def test_every_array_has_its_place() -> None:
     """The published model's names and size: 280 arrays; each number is there once."""
     given = state(Unet(hidden=8))
     assert len(given) == 280 and "up.14.res.shortcut.bias" in given
-    params = unet_from_pdearena(given, Unet(hidden=8), 1, 16, 2)
+    params = unet_from_pdearena(given, Unet(hidden=8), FieldShape(1, 16, 2))
     ours, theirs = (
         np.sort(np.concatenate([np.ravel(x) for x in arrays]))
         for arrays in (jax.tree.leaves(params), given.values())
@@ -93,8 +93,8 @@ def test_every_array_has_its_place() -> None:
 def test_lightnings_prefix_and_what_else_is_in_its_file() -> None:
     given = state()
     file = {f"model.{name}": values for name, values in given.items()} | {"loss.weight": np.ones(1)}
-    params = unet_from_pdearena(file, SMALL, 1, 16, 2, prefix="model.")
-    same = unet_from_pdearena(given, SMALL, 1, 16, 2)
+    params = unet_from_pdearena(file, SMALL, FieldShape(1, 16, 2), prefix="model.")
+    same = unet_from_pdearena(given, SMALL, FieldShape(1, 16, 2))
     jax.tree.map(np.testing.assert_array_equal, params, same)
 
 
@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_named() -> None:
     given = state()
 
     def port(names: dict[str, Any], config: Unet = SMALL, conditions: int = 2) -> None:
-        unet_from_pdearena(names, config, 1, 16, conditions)
+        unet_from_pdearena(names, config, FieldShape(1, 16, conditions))
 
     without = {name: values for name, values in given.items() if "middle.res1.conv" not in name}
     with pytest.raises(DataError, match=r"middle.res1.conv1.weight, .* and 1 more: found nothing"):

@@ -128,7 +128,7 @@ def differences() -> dict[str, float]:
         single, double = forward(unet, x), forward(unet.double(), x.double())
     single, double = single[0].numpy(), double[0].numpy()
     net = config.make(FieldShape(1, POINTS, len(CONDITIONS)))
-    params = unet_from_pdearena(state, config, 1, POINTS, len(CONDITIONS))
+    params = unet_from_pdearena(state, config, FieldShape(1, POINTS, len(CONDITIONS)))
     u, noised = x.numpy()[0, :1], x.numpy()[0, 1:]
     ours = np.asarray(net.apply(params, u, noised, TIME, jnp.array(CONDITIONS)))
     with jax.enable_x64(True):
