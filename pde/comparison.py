@@ -92,13 +92,21 @@ def low_pass(
         return cut_off(emulator, own.params, arms.data._replace(fields=fields))
 
     found = remember(arms.context, f"{name}_low_pass", "cut", measure)
-    whole = len(found["amplitude"])
-    cuts = found["cuts"].reshape(-1, *(1,) * axes)
-    # Bins of the grid's corners lie beyond the last wavenumber: with nothing to cut they stay.
-    gain = (lengths(own.grid, own.lengths) < cuts - 0.5) | (cuts >= whole)
+    gain = kept_bins(own.grid, own.lengths, found["cuts"], len(found["amplitude"]))
     filtered = make_low_pass(emulator, axes)
     params = (own.params, jnp.asarray(gain, jnp.float32))
     return arms.measure(f"{name}_low_pass", filtered, params), found["cuts"]
+
+
+def kept_bins(
+    grid: tuple[int, ...], extent: tuple[float, ...], cuts: np.ndarray, count: int
+) -> np.ndarray:
+    """Which bins lie below the cuts `[seeds]`, `[seeds, *bins]`; all where nothing is to be cut.
+
+    Bins of the grid's corners lie beyond the last of `count` wavenumbers: then they stay, too.
+    """
+    first = cuts.reshape(-1, *(1,) * len(grid))
+    return (lengths(grid, extent) < first - 0.5) | (first >= count)
 
 
 def cut_off(emulator: Emulator, params: PyTree, training: Holdout) -> dict[str, np.ndarray]:

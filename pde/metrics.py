@@ -149,7 +149,9 @@ def shells(
     doubled = [2 * n if wall else n for n, wall in zip(shape, walls, strict=True)]
     both = waves(doubled) * np.reshape(scale, (-1, *(1,) * len(shape)))
     highest = max(n // 2 * r for n, r in zip(doubled, scale, strict=True))
-    return np.rint(np.sqrt(np.square(both).sum(0))).astype(int), int(np.rint(highest)) + 1
+    # Half wavenumbers, of mirrored axes, go up: two to a shell.
+    numbers = np.floor(np.sqrt(np.square(both).sum(0)) + 0.5).astype(int)
+    return numbers, int(np.floor(highest + 0.5)) + 1
 
 
 def _walls(boundaries: Sequence[str], axes: int) -> tuple[bool, ...]:

@@ -23,6 +23,7 @@ from jaxrl_rollouts.record.saved import one_seed
 from jaxrl_rollouts.trees import PyTree
 
 from .adapters import NetworkLike, built
+from .boundaries import between_ends
 from .constant import check_constant, others, with_constant
 from .emulator import (
     Conditioning,
@@ -120,7 +121,9 @@ class TrainedEmulator:
             self.width, self.points, scalars, self.history, self.boundaries, self.lengths
         )
         net = built(self.network, shape)
-        return with_constant(net) if self.constant else net
+        net = with_constant(net) if self.constant else net
+        units = self.units or (Scaling(),) * self.channels
+        return between_ends(net, tuple(self.boundaries), units)
 
     @functools.cached_property
     def emulator(self) -> Emulator:

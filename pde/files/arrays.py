@@ -14,11 +14,11 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import clean
 from jaxrl_rollouts.numpy_files import read_npy, read_npz
 
+from ..boundaries import EXPECTED, is_known
 from ..fieldset import FieldSet
 from .stored import check_finite, check_numbers, positions
 
 MEMORY = Path("array")  # the "file" of arrays in memory, for messages
-KINDS = ("periodic", "wall", "open")
 MANY = 16  # channels; four axes with more might as well be two of space
 NAMES = "u, and perhaps dt, dx, boundaries, channels and parameters of the equation"
 # What others call these, and no equation calls a parameter.
@@ -48,7 +48,8 @@ def from_arrays(
         dt: time between frames, one for all or `[N]`; None where it is not known.
         dx: distance between points, one for all, per axis or `[N, axes]`; None likewise.
         conditions: parameters of the equation by name, one for all or `[N]`.
-        boundaries: of every axis, or one each: periodic, wall or open, "" where it is not known.
+        boundaries: of every axis, or one each: periodic, wall, open, neumann or dirichlet=VALUE,
+            `LOW|HIGH` where its ends differ, "" where it is not known; see `boundaries`.
         names: of the channels.
         axes: of space; left out, 1 for three or four axes of `u`, 2 for five, 3 for six.
         source: a name for messages.
@@ -64,8 +65,8 @@ def from_arrays(
     if len(named) != channels:
         raise DataError(path, "names", f"{len(named)} names", f"{channels}, one per channel")
     kinds = (boundaries,) * space if isinstance(boundaries, str) else tuple(boundaries)
-    if len(kinds) != space or not set(kinds) <= {*KINDS, ""}:
-        expected = f"{space} of {', '.join(KINDS)} or an empty text"
+    if len(kinds) != space or not all(map(is_known, kinds)):
+        expected = f"{space}: {EXPECTED}, or an empty text"
         raise DataError(path, "boundaries", ", ".join(kinds) or "nothing", expected)
     spacing = np.full((count, space), np.nan)
     if dx is not None:
@@ -108,6 +109,8 @@ def complete(
             raise ConfigError(key, list(given), f"one, or {axes}: one for each axis of {name}")
     if boundaries:
         kinds = tuple(boundaries) * (axes if len(boundaries) == 1 else 1)
+        if not all(map(is_known, kinds)):
+            raise ConfigError("boundaries", list(kinds), EXPECTED)
         known = found.boundaries or ("",) * axes
         if any(own and own != kind for own, kind in zip(known, kinds, strict=True)):
             raise ConfigError("boundaries", list(kinds), f"what {name} says: {', '.join(known)}")

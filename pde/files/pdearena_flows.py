@@ -149,7 +149,7 @@ def write_pdearena_flows(
     """Write solved vorticities as they come; the file appears once the last is in.
 
     The scalar `u` is the vorticity, which the flow carries, and `vx`, `vy` are
-    `flows.to_velocity` of it, whose curl is minus the vorticity. The equation's parameter is an
+    `flows.to_velocity` of it. The equation's parameter is an
     array of its own name; there is no buoyancy. Attributes of the group, which PDEArena does not
     look at, say that space is periodic and which equation it is.
 

@@ -21,11 +21,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
 from jaxrl_rollouts.trees import PyTree
 
+from ..boundaries import ends_of
 from ..emulator import FieldNetwork, FieldShape, kind_and_settings
 
 Form = Literal["auto", "matmul", "conv"]
-# What lies beyond the ends of an axis: the other end, nothing, or the last value.
-Padding = Literal["periodic", "zero", "edge"]
+# What lies beyond the ends of an axis: the other end, nothing, or the last value; LOW|HIGH.
+Padding = Literal["periodic", "zero", "edge", "zero|edge", "edge|zero"]
 CIRCLE: tuple[Padding, ...] = ("periodic",)
 _PAD = {"zero": "constant", "edge": "edge"}
 zeros = nn.initializers.zeros
@@ -41,14 +42,30 @@ def paddings(boundaries: Sequence[str], axes: int) -> tuple[Padding, ...]:
     """How each axis goes on: around where it is periodic, with zeros at walls, else as it ends.
 
     Args:
-        boundaries: of the fields, as in a `FieldSet`; none, or "", is periodic.
+        boundaries: of the fields, as in a `FieldSet` (see `boundaries`); none, or "", is periodic.
         axes: of space.
+
+    Raises:
+        ConfigError: neither none nor one for each axis.
     """
     kinds = tuple(boundaries) or ("",) * axes
     if len(kinds) != axes:
         raise ConfigError("boundaries", list(kinds), f"one for each of {axes} axes")
-    known: dict[str, Padding] = {"": "periodic", "periodic": "periodic", "wall": "zero"}
-    return tuple(known.get(kind, "edge") for kind in kinds)
+    return tuple(map(_padding, kinds))
+
+
+def _padding(boundary: str) -> Padding:
+    ends = ends_of(boundary)
+    if ends is None:
+        return "periodic"
+    low, high = ("zero" if end.kind in ("wall", "dirichlet") else "edge" for end in ends)
+    known: dict[tuple[str, str], Padding] = {
+        ("zero", "zero"): "zero",
+        ("edge", "edge"): "edge",
+        ("zero", "edge"): "zero|edge",
+        ("edge", "zero"): "edge|zero",
+    }
+    return known[low, high]
 
 
 def use_matmul(form: Form) -> bool:
@@ -71,9 +88,12 @@ def _extended(x: jax.Array, reach: int, axis: int, padding: Padding) -> jax.Arra
         before = jax.lax.slice_in_dim(x, points - reach, points, axis=axis)
         behind = jax.lax.slice_in_dim(x, 0, reach, axis=axis)
         return jnp.concatenate([before, x, behind], axis)
-    beyond = [(0, 0)] * x.ndim
-    beyond[axis] = (reach, reach)
-    return jnp.pad(x, beyond, mode=_PAD[padding])
+    low, _, high = padding.partition("|")
+    for mode, sides in ((low, (reach, 0)), (high or low, (0, reach))):
+        beyond = [(0, 0)] * x.ndim
+        beyond[axis] = sides
+        x = jnp.pad(x, beyond, mode=_PAD[mode])
+    return x
 
 
 def _matmul(

@@ -12,7 +12,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, per_channel, residual
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, grid_of, per_channel, residual
 from jaxrl_rollouts.pde.objectives import Mse
 from jaxrl_rollouts.pde.operators import (
     Fno,
@@ -23,7 +23,6 @@ from jaxrl_rollouts.pde.operators.fno import SpectralConv
 from jaxrl_rollouts.pde.operators.layers import (
     PeriodicConv,
     PeriodicUpsample,
-    grid_of,
     paddings,
 )
 from jaxrl_rollouts.pde.spectral import waves
