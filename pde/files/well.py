@@ -183,6 +183,9 @@ def _fields(path: Path, file: h5py.File, count: int, axes: Axes) -> list[Stored]
             # The documentation writes tensors as D^2 values, the files as [D, D].
             flat = order == 2 and found.shape[-1:] == (len(axes.names) ** 2,)
             components = (len(axes.names) ** 2,) if flat else components
+            # `dummy_data.py` gives a scalar one component.
+            single = order == 0 and found.shape == (*lead, *grid, 1)
+            components = (1,) if single else components
             check_shape(path, key, found.shape, (*lead, *grid, *components))
             ends = ["".join(part) for part in product(axes.names, repeat=order)]
             channels = tuple(f"{name}_{end}" if end else name for end in ends)

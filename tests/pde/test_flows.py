@@ -246,3 +246,29 @@ def test_solved_into_memory() -> None:
         fields = pde.solve(config)
     assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("velocity_x", "velocity_y")
     np.testing.assert_allclose(fields.extent, TURN)
+
+
+def test_written_vorticity_is_the_curl_of_the_velocity_that_moves_it() -> None:
+    """By finite differences of the file's own velocity, and so is the state that is solved."""
+    w = turning()
+    v = np.asarray(to_velocity(w, TURN))
+    h = TURN / N
+
+    def slope(f: np.ndarray, axis: int) -> np.ndarray:
+        ahead, behind = (np.roll(f, -by, axis) - np.roll(f, by, axis) for by in (1, 2))
+        return (8 * ahead - behind) / (12 * h)
+
+    curl = slope(v[1], 0) - slope(v[0], 1)
+    assert np.corrcoef(curl.ravel(), np.asarray(w[0]).ravel())[0, 1] > 0.99
+    np.testing.assert_allclose(curl, w[0], atol=0.15 * float(jnp.abs(w).max()))
+
+
+def test_a_kolmogorov_flow_is_pushed_by_a_force_along_its_velocity() -> None:
+    """From rest the force alone acts: the curl of a velocity that waves along y."""
+    solver = EQUATIONS["kolmogorov_2d"].solver(N, TURN, 1e-3, 0.01)
+    w = np.asarray(solver(jnp.zeros((1, N, N))))[0]
+    v = np.asarray(to_velocity(jnp.asarray(w)[None], TURN))
+    assert np.abs(v[1]).max() < 1e-6 * np.abs(v[0]).max()
+    y = np.arange(N) / N * TURN
+    # d v_0 / dt = f sin(4 y), so that d w / dt = -d_1 f = -4 cos(4 y).
+    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(-4 * np.cos(4 * y), w.shape), atol=0.05)

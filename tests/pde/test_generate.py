@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
 from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fields
 from jaxrl_rollouts.pde.generate import Simulation, Solved, generate, quality
+from jaxrl_rollouts.pde.inspection import inspect
 from jaxrl_rollouts.pde.starts import Domain, faint
 
 SMALL = Simulation(
@@ -235,3 +237,16 @@ def test_small_waves_are_as_small_as_asked() -> None:
     power = np.square(np.abs(np.fft.rfft(fields / fields.std((1, 2), keepdims=True)))).mean((0, 1))
     np.testing.assert_allclose(power[[0, *range(7, 17)]], 0.0, atol=1e-6)
     np.testing.assert_allclose(power[1:7], power[1:7].mean(), rtol=0.15)
+
+
+def test_inspect_gives_one_domain_axis_by_axis(tmp_path: Path, capsys: Any) -> None:
+    u = np.random.default_rng(0).normal(size=(3, 4, 1, 6, 8))
+    np.savez(tmp_path / "one.npz", u=u, dx=(0.5, 0.25), dt=0.1)
+    inspect(str(tmp_path / "one.npz"))
+    printed = capsys.readouterr().out
+    assert "extent       3 x 2\n" in printed and "frame time   0.1\n" in printed
+    lengths = np.array([[0.5, 0.25], [0.6, 0.25], [0.7, 0.25]])
+    np.savez(tmp_path / "many.npz", u=u, dx=lengths, nu=np.arange(3.0))
+    inspect(str(tmp_path / "many.npz"))
+    printed = capsys.readouterr().out
+    assert "extent       3 to 4.2 x 2\n" in printed and "nu           0 to 2\n" in printed

@@ -98,3 +98,39 @@ def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
     own = fit("mse", "plane.npz", network=NET, steps=1).emulator
     cli.dispatch(["pde", "roll", str(own.save("emulator")), "plane.npz", "--steps", "2"])
     assert read("rolled.npz").boundaries == tuple(kinds)
+
+
+def test_parameters_that_did_not_vary_are_kept_and_compared(tmp_path: Path) -> None:
+    """An emulator of diffusivity 0.01 on a file of 0.03, or of none."""
+    fields = from_arrays(waves(6), conditions={"D": 0.01, "nu": np.linspace(1, 2, 6)})
+    own = fit("mse", fields, network=NET, steps=1).emulator
+    assert own.parameters == {"D": (0.01, 0.01), "nu": (1.0, 2.0)} and list(own.conditions) == [
+        "nu"
+    ]
+    own = load_emulator(own.save(tmp_path / "emulator"))
+    assert own.parameters == {"D": (0.01, 0.01), "nu": (1.0, 2.0)}
+    nu = np.linspace(1, 2, 6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own.roll(fields, 1)
+    with pytest.warns(UserWarning, match="D: found 0.03, expected 0.01: the emulator was trained"):
+        own.roll(from_arrays(waves(6), conditions={"D": 0.03, "nu": nu}), 1)
+    with pytest.warns(UserWarning, match="array: D: not in the file, so not checked"):
+        own.roll(from_arrays(waves(6), conditions={"nu": nu}), 1)
+    with pytest.warns(UserWarning, match="conditions.nu: found 1 to 3"):
+        own.roll(from_arrays(waves(6), conditions={"D": 0.01, "nu": np.linspace(1, 3, 6)}), 1)
+
+
+def test_a_rolled_file_is_compared_by_parameters_and_by_nrmse(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = fit("mse", from_arrays(waves(6), dt=1.0, conditions={"D": 0.01}), network=NET, steps=1)
+    folder = str(own.save("emulator"))
+    np.savez("other.npz", u=waves(6), dt=1.0, D=0.03)
+    with pytest.warns(UserWarning, match="D: found 0.03, expected 0.01"):
+        cli.dispatch(["pde", "roll", folder, "other.npz", "--steps", "3"])
+    found = own.roll(waves(1)[:, 0], 3)
+    truth = np.swapaxes(waves(6)[:, 1:4], 0, 1)
+    last = np.sqrt(np.square(found - truth).mean((2, 3)) / np.square(truth).mean((2, 3)))[-1].mean()
+    assert f"{last:.4g} at the end of the comparison" in capsys.readouterr().out

@@ -253,3 +253,10 @@ def test_malformed_files_are_named(path: Path, case: str) -> None:
         assert "2d_phy_burgers" in said and ", expected " in said and "\n" not in said
         if reader is read_apebench or path.is_file() and path.read_bytes()[:6] == b"\x93NUMPY":
             assert message in said
+
+
+def test_diffusivity_and_drag_are_parameters(path: Path) -> None:
+    """As APEBench's flows in the plane have them."""
+    described(info={**INFO, "diffusivity": 0.002, "drag": -0.1, "num_warmup_steps": 3})(path)
+    found = {name: values[0] for name, values in read_apebench(path).parameters.items()}
+    assert found == {"diffusion_coef": 0.01, "diffusivity": 0.002, "drag": -0.1}

@@ -256,3 +256,35 @@ def test_more_modes_than_an_axis_has() -> None:
         Fno(modes=7).make(FieldShape(1, (8, 16)))
     with pytest.raises(ConfigError, match="found 6, expected a multiple of 4"):
         Unet(multipliers=(1, 1, 1)).make(FieldShape(1, (8, 6)))
+
+
+def test_modes_of_each_axis_against_a_dense_reference() -> None:
+    """Every wavenumber of the product by itself, on 64 x 16 points with 8 x 4 of them."""
+    net = Fno(width=3, layers=1, modes=(8, 4), embedding=4).make(FieldShape(2, (64, 16)))
+    shape = net.init(jax.random.key(0))["SpectralConv_0"]["real"].shape
+    assert shape == (16, 4, 3, 3)
+    rng = np.random.default_rng(0)
+    real, imaginary = rng.normal(size=(2, *shape))
+    x = rng.normal(size=(64, 16, 3))
+    params = {"params": {"real": jnp.asarray(real), "imaginary": jnp.asarray(imaginary)}}
+    layer = SpectralConv(3, (8, 4))
+    found = layer.apply(params, jnp.asarray(x))
+    modes, out = np.fft.rfft2(x, axes=(0, 1)), np.zeros((64, 9, 3), complex)
+    for k in range(-8, 8):
+        for m in range(4):
+            out[k, m] = modes[k, m] @ (real[k, m] + 1j * imaginary[k, m])
+    np.testing.assert_allclose(found, np.fft.irfft2(out, (64, 16), (0, 1)), atol=1e-4)
+
+
+def test_one_number_of_modes_is_that_of_every_axis() -> None:
+    grid = FieldShape(1, (8, 12))
+    ones = [Fno(width=4, layers=1, modes=m, embedding=4).make(grid) for m in (3, (3, 3))]
+    trees = [net.init(jax.random.key(0)) for net in ones]
+    jax.tree.map(np.testing.assert_array_equal, *trees)
+    for modes, words in (
+        ((5, 3), "at most 4, 7"),
+        ((3,), "one for each of 2"),
+        (5, "at most 4 on"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Fno(modes=modes).make(grid)
