@@ -38,16 +38,16 @@ class Solved(NamedTuple):
 
 def _solve(config: Simulation, keys: jax.Array) -> Solved:
     """Trajectories of `keys` `[b]`; traced under float64."""
-    which, fine = equation(config.equation), config.points * config.finer
+    which, fine = equation(config.equation), config.points * config.oversampling
 
     def draw(key: jax.Array) -> tuple:
         extent_key, dt_key, value_key, start_key = jax.random.split(key, 4)
-        ranges = (config.extent, config.dt, config.parameter)
+        ranges = (config.extent, config.dt, config.parameter_range)
         drawn = [
             jax.random.uniform(k, (), jnp.float64, *limits)
             for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
         ]
-        return which.initial(start_key, fine, drawn[0], config.start), *drawn
+        return which.initial(start_key, fine, drawn[0], config.initial_condition), *drawn
 
     rest: Any = None
 
@@ -62,11 +62,11 @@ def _solve(config: Simulation, keys: jax.Array) -> Solved:
         return jax.lax.fori_loop(0, config.substeps, lambda _, u: solver(u), u)
 
     def kept(u: jax.Array) -> jax.Array:
-        return u if config.finer == 1 else resampled(u, config.points, which.axes)
+        return u if config.oversampling == 1 else resampled(u, config.points, which.axes)
 
     start, *params = jax.vmap(draw)(keys)
     solvers = jax.vmap(coefficients)(*params)  # once, and not in every step
-    unused = jax.random.key(0)  # the equations know no chance
+    unused = jax.random.key(0)  # the equations are deterministic
     settled = start
     if config.burn_in:
         settled = advance_field(frame, solvers, start, unused, config.burn_in, own_params=True)

@@ -78,7 +78,7 @@ def generate(
     if layout == "pdearena" and flow:
         write_pdearena_flows(out, chunks, split=split, parameter=name, equation=which.name)
     elif layout == "pdearena":
-        low, high = config.parameter
+        low, high = config.parameter_range
         write_pdearena(out, chunks, split=split, viscosity=low < high)
     elif layout == "apebench":
         write_apebench(out, chunks, split=split, parameter=name)

@@ -98,7 +98,7 @@ def test_what_is_cut_off_is_gone_and_the_rest_is_as_it_was() -> None:
 def test_the_solver_steps_every_trajectory_as_it_was_made() -> None:
     made = pde.Simulation(
         "burgers_2d", trajectories=3, frames=3, points=16, chunk=4,
-        extent=(5.0, 7.0), dt=(0.03, 0.06), parameter=(0.05, 0.2),
+        extent=(5.0, 7.0), dt=(0.03, 0.06), parameter_range=(0.05, 0.2),
     )  # fmt: skip
     fields = pde.solve(made)
     u = fields.read(slice(None), slice(None))

@@ -187,7 +187,7 @@ def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
     short = {"trajectories": 2, "frames": 2, "points": 32, "chunk": 2, "substeps": 2}
     with jax.enable_x64(False):
         sets = {
-            start: pde.solve(pde.Simulation("navier_stokes_2d", start=start, **short))
+            start: pde.solve(pde.Simulation("navier_stokes_2d", initial_condition=start, **short))
             for start in ("", "vortices", "shear_layer", "piecewise")
         }
         fields = {name: found.read(slice(None), slice(None)) for name, found in sets.items()}
@@ -196,7 +196,7 @@ def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
     spread = fields["shear_layer"][:, 0, 0].std(1).mean(-1)  # along x: only the push
     assert (spread < 0.3 * fields["shear_layer"][:, 0, 0].std((1, 2))).all()
     with pytest.raises(ConfigError, match="start: found 'vortices', expected one of squares"):
-        pde.solve(pde.Simulation("gray_scott_2d", start="vortices"))
+        pde.solve(pde.Simulation("gray_scott_2d", initial_condition="vortices"))
 
 
 def test_from_the_command_line_to_a_file_of_the_well(

@@ -25,7 +25,7 @@ SMALL = Simulation(
     points=32,
     extent=(18.0, 26.0),
     dt=(0.18, 0.22),
-    parameter=(0.5, 1.5),
+    parameter_range=(0.5, 1.5),
     frames=6,
     burn_in=10,
     substeps=2,
@@ -41,7 +41,7 @@ def test_everything_that_may_vary_does_and_within_its_range() -> None:
     solved = together(SMALL)
     assert solved.fields.shape == (5, 6, 1, 32) and solved.fields.dtype == np.float64
     for values, (low, high) in zip(
-        solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter), strict=True
+        solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter_range), strict=True
     ):
         assert values.shape == (5,) and values.dtype == np.float64
         assert low <= values.min() < values.max() <= high
@@ -65,7 +65,7 @@ def test_every_equation_can_be_generated(name: str) -> None:
     short = replace(SMALL, equation=name, trajectories=2, extent=(6.0, 8.0), burn_in=0)
     which = EQUATIONS[name]
     if which.axes > 1:
-        short = replace(short, dt=(0.02, 0.02), parameter=(0.05, 0.1))
+        short = replace(short, dt=(0.02, 0.02), parameter_range=(0.05, 0.1))
     solved = together(short)
     assert solved.fields.shape == (2, 6, len(which.channels), *(32,) * which.axes)
     change = np.abs(np.diff(solved.fields, axis=1)).max(tuple(range(1, solved.fields.ndim)))
@@ -84,7 +84,7 @@ def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
 def test_a_finer_grid_is_cut_off_and_not_strided() -> None:
     """Trajectories of twice the points, without the wavenumbers that the smaller grid has not."""
     fine = together(replace(SMALL, points=64))
-    kept = together(replace(SMALL, finer=2))
+    kept = together(replace(SMALL, oversampling=2))
     modes = np.fft.rfft(fine.fields)[..., :16]
     np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., :16] * 2, modes, atol=1e-9)
     np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., 16], 0.0, atol=1e-9)
@@ -109,7 +109,9 @@ def test_float32_is_left_as_it_was() -> None:
 
 
 def test_a_solution_that_blows_up_is_named() -> None:
-    wild = replace(SMALL, equation="burgers", dt=(3.0, 3.0), parameter=(-1.0, -1.0), extent=(2, 2))
+    wild = replace(
+        SMALL, equation="burgers", dt=(3.0, 3.0), parameter_range=(-1.0, -1.0), extent=(2, 2)
+    )
     with pytest.raises(DivergenceError, match="trajectory 0 .*parameter -1.*not finite"):
         together(wild)
 

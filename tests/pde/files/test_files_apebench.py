@@ -64,7 +64,7 @@ def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
         burn_in=2,
         chunk=2,
         extent=(20.0, 24.0),
-        parameter=(0.5, 1.5),
+        parameter_range=(0.5, 1.5),
     )
     whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
     path = tmp_path / "a.npy"
