@@ -21,40 +21,12 @@ from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.trees import PyTree
 
 from . import metrics
-from .emulator import Conditions, Emulator
-from .field import roll_field
+from .emulator import Emulator
+from .field import roll_emulator
 from .fieldset import Fields, Scaling, from_units
 from .flow import Flow, FlowErrors, flow_errors
 
 STARTS = 4  # frames per test trajectory from which single steps are measured
-
-
-def roll_emulator(
-    emulator: Emulator,
-    params: PyTree,
-    start: jax.Array,
-    conditions: Conditions,
-    key: jax.Array,
-    steps: int,
-) -> jax.Array:
-    """Roll an emulator forward.
-
-    Args:
-        emulator, params: what to roll.
-        start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
-        conditions: `[B, P]`; `Conditioning` where there are constant channels.
-        key: consumed; every field, step and refinement draws its own noise from it.
-        steps: how many.
-
-    Returns:
-        `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
-    """
-
-    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
-        return emulator.step(params, key, field, conditions)
-
-    fields = roll_field(step, conditions, start, key, steps, own_params=True)
-    return fields[:, :, -(start.shape[1] // emulator.history) :]
 
 
 class Holdout(NamedTuple):

@@ -115,8 +115,7 @@ def from_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
     return fields / factor + shift
 
 
-# As PDE-Refiner has them; other parameters are seen as they are.
-CONDITIONS: Mapping[str, Scaling] = {
+CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they are
     "dt": Scaling(0.15, 100.0),
     "dx": Scaling(0.2, 100.0),
     "viscosity": Scaling(0.5, 100.0),
@@ -348,4 +347,4 @@ def iterate_windows(
             ]
             yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)
 
-    return forever()  # a function of its own, so that errors come now and not at the first batch
+    return forever()  # of its own, so that errors come now and not at the first batch

@@ -72,16 +72,16 @@ class Simulation:
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
             ks_2d, burgers_2d or gray_scott_2d.
-        initial_condition: what fields begin with: sines or faint for ks; vortices, shear_layer or piecewise for
-            flows; others have one way. Left out, the first.
+        initial_condition: what fields begin with: sines or faint for ks; vortices, shear_layer or
+            piecewise for flows; others have one way. Left out, the first.
         trajectories: how many.
         points: of the grid, along every axis.
-        oversampling: the solver's grid has so many times the points; what is kept is cut off in Fourier
-            space, not strided, so that nothing is aliased.
+        oversampling: the solver's grid has so many times the points; what is kept is cut off in
+            Fourier space, not strided, so that nothing is aliased.
         extent: shortest and longest domain; each trajectory draws its own uniformly.
         dt: shortest and longest time between frames, drawn likewise.
-        parameter_range: lowest and highest value of the equation's parameter (viscosity, diffusivity,
-            dispersion, velocity or feed), drawn likewise.
+        parameter_range: lowest and highest value of the equation's parameter (viscosity,
+            diffusivity, dispersion, velocity or feed), drawn likewise.
         frames: kept per trajectory.
         burn_in: frames solved and dropped before them.
         substeps: of the solver per frame.

@@ -24,13 +24,14 @@ from .equations import equation
 from .evaluation import Holdout
 from .fieldset import FieldSet, take_trajectories
 from .files import complete, read
-from .fit import Fitted, fit, hold_fields
+from .fit import Fitted, fit
 from .flow import find_flow
 from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
 from .operators import Drift, Fno, Resnet, Unet
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
 from .training import Training
+from .training_fields import hold_fields
 from .units import standardised
 
 

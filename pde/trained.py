@@ -35,7 +35,7 @@ from .emulator import (
     Scale,
     grid_of,
 )
-from .evaluation import roll_emulator
+from .field import roll_emulator
 from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, from_units, to_units
 
 Range = tuple[float, float]

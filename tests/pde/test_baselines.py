@@ -23,7 +23,7 @@ from jaxrl_rollouts.pde.baselines import (
 )
 from jaxrl_rollouts.pde.emulator import persistence
 from jaxrl_rollouts.pde.equations import equation
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Scaling
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fit import fit

@@ -21,7 +21,7 @@ from jaxrl_rollouts.pde.constant import (
     with_constant,
 )
 from jaxrl_rollouts.pde.emulator import Conditioning, FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner

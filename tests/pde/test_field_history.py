@@ -11,7 +11,7 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, latest, opening, pushed, residual
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import (
     Fno,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, UserError
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner

@@ -16,7 +16,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.evaluation import Holdout, compare, roll_emulator, sample
+from jaxrl_rollouts.pde.evaluation import Holdout, compare, sample
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Resnet
