@@ -117,7 +117,7 @@ def _functions(
 
 
 def _named(given: Any) -> About:
-    """What a checkpoint says of a network: a module's settings, or a function's name."""
+    """What a checkpoint records of a network: a module's settings, or a function's name."""
     if isinstance(given, nn.Module):
         return (("kind of network", " ".join(repr(given).split())),)
     function = given.init if isinstance(given, Network) else given

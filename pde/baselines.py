@@ -114,8 +114,8 @@ def low_pass_cut(error: np.ndarray, amplitude: np.ndarray) -> int:
         error: `[K]` mean amplitudes of prediction minus truth after a step, by shell.
         amplitude: `[K]` of the truth.
     """
-    lost = np.flatnonzero(np.asarray(error)[1:] > np.asarray(amplitude)[1:])
-    return int(lost[0]) + 1 if len(lost) else len(error)
+    above = np.flatnonzero(np.asarray(error)[1:] > np.asarray(amplitude)[1:])
+    return int(above[0]) + 1 if len(above) else len(error)
 
 
 def make_solver(

@@ -64,7 +64,7 @@ def _end(text: str) -> End:
 
 
 def is_known(boundary: str) -> bool:
-    """Whether somebody may write this: a kind above with finite values, or ""."""
+    """Whether a text is a kind above with finite values, or ""."""
     ends = ends_of(boundary)
     if ends is None:
         return True

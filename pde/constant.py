@@ -28,29 +28,33 @@ def others(channels: int, constant: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({*range(channels)} - {*constant}))
 
 
-def take_channels(found: FieldSet, channels: Sequence[int]) -> FieldSet:
+def take_channels(fields: FieldSet, channels: Sequence[int]) -> FieldSet:
     """Some of the channels, by their numbers, as a set."""
     kept = list(channels)
 
     def read(rows: Any, frames: Any) -> np.ndarray:
-        return found.read(rows, frames)[:, :, kept]
+        return fields.read(rows, frames)[:, :, kept]
 
-    return found._replace(
-        shape=(*found.shape[:2], len(kept), *found.shape[3:]),
+    return fields._replace(
+        shape=(*fields.shape[:2], len(kept), *fields.shape[3:]),
         read=read,
-        channels=tuple(found.channels[i] for i in kept if found.channels),
-        constant=tuple(i for i, channel in enumerate(kept) if channel in found.constant),
+        channels=tuple(fields.channels[i] for i in kept if fields.channels),
+        constant=tuple(i for i, channel in enumerate(kept) if channel in fields.constant),
     )
 
 
-def changing(found: FieldSet) -> FieldSet:
+def changing(fields: FieldSet) -> FieldSet:
     """The set without its constant channels."""
-    return take_channels(found, others(found.shape[2], found.constant)) if found.constant else found
+    return (
+        take_channels(fields, others(fields.shape[2], fields.constant))
+        if fields.constant
+        else fields
+    )
 
 
-def constant_fields(found: FieldSet, channels: Sequence[int]) -> np.ndarray:
+def constant_fields(fields: FieldSet, channels: Sequence[int]) -> np.ndarray:
     """Some channels of the first frame of every trajectory, `[N, S, *space]` float32."""
-    values = found.read(slice(None), slice(0, 1))[:, 0, list(channels)]
+    values = fields.read(slice(None), slice(0, 1))[:, 0, list(channels)]
     return np.asarray(values, np.float32)
 
 
@@ -103,9 +107,9 @@ def with_constant(net: FieldNetwork) -> FieldNetwork:
     return net._replace(apply=apply)
 
 
-def check_changing(found: FieldSet) -> None:
+def check_changing(fields: FieldSet) -> None:
     """`DataError` unless fields can be trained on, and some of their channels change."""
-    check_trainable(found)
-    if len(found.constant) == found.shape[2]:
-        name = found.channels[0] if found.channels else "u"
-        raise DataError(found.path, name, "no change from step to step", "fields that change")
+    check_trainable(fields)
+    if len(fields.constant) == fields.shape[2]:
+        name = fields.channels[0] if fields.channels else "u"
+        raise DataError(fields.path, name, "no change from step to step", "fields that change")

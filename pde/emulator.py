@@ -92,7 +92,7 @@ class FieldNetwork(NamedTuple):
         init: `key -> params`.
         apply: `(params, field [H * C, *space], noised [C, *space], index, conditions [P]) -> [C,
             *space]`; `noised` is a second input of the field's shape (zeros where there is
-            none), `index` a scalar in [0, 1000] that says which refinement this is, and
+            none), `index` a scalar in [0, 1000] of the refinement, and
             `conditions` are the equation's parameters, scaled to about [0, 10], or `Conditioning`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
         about: what it was made with, by name; goes into the emulator's.
@@ -143,7 +143,7 @@ class Emulator(NamedTuple):
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
         about: what it and its network were made with, by name: a training's checkpoints say it, so
-            that nobody takes them for another emulator's (`loop.train`).
+            that they are not taken for another emulator's (`loop.train`).
     """
 
     init: Callable[[jax.Array], PyTree]

@@ -17,7 +17,7 @@ from .emulator import Conditioning, Conditions
 
 
 class FieldSet(NamedTuple):
-    """Trajectories in a file; nothing is read before it is asked for.
+    """Trajectories in a file; nothing is read before it is needed.
 
     Attributes:
         path: where they are.
@@ -31,7 +31,7 @@ class FieldSet(NamedTuple):
         channels: a name for each of `C`.
         boundaries: per axis: periodic, wall, open or several with a slash; "" where the file does
             not say.
-        equation: its name in `equations`, where the file says it.
+        equation: its name in `equations`, where it is known.
         constant: numbers of the channels that the file itself holds once for all frames.
     """
 
@@ -122,71 +122,75 @@ CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they 
 }
 
 
-def condition_values(found: FieldSet, name: str) -> np.ndarray:
+def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     """A condition of every trajectory as the file has it: `[trajectories, columns]`.
 
     Args:
-        found: of which set.
+        fields: of which set.
         name: `dt` (per frame of the file), `dx` (a column per axis) or a parameter's name.
 
     Raises:
         DataError: there is no such condition, or the file does not say its value.
     """
-    rows = found.shape[0]
-    dx = found.extent.reshape(rows, -1) / np.asarray(found.shape[3:])
-    known = {"dt": found.dt, "dx": dx, **found.parameters}
+    rows = fields.shape[0]
+    dx = fields.extent.reshape(rows, -1) / np.asarray(fields.shape[3:])
+    known = {"dt": fields.dt, "dx": dx, **fields.parameters}
     if name not in known:
-        raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
+        raise DataError(fields.path, "conditions", name, f"one of {sorted(known)}")
     if not np.isfinite(known[name]).all():
-        raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
+        raise DataError(fields.path, "conditions", f"no {name}", "a file that has it")
     return np.asarray(known[name], np.float64).reshape(rows, -1)
 
 
-def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
+def condition_table(fields: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
     """What an emulator sees of each trajectory, scaled: `[trajectories, P]`.
 
     Raises:
         DataError: as `condition_values`.
     """
-    columns = [np.zeros((found.shape[0], 0))]
+    columns = [np.zeros((fields.shape[0], 0))]
     for name in conditions:
         scaling = CONDITIONS.get(name, Scaling())
-        columns.append(scaling.checked(name, condition_values(found, name)))
+        columns.append(scaling.checked(name, condition_values(fields, name)))
     return np.concatenate(columns, 1)
 
 
-def take_trajectories(found: FieldSet, rows: slice) -> FieldSet:
+def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
     """Some of the trajectories, as a set that reads no others."""
-    kept = np.arange(found.shape[0])[rows]
+    kept = np.arange(fields.shape[0])[rows]
 
     def read(picked: Any, frames: Any) -> np.ndarray:
-        return found.read(kept[picked], frames)
+        return fields.read(kept[picked], frames)
 
-    return found._replace(
-        shape=(len(kept), *found.shape[1:]),
+    return fields._replace(
+        shape=(len(kept), *fields.shape[1:]),
         read=read,
-        dt=found.dt[kept],
-        extent=found.extent[kept],
-        parameters={name: values[kept] for name, values in found.parameters.items()},
+        dt=fields.dt[kept],
+        extent=fields.extent[kept],
+        parameters={name: values[kept] for name, values in fields.parameters.items()},
     )
 
 
-def check_trainable(found: FieldSet) -> None:
+def check_trainable(fields: FieldSet) -> None:
     """`DataError` unless the operators here can do it: one to three axes of space, two frames."""
-    axes = len(found.shape[3:])
+    axes = len(fields.shape[3:])
     if not 1 <= axes <= 3:
-        raise DataError(found.path, "axes", f"{axes} of space", "1, 2 or 3")
-    if found.shape[1] < 2:
-        raise DataError(found.path, "frames", found.shape[1], "at least 2")
+        raise DataError(fields.path, "axes", f"{axes} of space", "1, 2 or 3")
+    if fields.shape[1] < 2:
+        raise DataError(fields.path, "frames", fields.shape[1], "at least 2")
 
 
 def to_fields(
-    found: FieldSet, *, stride: int = 1, points: int | None = None, conditions: tuple[str, ...] = ()
+    fields: FieldSet,
+    *,
+    stride: int = 1,
+    points: int | None = None,
+    conditions: tuple[str, ...] = (),
 ) -> Fields:
     """Read all of it as float32.
 
     Args:
-        found: what to read.
+        fields: what to read.
         stride: keep one frame in so many.
         points: stride down to this many points per axis; None keeps all.
         conditions: as in `condition_values`.
@@ -195,15 +199,15 @@ def to_fields(
         DataError: no such condition, `points` does not divide the grid, or trajectories that
             were never written.
     """
-    steps = [1] * len(found.shape[3:])
+    steps = [1] * len(fields.shape[3:])
     if points is not None:
-        for axis, size in enumerate(found.shape[3:]):
+        for axis, size in enumerate(fields.shape[3:]):
             if size % points:
-                raise DataError(found.path, "grid", size, f"a multiple of {points} points")
+                raise DataError(fields.path, "grid", size, f"a multiple of {points} points")
             steps[axis] = size // points
-    table = condition_table(found, conditions)
-    values = found.read(slice(None), slice(0, None, stride))
-    check_written(found.path, values)
+    table = condition_table(fields, conditions)
+    values = fields.read(slice(None), slice(0, None, stride))
+    check_written(fields.path, values)
     values = values[(..., *(slice(None, None, step) for step in steps))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
 
@@ -305,7 +309,7 @@ class Windows(NamedTuple):
 
 
 def iterate_windows(
-    found: FieldSet,
+    fields: FieldSet,
     generator: np.random.Generator,
     batch: int,
     frames: int,
@@ -316,7 +320,7 @@ def iterate_windows(
     """Yield windows without end; each is uniform over trajectories and over beginnings.
 
     Args:
-        found: the trajectories, in their file.
+        fields: the trajectories, in their file.
         generator: decides everything; one of the same seed gives the same windows.
         batch: windows at a time.
         frames: frames in each.
@@ -331,10 +335,10 @@ def iterate_windows(
         raise ValueError(
             f"batch, frames, stride: found {batch, frames, stride}, expected 1 or more"
         )
-    rows, length = found.shape[:2]
+    rows, length = fields.shape[:2]
     span = (frames - 1) * stride + 1
     if length < span:
-        raise DataError(found.path, "frames", length, f"at least {span} for a window")
+        raise DataError(fields.path, "frames", length, f"at least {span} for a window")
     starts = length - span + 1
 
     def forever() -> Iterator[Windows]:
@@ -342,7 +346,7 @@ def iterate_windows(
             row = generator.integers(rows, size=batch)
             begin = generator.integers(starts, size=batch)
             parts = [
-                found.read(int(r), slice(int(b), int(b) + span, stride))
+                fields.read(int(r), slice(int(b), int(b) + span, stride))
                 for r, b in zip(row, begin, strict=True)
             ]
             yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)

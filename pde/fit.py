@@ -331,7 +331,7 @@ def _check_circles(axes: tuple[int, ...], fields: FieldSet) -> None:
             raise ConfigError("shift_axes", list(axes), f"axes of space: {known}")
         kind = fields.boundaries[axis] if fields.boundaries else ""
         if kind not in ("", "periodic"):
-            expected = f"periodic axes; {fields.path.name} says that axis {axis} is: {kind}"
+            expected = f"periodic axes; {fields.path.name} has axis {axis}: {kind}"
             raise ConfigError("shift_axes", list(axes), expected)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of flows in the plane: vorticity, kinetic energy, structure functions."""
+"""Measures of flows in the plane: vorticity, kinetic energy, structure functions."""
 
 from __future__ import annotations
 

@@ -96,34 +96,34 @@ def lengths_of(fields: FieldSet) -> tuple[float, ...]:
     return tuple(fields.extent.mean(0).tolist()) if np.isfinite(fields.extent).all() else ()
 
 
-def only_changing(found: FieldSet, values: np.ndarray) -> tuple[FieldSet, np.ndarray]:
-    """The set and what was looked at of it without constant channels, which are said; whole where
-    nothing else is left."""
+def only_changing(fields: FieldSet, values: np.ndarray) -> tuple[FieldSet, np.ndarray]:
+    """The set and its values without constant channels, which are printed; whole where nothing else
+    is left."""
     from .constant import changing, never_changing, others
 
-    named = found.channels or tuple(f"channel {i}" for i in range(found.shape[2]))
+    named = fields.channels or tuple(f"channel {i}" for i in range(fields.shape[2]))
     never = never_changing(values, [slice(None)]) if values.shape[1] > 1 else ()
-    if found.constant:
-        names = ", ".join(named[i] for i in found.constant)
+    if fields.constant:
+        names = ", ".join(named[i] for i in fields.constant)
         print(f"constant     {names}: in the file once for all frames; seen, not predicted")
-    if silent := [named[i] for i in never if i not in found.constant]:
+    if silent := [named[i] for i in never if i not in fields.constant]:
         print(f"unchanged    {', '.join(silent)}: the same in every frame that was looked at;")
         print(f"{'':<12} if in all others too, pde train holds it constant: seen, not predicted")
-    constant = tuple(sorted({*found.constant, *never}))
-    kept = others(found.shape[2], constant)
+    constant = tuple(sorted({*fields.constant, *never}))
+    kept = others(fields.shape[2], constant)
     if not constant or not kept:
-        return found, values
-    return changing(found._replace(constant=constant)), values[:, :, list(kept)]
+        return fields, values
+    return changing(fields._replace(constant=constant)), values[:, :, list(kept)]
 
 
-def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
+def draw(fields: FieldSet, values: np.ndarray, out: Path) -> None:
     """One trajectory and the change from frame to frame.
 
     Of one dimension: the first channel in space and time, and its mean spectrum. Of more: its
     first and last frame, halfway along what axes there are beyond two.
 
     Args:
-        found: what was looked into.
+        fields: what was looked into.
         values: `[rows, frames, C, *space]` of it.
         out: a PNG file.
     """
@@ -133,15 +133,15 @@ def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
 
     from .metrics import mean_spectrum
 
-    made, (left, middle, right) = figure(1, 3, title=found.path.name)
-    lengths = np.where(np.isfinite(found.extent[0]), found.extent[0], found.shape[3:]).tolist()
-    name = found.channels[0] if found.channels else ""
+    made, (left, middle, right) = figure(1, 3, title=fields.path.name)
+    lengths = np.where(np.isfinite(fields.extent[0]), fields.extent[0], fields.shape[3:]).tolist()
+    name = fields.channels[0] if fields.channels else ""
     style: dict[str, Any] = {"aspect": "auto", "origin": "lower", "cmap": "RdBu_r"}
     if len(lengths) == 1:
-        dt = float(found.dt[0]) if np.isfinite(found.dt[0]) else 1.0
+        dt = float(fields.dt[0]) if np.isfinite(fields.dt[0]) else 1.0
         panels = [(left, values[0, :, 0].T, (dt * values.shape[1], lengths[0]), ("time", "x"))]
         last = np.asarray(values, np.float32)[:, -1, :1]
-        middle.semilogy(np.asarray(mean_spectrum(last, boundaries=found.boundaries)))
+        middle.semilogy(np.asarray(mean_spectrum(last, boundaries=fields.boundaries)))
         middle.set_xlabel("wavenumber (waves along the axis)")
         middle.set_ylabel("mean |rfft| of the last frame")
     else:

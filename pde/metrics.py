@@ -202,7 +202,7 @@ def mean_spectrum(
 
 
 def spread_and_error(samples: jax.Array, truth: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What an ensemble of rollouts knows of its own error.
+    """Spread and error of an ensemble of rollouts.
 
     Args:
         samples: `[S, T, B, C, *space]`, `S` at least 2.

@@ -1,4 +1,4 @@
-"""Names of networks, objectives and layouts of files; nothing is imported before it is asked for.
+"""Names of networks, objectives and layouts of files; nothing is imported before it is needed.
 
 Other packages bring theirs by entry points, as `module:Class`:
 

@@ -87,7 +87,7 @@ def make_report(
     if "" in (train.boundaries or ("",)):
         report.note(
             "It is not known what lies beyond the ends of every axis: windows were moved "
-            "around those only if shift_axes asked for it, but the network joins their ends; if "
+            "around those only with shift_axes, but the network joins their ends; if "
             "they are walls, give --boundaries."
         )
     if {*train.boundaries} - {"", "periodic"}:

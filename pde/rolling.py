@@ -72,7 +72,7 @@ def roll_file(
     if not np.isfinite(fields).all():
         others = (0, *range(2, fields.ndim))
         when = int(np.isfinite(fields).all(others).argmin())
-        print(f"not finite from step {when} on: the emulator has left what it knows")
+        print(f"not finite from step {when} on: beyond there the emulator diverges")
     print_errors(fields, truth, own)
     if picture is not None:
         if picture.suffix == ".gif":
@@ -91,51 +91,53 @@ def walls(own: TrainedEmulator) -> bool:
     return bool({*own.boundaries} - {"", "periodic"})
 
 
-def frames_per_step(own: TrainedEmulator, found: FieldSet) -> int | None:
+def frames_per_step(own: TrainedEmulator, fields: FieldSet) -> int | None:
     """Frames of a file in one step of the emulator; None where no whole number comes near.
 
-    Where neither or only one of them says how far frames are apart, or the emulator sees it, as
+    Where the distance of frames is not known of both, or the emulator sees it, as
     many as in the training data.
 
     Raises:
         DataError: None, and the emulator sees a history.
     """
-    if own.dt is None or "dt" in own.conditions or not np.isfinite(found.dt).all():
+    if own.dt is None or "dt" in own.conditions or not np.isfinite(fields.dt).all():
         return own.stride
-    apart = float(found.dt.mean())
+    apart = float(fields.dt.mean())
     count = max(1, round(own.dt / apart))
     near = abs(own.dt / apart / count - 1) < 0.05
     if near and count == own.stride:
         return count
-    said = f"frames {apart:.4g} apart", f"{own.dt:.4g}, a step of the emulator"
+    distance = f"frames {apart:.4g} apart", f"{own.dt:.4g}, a step of the emulator"
     if not near and own.history > 1:
-        raise DataError(found.path, "dt", *said, f"it sees {own.history} frames so far apart")
+        raise DataError(fields.path, "dt", *distance, f"it sees {own.history} frames so far apart")
     taken = f"one frame in {count} is taken" if near else "they are not compared with its rollouts"
-    warnings.warn(f"{found.path}: dt: found {said[0]}, expected {said[1]}: {taken}", stacklevel=2)
+    warnings.warn(
+        f"{fields.path}: dt: found {distance[0]}, expected {distance[1]}: {taken}", stacklevel=2
+    )
     return count if near else None
 
 
-def check_domain(own: TrainedEmulator, found: FieldSet) -> None:
-    """A warning where the file says other boundaries or lengths than the emulator learned with."""
-    kinds = zip(found.boundaries, own.boundaries, strict=False)
+def check_domain(own: TrainedEmulator, fields: FieldSet) -> None:
+    """Warn of other boundaries or lengths than the emulator was trained with."""
+    kinds = zip(fields.boundaries, own.boundaries, strict=False)
     if any(theirs and ours and theirs != ours for theirs, ours in kinds):
-        said = ", ".join(kind or "unknown" for kind in found.boundaries)
+        theirs = ", ".join(kind or "unknown" for kind in fields.boundaries)
         ours = ", ".join(kind or "unknown" for kind in own.boundaries)
         warnings.warn(
-            f"{found.path}: boundaries: found {said}, expected {ours}: the emulator goes on as in "
-            "its training data",
+            f"{fields.path}: boundaries: found {theirs}, expected {ours}: the emulator goes on as "
+            "in its training data",
             stacklevel=2,
         )
     learned = np.asarray(own.extent, np.float64)
-    known = learned.size and "dx" not in own.conditions and np.isfinite(found.extent).all()
+    known = learned.size and "dx" not in own.conditions and np.isfinite(fields.extent).all()
     if known:
         low, high = learned.T
-        outside = (found.extent < 0.99 * low) | (found.extent > 1.01 * high)
+        outside = (fields.extent < 0.99 * low) | (fields.extent > 1.01 * high)
         if outside.any():
-            first = found.extent[outside.any(1)][0].tolist()
+            first = fields.extent[outside.any(1)][0].tolist()
             expected = low.tolist() if (low == high).all() else learned.tolist()
             warnings.warn(
-                f"{found.path}: extent: found {first}, expected {expected}: fields of another "
+                f"{fields.path}: extent: found {first}, expected {expected}: fields of another "
                 "length look different on as many points, and the emulator sees no lengths",
                 stacklevel=2,
             )

@@ -133,7 +133,7 @@ def shear_layer(
         v_1 = d sin(2 pi m (x + phi)),
 
     s drawn uniformly from `sharpness`, d from `push`, m from 1 to `waves`. A layer is `1 / s` of
-    the domain thick: below two points of the grid it is cut off, so ask for a finer one.
+    the domain thick: below two points of the grid it is cut off, so take a finer one.
     """
     keys = jax.random.split(key, 5)
     s, d = (

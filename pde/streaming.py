@@ -30,35 +30,35 @@ from .training import Training
 _AT_ONCE = 67_108_864  # bytes
 
 
-def all_fields(found: FieldSet, stream: Stream) -> np.ndarray:
+def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
     """All of a set as float32, `[N, T, C, *space]`: in memory, or mapped from a file.
 
     Args:
-        found: of which set.
+        fields: of which set.
         stream: see `must_stream`.
 
     Raises:
         DataError: trajectories that were never written.
     """
-    if not must_stream(stream, 4 * math.prod(found.shape)):
-        values = np.asarray(found.read(slice(None), slice(None)), np.float32)
-        check_written(found.path, values)
+    if not must_stream(stream, 4 * math.prod(fields.shape)):
+        values = np.asarray(fields.read(slice(None), slice(None)), np.float32)
+        check_written(fields.path, values)
         return values
-    digest = hashlib.sha256(repr(found.shape).encode())
-    for _, values in _read(found):
+    digest = hashlib.sha256(repr(fields.shape).encode())
+    for _, values in _read(fields):
         digest.update(np.ascontiguousarray(values).data)
 
     def fill(array: np.ndarray) -> None:
-        for part, values in _read(found):
+        for part, values in _read(fields):
             array[part] = values
 
-    return mapped(on_disk(digest.hexdigest()[:32], found.shape, fill))
+    return mapped(on_disk(digest.hexdigest()[:32], fields.shape, fill))
 
 
-def _read(found: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
-    for part in trajectories(found.shape):
-        values = np.asarray(found.read(part, slice(None)), np.float32)
-        check_written(found.path, values, part.start)
+def _read(fields: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
+    for part in trajectories(fields.shape):
+        values = np.asarray(fields.read(part, slice(None)), np.float32)
+        check_written(fields.path, values, part.start)
         yield part, values
 
 

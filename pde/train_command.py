@@ -297,7 +297,7 @@ def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunCo
     horizon = config.horizon or longest
     if not 0 < horizon <= longest:
         expected = f"more than {(horizon + config.history - 1) * config.stride}"
-        raise DataError(test.path, "frames", test.shape[1], expected, "ask for fewer --horizon")
+        raise DataError(test.path, "frames", test.shape[1], expected, "take a shorter --horizon")
     return Holdout(
         standardised(test, u, own.units, own.conditions, own.constant),
         horizon,

@@ -31,9 +31,9 @@ NUMBERS = ("diffusivity", "diffusivity_1", "diffusivity_2", "drag", "injection_m
 
 
 def read_apebench(path: str | Path) -> FieldSet:
-    """Look into an array; its fields are mapped into memory and read when asked for.
+    """Look into an array; its fields are mapped into memory and read when needed.
 
-    A scenario of the difficulty or normalized kind knows no units: its frames are 1 apart and
+    A scenario of the difficulty or normalized kind has no units: its frames are 1 apart and
     its domain has extent 1. Our writer adds `"trajectories": {"dt": [...], "domain_extent":
     [...], "viscosity": [...]}`, which goes before the numbers of `info`.
 

@@ -88,7 +88,7 @@ def from_arrays(
 
 
 def complete(
-    found: FieldSet,
+    fields: FieldSet,
     boundaries: Sequence[str] = (),
     dt: float | None = None,
     dx: Sequence[float] = (),
@@ -96,14 +96,14 @@ def complete(
     """A set with what its file does not say.
 
     Args:
-        found: the set.
-        boundaries, dx: for all axes or one for each; () where nothing is to be said.
+        fields: the set.
+        boundaries, dx: for all axes or one for each; () to leave them.
         dt: time between frames; None likewise.
 
     Raises:
-        ConfigError: as many as there are neither axes nor one, or other than the file says.
+        ConfigError: as many as there are neither axes nor one, or other than in the file.
     """
-    axes, name = len(found.shape[3:]), found.path.name
+    axes, name = len(fields.shape[3:]), fields.path.name
     for key, given in (("boundaries", boundaries), ("dx", dx)):
         if len(given) not in (0, 1, axes):
             raise ConfigError(key, list(given), f"one, or {axes}: one for each axis of {name}")
@@ -111,22 +111,22 @@ def complete(
         kinds = tuple(boundaries) * (axes if len(boundaries) == 1 else 1)
         if not all(map(is_known, kinds)):
             raise ConfigError("boundaries", list(kinds), EXPECTED)
-        known = found.boundaries or ("",) * axes
+        known = fields.boundaries or ("",) * axes
         if any(own and own != kind for own, kind in zip(known, kinds, strict=True)):
-            raise ConfigError("boundaries", list(kinds), f"what {name} says: {', '.join(known)}")
-        found = found._replace(boundaries=kinds)
+            raise ConfigError("boundaries", list(kinds), f"what {name} has: {', '.join(known)}")
+        fields = fields._replace(boundaries=kinds)
     if dt is not None:
-        if not np.allclose(found.dt[np.isfinite(found.dt)], dt):
-            raise ConfigError("dt", dt, f"what {name} says: {np.nanmean(found.dt):.4g}")
-        found = found._replace(dt=np.full(found.dt.shape, float(dt)))
+        if not np.allclose(fields.dt[np.isfinite(fields.dt)], dt):
+            raise ConfigError("dt", dt, f"what {name} has: {np.nanmean(fields.dt):.4g}")
+        fields = fields._replace(dt=np.full(fields.dt.shape, float(dt)))
     if len(dx):
-        extent = np.broadcast_to(np.multiply(dx, found.shape[3:]), found.extent.shape)
-        known = np.isfinite(found.extent)
-        if not np.allclose(found.extent[known], extent[known]):
-            said = (found.extent / found.shape[3:])[known.all(1)][0].tolist()
-            raise ConfigError("dx", list(dx), f"what {name} says: {said}")
-        found = found._replace(extent=extent.astype(np.float64))
-    return found
+        extent = np.broadcast_to(np.multiply(dx, fields.shape[3:]), fields.extent.shape)
+        known = np.isfinite(fields.extent)
+        if not np.allclose(fields.extent[known], extent[known]):
+            spacing = (fields.extent / fields.shape[3:])[known.all(1)][0].tolist()
+            raise ConfigError("dx", list(dx), f"what {name} has: {spacing}")
+        fields = fields._replace(extent=extent.astype(np.float64))
+    return fields
 
 
 def read_arrays(path: str | Path) -> FieldSet:
@@ -167,7 +167,7 @@ def _channelled(path: Path, u: np.ndarray, axes: int | None) -> tuple[np.ndarray
         raise DataError(path, "u", f"shape {list(u.shape)}", f"[N, T, (C,) {space} axes of space]")
     if axes is None and u.ndim == 4 and u.shape[2] > MANY:
         expected = f"[N, T, C, X] with at most {MANY} channels"
-        hint = "axes=1 says that these are channels, axes=2 that space has two axes"
+        hint = "axes=1 makes these channels, axes=2 a second axis of space"
         raise DataError(path, "u", f"shape {list(u.shape)}", expected, hint)
     values = u if u.ndim - space == 3 else u[:, :, None]
     return values if u.dtype.kind == "f" else values.astype(np.float32), space

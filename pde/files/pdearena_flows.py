@@ -6,7 +6,7 @@ buoyancy `buo_y` [n]. Names, shapes and float64 are those of the published gener
 which were read; a published file was not at hand. There `x` runs from 0 to the domain's far end and
 `dx` is its distance, the length over one less than the points, although the scalar is of the
 centres of as many cells, and the velocities, of their faces, lie half a cell beside it. Fields are
-read as they are; the domain is as long as `x` says. In periodic files, ours, the end is no point.
+read as they are; the domain has the length of `x`. In periodic files, ours, the end is no point.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def find_flow_group(file: h5py.File) -> str | None:
 
 
 def read_pdearena_flows(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Whatever else has a number for every trajectory, `buo_y` among it, becomes one of `parameters`.
-    Boundaries are walls, which the published sets have, unless the group says `periodic`, as those
+    Boundaries are walls, which the published sets have, unless the group has `periodic`, as those
     of `write_pdearena_flows` do. `dx` and `dt` go before `x` and `t`, which stand in for them.
 
     Raises:

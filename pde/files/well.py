@@ -46,7 +46,7 @@ def is_well(file: h5py.File) -> bool:
 
 
 def read_well(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Scalar, vector and tensor fields become channels in this order, components named `velocity_x`
     and `stress_xy`; those that do not vary over trajectories, time or an axis are repeated, and

@@ -69,12 +69,12 @@ def _padding(boundary: str) -> Padding:
 
 
 def use_matmul(form: Form) -> bool:
-    """Whether a convolution is done as a matrix product; `auto` asks where it would run."""
+    """Whether a convolution is done as a matrix product; `auto` depends on the backend."""
     return form == "matmul" or (form == "auto" and jax.default_backend() == "cpu")
 
 
 def _shifted(x: jax.Array, by: int, axis: int, padding: Padding) -> jax.Array:
-    """`y[r] = x[r + by]` along an axis that goes on as `padding` says."""
+    """`y[r] = x[r + by]` along an axis that goes on as of `padding`."""
     if padding == "periodic" or by == 0:
         return jnp.roll(x, -by, axis) if by else x
     wide, begin = _extended(x, abs(by), axis, padding), abs(by) + by

@@ -97,7 +97,7 @@ def unet_from_pdearena(
     (`padding_mode="circular"`) on periodic axes and with its default, zeros, at walls.
 
     A checkpoint of Lightning has `prefix="model."` before its names; the moving average that
-    PDE-Refiner is judged by is a dict of its own and has none.
+    PDE-Refiner is evaluated with is a dict of its own and has none.
 
     Args:
         state: name -> array, as torch has it; tensors on the CPU are read as well.

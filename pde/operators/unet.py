@@ -1,6 +1,6 @@
 """The "modern U-Net" of PDEArena (Gupta & Brandstetter 2022) over any axes; `Unetmod-1d-64` on one.
 
-PDEArena pads its convolutions with zeros or, as its Kuramoto-Sivashinsky configuration says, around
+PDEArena pads its convolutions with zeros or, in its Kuramoto-Sivashinsky configuration, around
 a circle, and its up-sampling with zeros in any case; here both go around on a periodic axis, so
 that a shifted field gives a shifted answer. `zero_upsampling` does as that configuration does.
 """
@@ -47,7 +47,7 @@ class Unet:
         blocks: residual blocks at each level.
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `Resnet`.
         zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with the
-            weights of its circular networks (`unet_from_pdearena`) it then says what those do.
+            weights of its circular networks (`unet_from_pdearena`) it computes what those do.
     """
 
     hidden: int = 64
