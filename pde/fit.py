@@ -36,7 +36,7 @@ from .registries import OBJECTIVES
 from .streaming import windows_feed
 from .trained import Range, TrainedEmulator
 from .training import Training, make_training
-from .training_fields import fieldset_of, hold_fields, parted
+from .training_fields import FieldsLike, fieldset_of, hold_fields, parted
 from .units import (
     channel_units,
     condition_scalings,
@@ -118,7 +118,7 @@ class Fitted(NamedTuple):
 
 def fit(
     objective: str | Objective,
-    fields: FieldSet | str | Path | ArrayLike,
+    fields: FieldsLike,
     *,
     network: str | NetworkLike = "resnet",
     conditions: tuple[str, ...] | None = None,
@@ -148,7 +148,7 @@ def fit(
     Args:
         objective: `mse`, `refiner`, `unrolled` or another of `registries.OBJECTIVES`; or settings:
             `Unrolled(length=9)`.
-        fields: of `from_arrays` or `read`; or an array or a file, for those.
+        fields: of `from_arrays` or `read`; or an array, a file or several, for those.
         network: `resnet`, `unet`, `fno`, `drift` or another of `registries.NETWORKS`; settings; or
             a network of one's own: a flax Linen module, two functions, `from_equinox` (`adapters`).
         conditions: what the emulator sees besides: `dt`, `dx` and parameters; None for those that
@@ -177,30 +177,32 @@ def fit(
         Interrupted: the context's stop flag was raised.
     """
     config, net = objective_of(objective), network_like(network)
-    fields = fieldset_of(fields)
-    check_changing(fields)
+    data_set = fieldset_of(fields)
+    check_changing(data_set)
     for name, count in {"history": history, "stride": stride, "seeds": seeds}.items():
         if count < 1:
             raise ConfigError(name, count, "at least 1")
-    fields, u = parted(fields, stream)
-    hold_fields(fields, u, stage, context)
-    own = untrained(config, net, fields, u, conditions, history, stride)
+    data_set, u = parted(data_set, stream)
+    hold_fields(data_set, u, stage, context)
+    own = untrained(config, net, data_set, u, conditions, history, stride)
     needed = (own.emulator.frames - 1) * stride + 1
     if u.shape[1] < needed:
-        raise DataError(fields.path, "frames", u.shape[1], f"at least {needed}, a training window")
+        raise DataError(
+            data_set.path, "frames", u.shape[1], f"at least {needed}, a training window"
+        )
     often = evaluations if validation is not None else 1
-    training = _training(training, steps, stride, fields, often)
+    training = _training(training, steps, stride, data_set, often)
     functions = make_training(own.emulator, training)
     data: Any = (
         windows_feed(
             u,
-            conditions_of(fields, own.conditions, own.constant),
+            conditions_of(data_set, own.conditions, own.constant),
             functools.partial(scaled, own.units, axes=len(own.grid)),
             own.emulator.frames,
             training,
         )
         if isinstance(u, np.memmap)
-        else standardised(fields, u, own.units, own.conditions, own.constant)
+        else standardised(data_set, u, own.units, own.conditions, own.constant)
     )
     keys: Any = jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds)
     begin: Callable[..., AveragedState] = functions.init

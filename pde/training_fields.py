@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,8 +63,11 @@ def hold_fields(fields: FieldSet, u: np.ndarray, part: str, context: RunContext 
         context.folder.hold(f"{fields.path.name} ({part})", sha256=sha256, shape=list(u.shape))
 
 
-def fieldset_of(given: FieldSet | str | Path | ArrayLike) -> FieldSet:
-    """A set of fields, of a file or an array.
+FieldsLike = FieldSet | ArrayLike | str | Path | Sequence[str | Path]
+
+
+def fieldset_of(given: FieldsLike) -> FieldSet:
+    """A set of fields, of files or an array.
 
     Raises:
         ConfigError: an RL dataset.
@@ -72,4 +77,8 @@ def fieldset_of(given: FieldSet | str | Path | ArrayLike) -> FieldSet:
         return given
     if hasattr(given, "transitions"):
         raise ConfigError("fields", type(given).__name__, "fields: pde.read or pde.from_arrays")
-    return read(given) if isinstance(given, str | Path) else from_arrays(given)
+    listed: Any = given if isinstance(given, list | tuple) and given else [given]
+    if all(isinstance(path, str | Path) for path in listed):
+        return read(listed)
+    values: Any = given
+    return from_arrays(values)

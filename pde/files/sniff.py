@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
 from ..registries import LAYOUTS
+from .joined import files_of, joined
 from .pdearena import SPLITS
 from .stored import listed
 
@@ -24,13 +26,24 @@ KNOWN = (
 )
 
 
-def read(path: str | Path) -> FieldSet:
+def read(paths: str | Path | Sequence[str | Path]) -> FieldSet:
     """Look into a file of any known layout; `FieldSet.layout` is its name.
 
+        fields = read("wave.hdf5")
+        fields = read("data/train")              # all files of the folder
+        fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5"
+
+    Args:
+        paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
+            other, with the parameters of all.
+
     Raises:
-        DataError: no known layout, or one that does not hold what it should.
+        DataError: no known layout, one that does not hold what it should, or files that differ.
     """
-    path = Path(path)
+    return joined([_read(path) for path in files_of(paths)])
+
+
+def _read(path: Path) -> FieldSet:
     check_file(path, "a file of fields")
     try:
         with path.open("rb") as opened:
