@@ -148,7 +148,6 @@ def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> di
         "objective": objective,
         "training": training,
         "history": own.history,
-        "residual_scale": own.scale,
         "units": [_rounded(unit) for unit in own.units],
     }
 

@@ -105,14 +105,13 @@ def test_windows_are_moved_along_axes_that_are_circles_or_said_to_be() -> None:
         )
 
     assert taken(None, "periodic").shift_axes == (0,)
-    assert not taken(None, "").shift and not taken((), "periodic").shift
-    assert taken((0,), "").shift and taken((0,), "").shift_axes == (0,)  # the caller's word
+    assert not taken(None, "").random_shift
+    assert not taken((), "periodic").random_shift
+    assert taken((0,), "").random_shift and taken((0,), "").shift_axes == (0,)  # the caller's word
     for axes in ((1,), (-1,)):
         with pytest.raises(ConfigError, match="shift_axes: .*expected .*axes of space: 0"):
             taken(axes, "periodic")
-    with pytest.raises(
-        ConfigError, match="expected periodic axes; array says that axis 0 is: wall"
-    ):
+    with pytest.raises(ConfigError, match="expected periodic axes; array has axis 0: wall"):
         taken((0,), "wall")
 
 
