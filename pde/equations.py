@@ -6,7 +6,7 @@ burgers           u_t + u u_x = diffusivity u_xx                  (conservative 
 kdv               u_t + 6 u u_x + dispersion u_xxx = 0
 advection         u_t + velocity u_x = 0                          (exact)
 navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (w the curl of v)
-kolmogorov_2d     the same with a forcing of four waves along y, and - 0.1 w: steady on average
+kolmogorov_2d     the same with a force -sin(4 y) along x and - 0.1 w: steady on average
 ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity (u_xxxx + u_yyyy) = 0, without its mean
                   (no mixed derivative as in lap^2: that is how exponax has it)
 burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels)

@@ -78,10 +78,10 @@ def test_velocity_and_vorticity_are_each_others_inverse() -> None:
 
 @pytest.mark.parametrize("extent", [TURN, 4.0])
 def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
-    """w = -q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L, for a force of amplitude one."""
+    """w = q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L: the curl for a force -sin(q y)."""
     (_, y), nu = plane(N, extent), 0.5
     q = WAVES * TURN / extent
-    laminar = jnp.broadcast_to(-q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
+    laminar = jnp.broadcast_to(q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
     # exponax has mode times amplitude in the place of q times amplitude; see `_kolmogorov`.
     solver = EQUATIONS["kolmogorov_2d"].solver(N, extent, 0.05, nu)
     np.testing.assert_allclose(march(solver, laminar, 40), laminar, atol=1e-9)
@@ -270,5 +270,5 @@ def test_a_kolmogorov_flow_is_pushed_by_a_force_along_its_velocity() -> None:
     v = np.asarray(to_velocity(jnp.asarray(w)[None], TURN))
     assert np.abs(v[1]).max() < 1e-6 * np.abs(v[0]).max()
     y = np.arange(N) / N * TURN
-    # d v_0 / dt = f sin(4 y), so that d w / dt = -d_1 f = -4 cos(4 y).
-    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(-4 * np.cos(4 * y), w.shape), atol=0.05)
+    # d v_0 / dt = -sin(4 y), so that d w / dt = -d_1 (-sin(4 y)) = 4 cos(4 y).
+    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(4 * np.cos(4 * y), w.shape), atol=0.05)

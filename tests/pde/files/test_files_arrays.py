@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Any, dict, str]] = {
     "no time": (U, {"dt": 0.0}, "dt: found 0.0, expected above 0"),
     "nan dx": (U, {"dx": np.nan}, "dx: found a value that is not finite"),
     "names": (U, {"names": ("u", "v")}, "names: found 2 names, expected 1"),
-    "a boundary": (U, {"boundaries": "walls"}, "boundaries: found walls, expected 1 of periodic"),
+    "a boundary": (U, {"boundaries": "walls"}, "boundaries: found walls, expected 1: periodic, or wall"),
     "a parameter": (U, {"conditions": {"nu": [1, 2]}}, "nu: found shape"),
 }
 
@@ -121,11 +121,11 @@ def test_what_a_file_does_not_say_can_be_said_and_not_denied(tmp_path: Path) -> 
     assert said.extent.tolist() == [[1.0, 2.0]] * 2
     assert complete(plain, ("open",)).boundaries == ("open", "open")
     assert complete(said, ("wall", "periodic"), 0.5, (0.25, 0.25)).extent.tolist() == [[1, 2]] * 2
-    with pytest.raises(ConfigError, match="boundaries.*expected what plane.npz says: wall, per"):
+    with pytest.raises(ConfigError, match="boundaries.*expected what plane.npz has: wall, per"):
         complete(said, ("open",))
-    with pytest.raises(ConfigError, match="dt: found 0.1, expected what plane.npz says: 0.5"):
+    with pytest.raises(ConfigError, match="dt: found 0.1, expected what plane.npz has: 0.5"):
         complete(said, dt=0.1)
-    with pytest.raises(ConfigError, match=r"dx.*expected what plane.npz says: \[0.25, 0.25\]"):
+    with pytest.raises(ConfigError, match=r"dx.*expected what plane.npz has: \[0.25, 0.25\]"):
         complete(said, dx=(0.5, 0.25))
     with pytest.raises(ConfigError, match="boundaries.*expected one, or 2: one for each axis"):
         complete(plain, ("wall",) * 3)

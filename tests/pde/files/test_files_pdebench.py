@@ -123,7 +123,7 @@ def test_darcy_has_no_time(made: Callable) -> None:
     with h5py.File(found.path) as file:
         np.testing.assert_array_equal(found.read(ALL, ALL)[:, 0, 1], file["nu"][:])
     assert np.isnan(found.dt).all()
-    with pytest.raises(DataError, match="conditions: found no dt, expected a file that says it"):
+    with pytest.raises(DataError, match="conditions: found no dt, expected a file that has it"):
         to_fields(found, conditions=("dt",))
 
 
