@@ -151,7 +151,7 @@ class PeriodicConv(nn.Module):
     wide and `[Cin, features]` deep.
 
     Raises:
-        ValueError: the reach of the kernel is longer than an axis.
+        ConfigError: the reach of the kernel is longer than an axis.
     """
 
     features: int
@@ -167,7 +167,8 @@ class PeriodicConv(nn.Module):
         axes, reach = len(self.padding), self.width // 2 * self.dilation
         shortest = min(x.shape[-1 - axes : -1])
         if reach > shortest:
-            raise ValueError(f"convolution: found {shortest} points, expected at least {reach}")
+            hint = "take smaller dilations, or another network"
+            raise ConfigError("points", shortest, f"at least {reach}, a kernel's reach", hint)
         shape = (*(self.width,) * axes, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
         bias = self.param("bias", zeros, (self.features,))

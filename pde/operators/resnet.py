@@ -60,8 +60,8 @@ class Resnet:
         """The dilated ResNet on fields of a shape.
 
         Raises:
-            ConfigError: a setting is out of range.
-            ValueError: the widest dilation reaches around the grid.
+            ConfigError: a setting is out of range; or, when it is used, the widest dilation reaches
+                around the grid.
         """
         check(self)
         padding = paddings(shape.boundaries, len(shape.grid))

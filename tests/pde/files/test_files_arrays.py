@@ -59,7 +59,11 @@ REFUSED: dict[str, tuple[Any, dict, str]] = {
     "no time": (U, {"dt": 0.0}, "dt: found 0.0, expected above 0"),
     "nan dx": (U, {"dx": np.nan}, "dx: found a value that is not finite"),
     "names": (U, {"names": ("u", "v")}, "names: found 2 names, expected 1"),
-    "a boundary": (U, {"boundaries": "walls"}, "boundaries: found walls, expected 1: periodic, or wall"),
+    "a boundary": (
+        U,
+        {"boundaries": "walls"},
+        "boundaries: found walls, expected 1: periodic, or wall",
+    ),
     "a parameter": (U, {"conditions": {"nu": [1, 2]}}, "nu: found shape"),
 }
 

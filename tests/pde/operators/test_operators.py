@@ -176,7 +176,7 @@ def test_upsampling_against_its_definition() -> None:
 
 
 def test_a_kernel_that_reaches_around_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 8 points, expected at least 9"):
+    with pytest.raises(ConfigError, match="points: found 8, expected at least 9"):
         PeriodicConv(1, dilation=9).init(jax.random.key(0), jnp.zeros((8, 1)))
 
 
