@@ -57,10 +57,12 @@ class Fitted(NamedTuple):
         emulator: what is saved, with the averaged weights `[seeds, ...]`: the last ones, or where
             there was a validation those whose error was lowest.
         trained: what the loop returned.
+        training: how it was trained, with what was left out filled in.
     """
 
     emulator: TrainedEmulator
     trained: Trained
+    training: Training
 
     @property
     def stride(self) -> int:
@@ -224,7 +226,7 @@ def fit(
         about=learned_from(own, config, training),
     )
     params = judged.best if judged else trained.state.average
-    return Fitted(replace(own, params=params), trained)
+    return Fitted(replace(own, params=params), trained, training)
 
 
 def untrained(

@@ -65,6 +65,7 @@ def make_report(
     report.table("by wavenumber", _spectra_rows(name, arm, late))
     draw_rollouts(report, data, {name: arm.rollout}, clock=clock)
     _draw_correlation(report, data, arms, clock)
+    _draw_validation(report, fitted, name)
     spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
     draw_spectra(report, spectra, late, colours=COLOURS)
     seen = ", ".join(own.conditions) or "no conditions"
@@ -141,6 +142,26 @@ def _spectra_rows(name: str, arm: Evaluation, late: np.ndarray) -> list[dict]:
         }
         for k in chosen
     ]
+
+
+def _draw_validation(report: Report, fitted: Fitted, name: str) -> None:
+    """The error of a step on the validation trajectories while training, where there are some."""
+    if not any("validation_error" in record.metrics for record in fitted.history.records):
+        return
+    at, errors = fitted.history.curve("validation_error")
+    made, (ax,) = figure(1, 1, titles=("Validation",))
+    steps = at * fitted.training.per_iteration
+    curve_with_band(ax, steps, errors.T, name, colours=COLOURS)
+    ax.set_yscale("log")
+    ax.set_xlabel("gradient steps")
+    ax.set_ylabel("error of a step, standard deviations")
+    best = steps[errors.argmin(0)]
+    report.picture(
+        "validation",
+        made,
+        "Root mean square error of a step on trajectories that are not trained on. The weights of "
+        f"the lowest are kept: after {best.mean():,.0f} steps on average.",
+    )
 
 
 def _draw_correlation(

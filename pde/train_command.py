@@ -127,10 +127,13 @@ class TrainConfig:
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
     train_set, test_set = split(config)
-    count, frames, channels, *grid = train_set.shape
+    training, validation = with_validation(train_set, config.validation_share)
+    _, frames, channels, *grid = train_set.shape
+    validated = f"{validation.shape[0]:,} to validate on" if validation else "none to validate on"
     return [
-        f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
-        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), "
+        f"{train_set.path.name}: {train_set.layout}, {training.shape[0]:,} trajectories to train "
+        f"on, {validated} and {test_set.shape[0]:,} to test on, {frames} frames, "
+        f"{channels} channel(s), "
         f"{' x '.join(map(str, grid))} points" + constant_line(train_set)
     ]
 

@@ -152,7 +152,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     rows = report.tables["on trajectories it has not seen"]
     assert [row[""] for row in rows] == ["mse", "mse, low-pass", "linear", "persistence"]
     assert rows[0]["one-step MSE"].seeds == 2
-    assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
+    assert set(report.pictures) == {"rollouts", "correlation", "spectra", "validation"}
     rolled, picture = tmp_path / "rolled.h5", tmp_path / "rolled.png"
     capsys.readouterr()
     cli.dispatch(
