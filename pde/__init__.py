@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .emulator import FieldShape as FieldShape
     from .files import from_arrays as from_arrays
     from .files import read as read
-    from .fit import fit as fit
+    from .fitting import fit as fit
     from .generate_settings import Simulation as Simulation
     from .objectives import Correction as Correction
     from .objectives import Mse as Mse
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .operators import Resnet as Resnet
     from .operators import Unet as Unet
     from .saved import load_emulator as load_emulator
-    from .solve import solve as solve
+    from .solving import solve as solve
     from .training import Training as Training
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -13,7 +13,7 @@ from jaxrl_rollouts.reports.statistics import summarize
 
 from .evaluation import Evaluation, Holdout, high_correlation_times, late_spectrum
 from .fieldset import FieldSet
-from .fit import Fitted
+from .fitting import Fitted
 from .pictures import draw_rollouts, draw_spectra, line
 
 COLOURS = {

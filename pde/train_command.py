@@ -24,7 +24,7 @@ from .equations import equation
 from .evaluation import Holdout
 from .fieldset import FieldSet, take_trajectories
 from .files import complete, read
-from .fit import Fitted, fit
+from .fitting import Fitted, fit
 from .flow import find_flow
 from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
 from .operators import Drift, Fno, Resnet, Unet

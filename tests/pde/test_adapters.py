@@ -223,3 +223,11 @@ def test_other_packages_bring_networks_objectives_and_layouts(
     np.testing.assert_array_equal(pde.load_emulator(tmp_path).roll(fields, 2), rolled)
     with pytest.raises(ConfigError, match="layout broken: found .*Nowhere.*a class to import"):
         pde.read(Path(__file__))
+
+
+def test_no_public_function_has_the_name_of_a_module() -> None:
+    """Importing the module would put it in the function's place."""
+    folder = Path(pde.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")}
+    hidden = [name for name in pde.__all__ if name in modules and callable(getattr(pde, name))]
+    assert not hidden

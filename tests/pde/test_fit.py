@@ -13,7 +13,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays, read
-from jaxrl_rollouts.pde.fit import Fitted, _training, fit
+from jaxrl_rollouts.pde.fitting import Fitted, _training, fit
 from jaxrl_rollouts.pde.operators import Resnet, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.training import Training

@@ -14,7 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays, read
-from jaxrl_rollouts.pde.fit import Fitted, fit
+from jaxrl_rollouts.pde.fitting import Fitted, fit
 from jaxrl_rollouts.pde.operators import Fno, Resnet
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.training import Training

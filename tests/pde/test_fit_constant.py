@@ -16,7 +16,7 @@ from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays, read, write_well
-from jaxrl_rollouts.pde.fit import Fitted, fit
+from jaxrl_rollouts.pde.fitting import Fitted, fit
 from jaxrl_rollouts.pde.generate import Solved
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.saved import _constant, load_emulator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,11 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.pde import fitting
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.training import Training
@@ -29,7 +29,6 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import PyTree
 
-fitting = importlib.import_module("jaxrl_rollouts.pde.fit")  # the function hides the module
 N = 8
 NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
 QUICK = Training(steps=2, batch=2, warmup=0, per_iteration=1)

@@ -12,7 +12,7 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, DataError
 from jaxrl_rollouts.pde.files import from_arrays, read
-from jaxrl_rollouts.pde.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
 from jaxrl_rollouts.pde.saved import load_emulator

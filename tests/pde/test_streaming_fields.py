@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.files import read, write_well
-from jaxrl_rollouts.pde.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.generate import Solved
 from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.streaming import deviation

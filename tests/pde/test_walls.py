@@ -8,7 +8,7 @@ import pytest
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, paddings
 
 ROWS, COLUMNS, RIM, FLOW = 16, 8, 2, 0.15

@@ -15,7 +15,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.drift import (
     AS_RELEASED,
     PUBLISHED,
