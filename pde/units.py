@@ -140,14 +140,17 @@ def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> di
         objective: its settings.
         training: of it.
     """
+    about = dict(own.emulator.about)
+    scale = about.pop("scale", own.scale)  # measured: what was chosen is compared first
     return {
         "boundaries": own.boundaries,
         "conditions": {name: _rounded(scale) for name, scale in own.conditions.items()},
         "constant": {number: _rounded(scale) for number, scale in own.constant.items()},
-        **dict(own.emulator.about),
+        **about,
         "objective": objective,
         "training": training,
         "history": own.history,
+        "scale": scale,
         "units": [_rounded(unit) for unit in own.units],
     }
 
