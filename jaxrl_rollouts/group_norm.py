@@ -26,9 +26,10 @@ def _over_groups(values: jax.Array, groups: int) -> jax.Array:
 def _standardised(x: jax.Array, groups: int, epsilon: float) -> tuple[jax.Array, jax.Array]:
     """`x` with mean zero and variance one within groups, and what it was multiplied with `[C]`."""
     mean = _over_groups(x.mean(-2), groups)
-    square = _over_groups(jnp.square(x).mean(-2), groups)
-    rate = jax.lax.rsqrt(jnp.maximum(square - jnp.square(mean), 0.0) + epsilon)
-    return (x - mean[..., None, :]) * rate[..., None, :], rate
+    centred = x - mean[..., None, :]
+    # In two passes: E[x^2] - E[x]^2 cancels where the mean is far above the deviation.
+    rate = jax.lax.rsqrt(_over_groups(jnp.square(centred).mean(-2), groups) + epsilon)
+    return centred * rate[..., None, :], rate
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))

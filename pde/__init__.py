@@ -3,7 +3,7 @@
     from jaxrl_rollouts import pde
 
     fields = pde.from_arrays(u, dt=0.1)                       # u [N, T, X]
-    fitted = pde.fit(pde.Refiner(steps=3), fields, updates=5000)
+    fitted = pde.fit("mse", fields, steps=5000)              # or pde.Refiner(refinements=3)
     rolled = fitted.roll(u[:, 0], 1000)                       # [1000, N, 1, X]
 
 The names that are imported here are stable; see `jaxrl_rollouts`.
@@ -23,18 +23,25 @@ if TYPE_CHECKING:
     from . import baselines as baselines
     from . import flows as flows
     from . import metrics as metrics
+    from .adapters import from_equinox as from_equinox
+    from .emulator import FieldNetwork as FieldNetwork
+    from .emulator import FieldShape as FieldShape
     from .files import from_arrays as from_arrays
-    from .files import read_fields as read
-    from .generate import GenerateConfig as Equation
-    from .objectives import OneStepConfig as OneStep
-    from .operators import DriftConfig as Drift
-    from .operators import FnoConfig as Fno
-    from .operators import ResnetConfig as Resnet
-    from .operators import UnetConfig as Unet
-    from .refiner import RefinerConfig as Refiner
+    from .files import read as read
+    from .fitting import fit as fit
+    from .generate_settings import Simulation as Simulation
+    from .objectives import Correction as Correction
+    from .objectives import Mse as Mse
+    from .objectives import Pushforward as Pushforward
+    from .objectives import Refiner as Refiner
+    from .objectives import Sobolev as Sobolev
+    from .objectives import Unrolled as Unrolled
+    from .operators import Drift as Drift
+    from .operators import Fno as Fno
+    from .operators import Resnet as Resnet
+    from .operators import Unet as Unet
     from .saved import load_emulator as load_emulator
-    from .study.fit import fit as fit
-    from .study.solve import solve as solve
-    from .training import TrainingConfig as Training
+    from .solving import solve as solve
+    from .training import Training as Training
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

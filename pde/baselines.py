@@ -1,6 +1,6 @@
 """What an emulator has to beat, besides persistence: a linear map, a low-pass, a solver.
 
-Each is an `Emulator`, so that it is rolled and judged as trained ones are.
+Each is an `Emulator`, so that it is rolled and measured as trained ones are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import Conditions, Emulator, Told, latest, persistence, pushed
+from .emulator import Conditioning, Conditions, Emulator, latest, persistence, pushed
 from .equations import Equation
 from .fieldset import Scaling, from_units, to_units
 from .spectral import filtered
@@ -26,7 +26,7 @@ RIDGE = 1e-10  # of the mean power of a wavenumber's inputs
 def fit_linear(
     parts: Iterable[np.ndarray],
     history: int = 1,
-    every: int = 1,
+    stride: int = 1,
     constant: Iterable[np.ndarray] | None = None,
 ) -> np.ndarray:
     """The best linear map for every wavenumber, in closed form.
@@ -37,7 +37,7 @@ def fit_linear(
     Args:
         parts: standardised fields `[n, T, C, *space]`, some trajectories at a time; periodic.
         history: frames that are seen, `H`.
-        every: frames per step.
+        stride: frames per step.
         constant: `[n, S, *space]` of the same trajectories, standardised.
 
     Returns:
@@ -48,12 +48,12 @@ def fit_linear(
     for part, held in zip(parts, beside, strict=False):
         axes = tuple(range(3, part.ndim))
         modes = np.fft.rfftn(part, axes=axes)
-        windows = part.shape[1] - history * every
-        seen = [modes[:, h * every : h * every + windows] for h in range(history)]
+        windows = part.shape[1] - history * stride
+        seen = [modes[:, h * stride : h * stride + windows] for h in range(history)]
         if held is not None:
             once = np.fft.rfftn(held, axes=tuple(range(2, held.ndim)))[:, None]
             seen.append(np.broadcast_to(once, (len(once), windows, *once.shape[2:])))
-        after = np.moveaxis(modes[:, history * every :], 2, -1)
+        after = np.moveaxis(modes[:, history * stride :], 2, -1)
         before = np.moveaxis(np.concatenate(seen, 2), 2, -1)
         above = above + np.einsum("nt...c,nt...d->...cd", after, before.conj())
         below = below + np.einsum("nt...c,nt...d->...cd", before, before.conj())
@@ -74,7 +74,7 @@ def make_linear(axes: int, history: int = 1) -> Emulator:
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions) -> jax.Array:
         del key
         over = tuple(range(-axes, 0))
-        beside = [conditions.constant] if isinstance(conditions, Told) else []
+        beside = [conditions.constant] if isinstance(conditions, Conditioning) else []
         modes = jnp.fft.rfftn(jnp.concatenate([field, *beside]), axes=over)
         real, imaginary = params
         mixed = jnp.einsum("...cd,d...->c...", real + 1j * imaginary, modes)
@@ -114,8 +114,8 @@ def low_pass_cut(error: np.ndarray, amplitude: np.ndarray) -> int:
         error: `[K]` mean amplitudes of prediction minus truth after a step, by shell.
         amplitude: `[K]` of the truth.
     """
-    lost = np.flatnonzero(np.asarray(error)[1:] > np.asarray(amplitude)[1:])
-    return int(lost[0]) + 1 if len(lost) else len(error)
+    above = np.flatnonzero(np.asarray(error)[1:] > np.asarray(amplitude)[1:])
+    return int(above[0]) + 1 if len(above) else len(error)
 
 
 def make_solver(

@@ -9,9 +9,9 @@ from jaxrl_rollouts.plugins import Command, Listing
 
 from .generate_command import generate_for
 from .inspection import inspect
+from .registries import NETWORKS, OBJECTIVES
 from .roll_command import roll
 
-ONE_STEP = ("mse", "pushforward", "unrolled", "sobolev", "correction", "prediction")
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
 # What `pde train` runs; known without importing it.
 TRAIN = Listing(
@@ -20,8 +20,8 @@ TRAIN = Listing(
     "",
     minutes={"smoke": 1, "cpu": None},
     choices={
-        "objective": ("refiner", *ONE_STEP),
-        "network": ("resnet", "unet", "fno", "drift"),
+        "objective": tuple(OBJECTIVES),
+        "network": tuple(NETWORKS),
     },
     prepare="jaxrl_rollouts.pde.train_command:prepare",
     unread="jaxrl_rollouts.pde.train_command:unread",

@@ -2,7 +2,7 @@
 
 They are seen at every step and predicted at none. A set is read in two parts: fields that change,
 `changing(found)`, and those that do not, `constant_fields`. What is scaled, trained, compared and
-drawn are the former alone; a network is given the latter with its conditions, as `Told`.
+drawn are the former alone; a network is given the latter with its conditions, as `Conditioning`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import FieldNetwork, Told
+from .emulator import Conditioning, FieldNetwork
 from .fieldset import FieldSet, check_trainable
 
 
@@ -28,29 +28,33 @@ def others(channels: int, constant: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({*range(channels)} - {*constant}))
 
 
-def take_channels(found: FieldSet, channels: Sequence[int]) -> FieldSet:
+def take_channels(fields: FieldSet, channels: Sequence[int]) -> FieldSet:
     """Some of the channels, by their numbers, as a set."""
     kept = list(channels)
 
     def read(rows: Any, frames: Any) -> np.ndarray:
-        return found.read(rows, frames)[:, :, kept]
+        return fields.read(rows, frames)[:, :, kept]
 
-    return found._replace(
-        shape=(*found.shape[:2], len(kept), *found.shape[3:]),
+    return fields._replace(
+        shape=(*fields.shape[:2], len(kept), *fields.shape[3:]),
         read=read,
-        channels=tuple(found.channels[i] for i in kept if found.channels),
-        constant=tuple(i for i, channel in enumerate(kept) if channel in found.constant),
+        channels=tuple(fields.channels[i] for i in kept if fields.channels),
+        constant=tuple(i for i, channel in enumerate(kept) if channel in fields.constant),
     )
 
 
-def changing(found: FieldSet) -> FieldSet:
+def changing(fields: FieldSet) -> FieldSet:
     """The set without its constant channels."""
-    return take_channels(found, others(found.shape[2], found.constant)) if found.constant else found
+    return (
+        take_channels(fields, others(fields.shape[2], fields.constant))
+        if fields.constant
+        else fields
+    )
 
 
-def constant_fields(found: FieldSet, channels: Sequence[int]) -> np.ndarray:
+def constant_fields(fields: FieldSet, channels: Sequence[int]) -> np.ndarray:
     """Some channels of the first frame of every trajectory, `[N, S, *space]` float32."""
-    values = found.read(slice(None), slice(0, 1))[:, 0, list(channels)]
+    values = fields.read(slice(None), slice(0, 1))[:, 0, list(channels)]
     return np.asarray(values, np.float32)
 
 
@@ -84,28 +88,28 @@ def check_constant(
 
 
 @functools.lru_cache(maxsize=32)
-def told_constant(net: FieldNetwork) -> FieldNetwork:
-    """A network on `C + S` channels as one on `C`, told the `S` that are constant.
+def with_constant(net: FieldNetwork) -> FieldNetwork:
+    """A network on `C + S` channels as one on `C` that sees the `S` that are constant.
 
-    Its conditions are `Told`. The constant channels stand behind the others in every frame that
-    it sees, zeros in its second input, and what it says of them is dropped.
+    Its conditions are `Conditioning`. The constant channels stand behind the others in every frame
+    that it sees, zeros in its second input, and its output for them is dropped.
     """
 
     def apply(
-        params: PyTree, field: jax.Array, noised: jax.Array, index: Any, told: Told
+        params: PyTree, field: jax.Array, noised: jax.Array, index: Any, given: Conditioning
     ) -> jax.Array:
         frames = field.reshape(net.history, *noised.shape)
-        beside = jnp.broadcast_to(told.constant, (net.history, *told.constant.shape))
+        beside = jnp.broadcast_to(given.constant, (net.history, *given.constant.shape))
         seen = jnp.concatenate([frames, beside], 1).reshape(-1, *noised.shape[1:])
-        second = jnp.concatenate([noised, jnp.zeros_like(told.constant)])
-        return net.apply(params, seen, second, index, told.conditions)[: len(noised)]
+        second = jnp.concatenate([noised, jnp.zeros_like(given.constant)])
+        return net.apply(params, seen, second, index, given.conditions)[: len(noised)]
 
     return net._replace(apply=apply)
 
 
-def check_changing(found: FieldSet) -> None:
+def check_changing(fields: FieldSet) -> None:
     """`DataError` unless fields can be trained on, and some of their channels change."""
-    check_trainable(found)
-    if len(found.constant) == found.shape[2]:
-        name = found.channels[0] if found.channels else "u"
-        raise DataError(found.path, name, "no change from step to step", "fields that change")
+    check_trainable(fields)
+    if len(fields.constant) == fields.shape[2]:
+        name = fields.channels[0] if fields.channels else "u"
+        raise DataError(fields.path, name, "no change from step to step", "fields that change")

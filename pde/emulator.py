@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
@@ -23,7 +24,7 @@ About = tuple[tuple[str, Any], ...]
 FIRST_INDEX = 1000.0
 
 
-class Told(NamedTuple):
+class Conditioning(NamedTuple):
     """What is known of a trajectory whose fields have constant channels; see `constant`.
 
     Attributes:
@@ -35,8 +36,53 @@ class Told(NamedTuple):
     constant: jax.Array
 
 
-# What objectives hand on to a network: `[P]`, or `Told` where there are constant channels.
+# What objectives hand on to a network: `[P]`, or `Conditioning` where there are constant channels.
 Conditions = Any
+
+
+Points = int | tuple[int, ...]
+
+
+def grid_of(points: Points) -> tuple[int, ...]:
+    """Points per axis.
+
+    Raises:
+        ConfigError: none, or more than three axes, or an axis without points.
+    """
+    grid = (points,) if isinstance(points, int | np.integer) else tuple(points)
+    if not 1 <= len(grid) <= 3 or min(grid) < 1:
+        raise ConfigError("points", points, "a number of points for each of one to three axes")
+    return tuple(int(n) for n in grid)
+
+
+class FieldShape(NamedTuple):
+    """The fields that a network is built for.
+
+    Attributes:
+        channels: of a frame, those that are constant in time included.
+        points: of the grid, along one axis or along each of up to three.
+        conditions: scalars that a network sees beside the field.
+        history: frames that it sees.
+        boundaries: of every axis, as a `FieldSet` has them; none is periodic.
+        extent: length of every axis; () where it is not known.
+    """
+
+    channels: int
+    points: Points
+    conditions: int = 0
+    history: int = 1
+    boundaries: tuple[str, ...] = ()
+    extent: tuple[float, ...] = ()
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Points per axis."""
+        return grid_of(self.points)
+
+    @property
+    def inputs(self) -> int:
+        """Channels that a network of one's own sees; see `adapters`."""
+        return (self.history + 1) * self.channels + self.conditions + 1
 
 
 class FieldNetwork(NamedTuple):
@@ -46,16 +92,29 @@ class FieldNetwork(NamedTuple):
         init: `key -> params`.
         apply: `(params, field [H * C, *space], noised [C, *space], index, conditions [P]) -> [C,
             *space]`; `noised` is a second input of the field's shape (zeros where there is
-            none), `index` a scalar in [0, 1000] that says which refinement this is, and
-            `conditions` are the equation's parameters, scaled to about [0, 10], or `Told`.
+            none), `index` a scalar in [0, 1000] of the refinement, and
+            `conditions` are the equation's parameters, scaled to about [0, 10], or `Conditioning`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
         about: what it was made with, by name; goes into the emulator's.
+        shape: of its fields, where it was built for one shape.
     """
 
     init: Callable[[jax.Array], PyTree]
     apply: Callable[..., jax.Array]
     history: int = 1
     about: About = ()
+    shape: FieldShape | None = None
+
+
+class NetworkConfig(Protocol):
+    """Settings of a network, a frozen dataclass: `Resnet`, `Unet`, `Fno`, `Drift`, or yours.
+
+    Others' are announced in the entry-point group `jaxrl_rollouts.networks`.
+    """
+
+    def make(self, shape: FieldShape) -> FieldNetwork:
+        """The network on fields of this shape; equal arguments give the same functions."""
+        ...
 
 
 class EmulatorStep(Protocol):
@@ -69,7 +128,8 @@ class EmulatorStep(Protocol):
 class Emulator(NamedTuple):
     """Functions of one emulator; see `objectives` and `refiner`.
 
-    Fields are what changes; channels that are constant in time come with the conditions, as `Told`.
+    Fields are what changes; channels that are constant in time come with the conditions, as
+    `Conditioning`.
 
     Attributes:
         init: `key -> params`.
@@ -83,7 +143,7 @@ class Emulator(NamedTuple):
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
         about: what it and its network were made with, by name: a training's checkpoints say it, so
-            that nobody takes them for another emulator's (`loop.train`).
+            that they are not taken for another emulator's (`loop.train`).
     """
 
     init: Callable[[jax.Array], PyTree]
@@ -100,6 +160,22 @@ def kind_and_settings(what: str, config: Any) -> About:
     """Of a network or an objective, as `about` has them: settings alone do not say whose they are,
     and different kinds have some of the same name."""
     return (f"kind of {what}", type(config).__name__), (what, config)
+
+
+class Objective(Protocol):
+    """How an emulator steps and what it is trained on, a frozen dataclass: `Mse`, ..., or yours.
+
+    Others' are announced in the entry-point group `jaxrl_rollouts.objectives`.
+    """
+
+    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
+        """The emulator of a network; equal arguments give the same functions.
+
+        Args:
+            net: the network.
+            scale: c, the standard deviation of a step's change: one for all channels, or each.
+        """
+        ...
 
 
 def latest(field: jax.Array, history: int) -> jax.Array:

@@ -5,8 +5,8 @@ ks                u_t + u u_x + u_xx + viscosity u_xxxx = 0       (conservative 
 burgers           u_t + u u_x = diffusivity u_xx                  (conservative form)
 kdv               u_t + 6 u u_x + dispersion u_xxx = 0
 advection         u_t + velocity u_x = 0                          (exact)
-navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (v = `flows.to_velocity(w)`)
-kolmogorov_2d     the same with a forcing of four waves along y, and - 0.1 w: steady on average
+navier_stokes_2d  w_t + (v . grad) w = viscosity lap w            (w the curl of v)
+kolmogorov_2d     the same with a force -sin(4 y) along x and - 0.1 w: steady on average
 ks_2d             u_t + |grad u|^2 / 2 + lap u + viscosity (u_xxxx + u_yyyy) = 0, without its mean
                   (no mixed derivative as in lap^2: that is how exponax has it)
 burgers_2d        v_t + (v . grad) v = diffusivity lap v          (two channels)
@@ -90,16 +90,38 @@ def _advection(points: int, extent: Any, dt: Any, velocity: Any) -> Solver:
     return _stepper("Advection")(1, extent, points, dt, velocity=jnp.reshape(velocity, (1,)))
 
 
+def _mirrored(solver: Solver) -> Solver:
+    """A solver of exponax on the vorticity of the velocity that moves it.
+
+    exponax moves its state `w` with `v = (d_1 psi, -d_0 psi)`, `lap psi = w`, whose curl is `-w`.
+    """
+    return jax.tree_util.Partial(_negated, solver)
+
+
+def _negated(solver: Solver, vorticity: jax.Array) -> jax.Array:
+    return -solver(-vorticity)
+
+
 def _navier_stokes(points: int, extent: Any, dt: Any, viscosity: Any) -> Solver:
-    return _stepper("NavierStokesVorticity")(2, extent, points, dt, diffusivity=viscosity, order=4)
+    stepper = _stepper("NavierStokesVorticity")
+    return _mirrored(stepper(2, extent, points, dt, diffusivity=viscosity, order=4))
 
 
 def _kolmogorov(points: int, extent: Any, dt: Any, viscosity: Any) -> Solver:
     # exponax multiplies the force by its wavenumber on a domain of length 2 pi.
-    return _stepper("KolmogorovFlowVorticity")(
-        2, extent, points, dt, diffusivity=viscosity, drag=-DRAG, injection_mode=WAVES,
-        injection_scale=2 * jnp.pi / extent, order=4,
-    )  # fmt: skip
+    return _mirrored(
+        _stepper("KolmogorovFlowVorticity")(
+            2,
+            extent,
+            points,
+            dt,
+            diffusivity=viscosity,
+            drag=-DRAG,
+            injection_mode=WAVES,
+            injection_scale=2 * jnp.pi / extent,
+            order=4,
+        )
+    )
 
 
 def _ks_2d(points: int, extent: Any, dt: Any, viscosity: Any) -> Solver:

@@ -1,101 +1,329 @@
-"""Rollouts of emulators against the truth, through the engine's one rollout."""
+"""How good an emulator is: one step, long rollouts, and what its samples know.
+
+Rollouts go through the engine's one rollout. What was measured is kept in the run's folder, so that
+a resumed run does not measure it again.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from jaxrl_rollouts.devices import map_seeds
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext, poll
+from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.trees import PyTree
 
 from . import metrics
-from .emulator import Conditions, Emulator
-from .field import roll_field
+from .emulator import Emulator
+from .field import roll_emulator
+from .fieldset import Fields, Scaling, from_units
+from .flow import Flow, FlowErrors, flow_errors
+
+STARTS = 4  # frames per test trajectory from which single steps are measured
 
 
-def roll_emulator(
-    emulator: Emulator,
-    params: PyTree,
-    start: jax.Array,
-    conditions: Conditions,
-    key: jax.Array,
-    steps: int,
-) -> jax.Array:
-    """Roll an emulator forward.
+class Holdout(NamedTuple):
+    """Trajectories to measure emulators on, and how.
 
-    Args:
-        emulator, params: what to roll.
-        start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
-        conditions: `[B, P]`; `Told` where there are constant channels.
-        key: consumed; every field, step and refinement draws its own noise from it.
-        steps: how many.
-
-    Returns:
-        `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
+    Attributes:
+        fields: `[B, T, C, *space]` in units of the training data, with their conditions.
+        steps: of a rollout.
+        history: frames that emulators see.
+        seeds, seed: of the emulators; decide the noise of stochastic ones.
+        dt: time of a step.
+        units: of every channel; () where fields are in the data's own.
+        flow: where a flow in the plane is among the channels.
+        extent, boundaries: of every axis, for spectra; () where they are not known.
     """
 
-    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
-        return emulator.step(params, key, field, conditions)
+    fields: Fields
+    steps: int
+    history: int = 1
+    seeds: int = 1
+    seed: int = 0
+    dt: float = 1.0
+    units: tuple[Scaling, ...] = ()
+    flow: Flow | None = None
+    extent: tuple[float, ...] = ()
+    boundaries: tuple[str, ...] = ()
 
-    fields = roll_field(step, conditions, start, key, steps, own_params=True)
-    return fields[:, :, -(start.shape[1] // emulator.history) :]
+    @property
+    def settings(self) -> Holdout:
+        """How is measured, without the trajectories: what programs are compiled for."""
+        none: Any = None
+        return self._replace(fields=none, seeds=1, seed=0, dt=1.0)
+
+    @property
+    def axes(self) -> int:
+        """Axes of space."""
+        return self.fields.fields.ndim - 3
+
+    def opening(self, at: int = 0) -> jax.Array:
+        """Fields `[B, history * C, *space]` to step from, the first frame being number `at`."""
+        fields = self.fields.fields[:, at : at + self.history]
+        return fields.reshape(len(fields), -1, *fields.shape[3:])
+
+    def truth(self, steps: int | None = None) -> jax.Array:
+        """What follows the opening: `[steps, B, C, *space]`."""
+        steps = self.steps if steps is None else steps
+        frames = self.fields.fields[:, self.history : self.history + steps]
+        return jnp.swapaxes(frames, 0, 1)
+
+    def keys(self, use: int) -> jax.Array:
+        """Keys `[seeds]` of one use, apart from training's."""
+        return jax.random.split(jax.random.fold_in(jax.random.key(self.seed), use), self.seeds)
+
+    def spectrum(self, fields: jax.Array) -> jax.Array:
+        """`metrics.mean_spectrum` on this domain."""
+        return metrics.mean_spectrum(
+            fields, space_dims=self.axes, extent=self.extent, boundaries=self.boundaries
+        )
+
+
+class Evaluation(NamedTuple):
+    """All seeds of one method; `K` wavenumbers as of `metrics.spectrum`.
+
+    Attributes:
+        correlation: `[seeds, T, B]` of the rollouts.
+        late: `[seeds, K]` amplitudes over the last quarter of the rollouts.
+        one_step: `[seeds, calls]` mean square error of a step after 0, 1, ... refinements.
+        first_error: `[seeds, calls, K]` its spectrum.
+        rollout: `[T, *space]` of seed 0 and test trajectory 0, first channel.
+        nrmse, relative_l1, vrmse: `[seeds, T, B]` of the rollouts, the last two in own units.
+        vorticity, energy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the plane.
+        structure: `[seeds, B]` likewise.
+    """
+
+    correlation: np.ndarray
+    late: np.ndarray
+    one_step: np.ndarray
+    first_error: np.ndarray
+    rollout: np.ndarray
+    nrmse: np.ndarray
+    relative_l1: np.ndarray
+    vrmse: np.ndarray
+    vorticity: np.ndarray
+    energy: np.ndarray
+    structure: np.ndarray
+
+
+class Samples(NamedTuple):
+    """What stochastic rollouts of one method know, all seeds.
+
+    Attributes:
+        cross: `[seeds, T, B]` their correlation with each other.
+        spread, error: `[seeds, T]` standard deviation over samples and root mean square error of
+            their mean, over space and trajectories.
+    """
+
+    cross: np.ndarray
+    spread: np.ndarray
+    error: np.ndarray
 
 
 class Rolled(NamedTuple):
-    """A rollout compared with the truth; time-major.
+    """Rollouts compared with the truth; time-major.
 
     Attributes:
         correlation: `[T, B]`, centred Pearson.
         nrmse, relative_l1, vrmse: `[T, B]`.
-        first_error: `[K]` error spectrum after one step.
-        last_spectrum: `[K]` of the rollout itself, see `late_spectrum`.
+        late: `[K]`, see `late_spectrum`.
     """
 
     correlation: jax.Array
     nrmse: jax.Array
     relative_l1: jax.Array
     vrmse: jax.Array
-    first_error: jax.Array
-    last_spectrum: jax.Array
+    late: jax.Array
 
 
-def late_spectrum(fields: jax.Array) -> jax.Array:
-    """Mean amplitudes `[K]` over the last quarter of `[T, B, C, *space]`, by shell."""
-    return metrics.mean_spectrum(fields[3 * len(fields) // 4 :], space_dims=fields.ndim - 3)
-
-
-def compare(
-    prediction: jax.Array, truth: jax.Array, own: Callable[[jax.Array], jax.Array] = lambda u: u
-) -> Rolled:
-    """Compare `[T, B, C, *space]` with the truth of the same shape.
-
-    `own` brings fields to their own units, in which relative errors are asked.
-    """
+def compare(prediction: jax.Array, truth: jax.Array, test: Holdout) -> Rolled:
+    """Compare `[T, B, C, *space]` with the truth of the same shape, relative errors in the data's
+    units."""
+    own = functools.partial(_own, test.units, test.axes)
     units = own(prediction), own(truth)
     return Rolled(
         metrics.correlation(prediction, truth),
         metrics.nrmse(prediction, truth),
         metrics.relative_l1(*units),
         metrics.vrmse(*units),
-        metrics.error_spectrum(prediction[0], truth[0], space_dims=truth.ndim - 3),
-        late_spectrum(prediction),
+        late_spectrum(prediction, test),
     )
 
 
-def sampled_horizon(
+def late_spectrum(fields: jax.Array, test: Holdout) -> jax.Array:
+    """Mean amplitudes `[K]` over the last quarter of `[T, B, C, *space]`."""
+    return test.spectrum(fields[3 * len(fields) // 4 :])
+
+
+def _own(units: tuple[Scaling, ...], axes: int, fields: jax.Array) -> jax.Array:
+    """Fields `[..., C, *space]` over so many axes in the data's units; none leaves them."""
+    return from_units(units, fields, axes) if units else fields
+
+
+def evaluate(
+    name: str,
     emulator: Emulator,
     params: PyTree,
-    start: jax.Array,
-    conditions: Conditions,
-    key: jax.Array,
-    steps: int,
+    test: Holdout,
+    context: RunContext | None = None,
+) -> Evaluation:
+    """Measure single steps and rollouts over test trajectories.
+
+    Args:
+        name: of the folder in the run that keeps the result.
+        emulator: the method; single steps are measured after each of its refinements.
+        params: `[seeds, ...]`.
+        test: the trajectories.
+        context: of the run; None keeps nothing.
+
+    Raises:
+        Interrupted: the context's stop flag was raised.
+    """
+    on = test.settings
+
+    def measure() -> dict:
+        keys = test.keys(1)
+        steps = _steps(test, test.steps)
+        poll(context, f"while measuring {name}")
+        single = map_seeds(_single(emulator, on), (params, keys), steps)
+        poll(context, f"while measuring {name}")
+        shared = (steps[0][0], test.truth(), test.fields.conditions)
+        rolled = map_seeds(_rolled(emulator, on, test.axes), (params, keys), shared)
+        (squares, errors), (result, fields, flow) = jax.tree.map(np.asarray, (single, rolled))
+        return Evaluation(
+            result.correlation,
+            result.late,
+            squares,
+            errors,
+            fields[0],
+            result.nrmse,
+            result.relative_l1,
+            result.vrmse,
+            *flow,
+        )._asdict()
+
+    return Evaluation(**remember(context, name, "evaluated", measure))
+
+
+def one_step_errors(
+    emulator: Emulator, params: PyTree, test: Holdout
+) -> tuple[np.ndarray, np.ndarray]:
+    """Spectra of whole steps' errors `[seeds, K]`, and of the frames that were predicted `[K]`."""
+    steps = _steps(test, test.fields.fields.shape[1] - test.history)
+    _, errors = map_seeds(_single(emulator, test.settings), (params, test.keys(3)), steps)
+    return np.asarray(errors[:, -1]), np.asarray(test.spectrum(steps[1]))
+
+
+def _steps(test: Holdout, count: int) -> tuple[jax.Array, ...]:
+    """Fields before and after `STARTS` single steps, spread over `count`, and conditions."""
+    at = np.linspace(0, count - 1, STARTS).astype(int)
+    before = jnp.stack([test.opening(int(i)) for i in at])
+    return before, test.truth(count)[at], test.fields.conditions
+
+
+@functools.lru_cache(maxsize=32)
+def _single(emulator: Emulator, on: Holdout) -> Callable[[tuple, tuple], tuple]:
+    """Of one seed: mean square error `[calls]` of single steps, and its spectrum `[calls, K]`."""
+
+    def single(of_seed: tuple, steps: tuple) -> tuple[jax.Array, jax.Array]:
+        (params, key), (before, after, given) = of_seed, steps
+
+        def stopped(n: jax.Array) -> Emulator:
+            whole = emulator.stages
+            if whole is None:
+                return emulator
+            return emulator._replace(step=lambda *args: whole(*args)[n])
+
+        def measured(n: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def one(start: tuple[jax.Array, jax.Array]) -> jax.Array:
+                return roll_emulator(stopped(n), params, start[1], given, start[0], 1)[0]
+
+            prediction = jax.lax.map(one, (jax.random.split(key, len(before)), before))
+            error = metrics.mean_spectrum(
+                prediction - after,
+                space_dims=after.ndim - 3,
+                extent=on.extent,
+                boundaries=on.boundaries,
+            )
+            return jnp.square(prediction - after).mean(), error
+
+        count = 1
+        if emulator.stages is not None:
+            first = jax.tree.map(lambda of_each: of_each[0], given)
+            count = len(jax.eval_shape(emulator.stages, params, key, before[0, 0], first))
+        return jax.lax.map(measured, jnp.arange(count))
+
+    return single
+
+
+@functools.lru_cache(maxsize=32)
+def _rolled(emulator: Emulator, on: Holdout, axes: int) -> Callable[[tuple, tuple], tuple]:
+    """Of one seed: errors of its rollouts, one of them `[T, *space]`, and as a flow."""
+    own = functools.partial(_own, on.units, axes)
+
+    def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, FlowErrors]:
+        (params, key), (start, truth, given) = of_seed, shared
+        fields = roll_emulator(emulator, params, start, given, key, on.steps)
+        none = FlowErrors(*(jnp.zeros(0),) * 3)
+        errors = flow_errors(on.flow, own(fields), own(truth)) if on.flow else none
+        test = on._replace(fields=Fields(jnp.swapaxes(truth, 0, 1), given))
+        return compare(fields, truth, test), fields[:, 0, 0], errors
+
+    return rolled
+
+
+def sample(
+    name: str,
+    emulator: Emulator,
+    params: PyTree,
+    test: Holdout,
     samples: int,
-) -> jax.Array:
-    """Cross-correlation of `samples` stochastic rollouts, `[steps, B]`; no truth needed."""
-    keys = jax.random.split(key, samples)
-    rolled = jax.lax.map(
-        lambda k: roll_emulator(emulator, params, start, conditions, k, steps), keys
-    )
-    return metrics.cross_correlation(jnp.asarray(rolled))
+    context: RunContext | None = None,
+) -> Samples:
+    """Roll several samples per trajectory and measure how far they agree; no truth in `cross`.
+
+    Arguments are those of `evaluate`.
+
+    Raises:
+        Interrupted: the context's stop flag was raised.
+    """
+
+    def roll(of_seed: tuple, shared: tuple) -> jax.Array:
+        (params, key), (start, given) = of_seed, shared
+        return roll_emulator(emulator, params, start, given, key, test.steps)
+
+    def agreement(rolled: jax.Array, truth: jax.Array) -> tuple:
+        spread, error = metrics.spread_and_error(rolled, truth)
+        squares = (jnp.sqrt(jnp.square(x).mean(1)) for x in (spread, error))
+        return metrics.cross_correlation(rolled), *squares
+
+    def measure() -> dict:
+        rolled = []
+        shown = bool(context and context.progress)
+        bar = Progress(f"{name}: sample", total=samples, unit="samples", enabled=shown)
+        with bar:
+            for i in range(samples):
+                shared = (test.opening(), test.fields.conditions)
+                rolled.append(map_seeds(roll, (params, test.keys(2 + i)), shared))
+                bar.advance(1, {})
+                poll(context, f"while sampling {name}")
+        return Samples(*map_seeds(agreement, jnp.stack(rolled, 1), test.truth()))._asdict()
+
+    return Samples(**remember(context, name, "sampled", measure))
+
+
+def high_correlation_times(
+    correlation: np.ndarray, dt: float, threshold: float = 0.8
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of `[seeds, T, B]`: the paper's mean-curve time and the mean of the trajectories' own."""
+    curve = [metrics.high_correlation_time(c, dt, threshold) for c in correlation]
+    each = [metrics.correlation_horizons(c, dt, threshold).mean() for c in correlation]
+    return np.array(curve), np.array(each)

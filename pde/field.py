@@ -10,6 +10,8 @@ import jax
 from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, rollout
 from jaxrl_rollouts.trees import PyTree
 
+from .emulator import Conditions, Emulator
+
 Stepper = Callable[..., jax.Array]
 
 
@@ -72,3 +74,31 @@ def advance_field(
     """The last of `roll_field`'s fields, without keeping the others."""
     model = field_model(stepper, own_params=own_params)
     return rollout(model, params, start, key, horizon=steps, record=lambda step: ()).state
+
+
+def roll_emulator(
+    emulator: Emulator,
+    params: PyTree,
+    start: jax.Array,
+    conditions: Conditions,
+    key: jax.Array,
+    steps: int,
+) -> jax.Array:
+    """Roll an emulator forward.
+
+    Args:
+        emulator, params: what to roll.
+        start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
+        conditions: `[B, P]`; `Conditioning` where there are constant channels.
+        key: consumed; every field, step and refinement draws its own noise from it.
+        steps: how many.
+
+    Returns:
+        `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
+    """
+
+    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
+        return emulator.step(params, key, field, conditions)
+
+    fields = roll_field(step, conditions, start, key, steps, own_params=True)
+    return fields[:, :, -(start.shape[1] // emulator.history) :]

@@ -13,11 +13,11 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
-from .emulator import Conditions, Told
+from .emulator import Conditioning, Conditions
 
 
 class FieldSet(NamedTuple):
-    """Trajectories in a file; nothing is read before it is asked for.
+    """Trajectories in a file; nothing is read before it is needed.
 
     Attributes:
         path: where they are.
@@ -31,7 +31,7 @@ class FieldSet(NamedTuple):
         channels: a name for each of `C`.
         boundaries: per axis: periodic, wall, open or several with a slash; "" where the file does
             not say.
-        equation: its name in `equations`, where the file says it.
+        equation: its name in `equations`, where it is known.
         constant: numbers of the channels that the file itself holds once for all frames.
     """
 
@@ -57,7 +57,7 @@ class Fields(NamedTuple):
 
     Attributes:
         fields: `[trajectories, frames, C, *space]` float32.
-        conditions: `[trajectories, P]` what an emulator is told about each, scaled; `Told` where
+        conditions: `[trajectories, P]` what an emulator sees of each, scaled; `Conditioning` where
             there are constant channels.
     """
 
@@ -72,11 +72,11 @@ class PickedWindows(NamedTuple):
     conditions: Conditions
 
 
-TOLD = 10.0  # conditions are told on a scale from 0 to about this
+SPAN = 10.0  # networks see conditions on a scale from 0 to about this
 
 
 class Scaling(NamedTuple):
-    """A condition as a network is told it: `(value - shift) * factor`, about [0, 10]."""
+    """How a network sees a condition: `(value - shift) * factor`, about [0, 10]."""
 
     shift: float = 0.0
     factor: float = 1.0
@@ -84,18 +84,18 @@ class Scaling(NamedTuple):
     def __call__(self, value: np.ndarray) -> np.ndarray:
         return (value - self.shift) * self.factor
 
-    def tell(self, name: str, value: np.ndarray) -> np.ndarray:
-        """The condition as a network is told it, with a warning where it was never told such."""
-        told = self(value)
-        if told.size and (told.min() < -0.01 * TOLD or told.max() > 1.01 * TOLD):
+    def checked(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The condition as a network sees it, with a warning outside the training's range."""
+        scaled = self(value)
+        if scaled.size and (scaled.min() < -0.01 * SPAN or scaled.max() > 1.01 * SPAN):
             found = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (value.min(), value.max())))
-            low, high = self.shift, self.shift + TOLD / self.factor
+            low, high = self.shift, self.shift + SPAN / self.factor
             warnings.warn(
                 f"conditions.{name}: found {found}, expected {low:.4g} to {high:.4g}, which "
-                "networks are told as 0 to 10: what they make of others is not known",
+                "networks see as 0 to 10: what they make of others is not known",
                 stacklevel=3,
             )
-        return told
+        return scaled
 
 
 def unit_columns(units: Sequence[Scaling], axes: int) -> np.ndarray:
@@ -115,97 +115,100 @@ def from_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
     return fields / factor + shift
 
 
-# As PDE-Refiner has them; other parameters are told as they are.
-CONDITIONS: Mapping[str, Scaling] = {
+CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they are
     "dt": Scaling(0.15, 100.0),
     "dx": Scaling(0.2, 100.0),
     "viscosity": Scaling(0.5, 100.0),
 }
 
 
-def condition_values(found: FieldSet, name: str) -> np.ndarray:
+def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     """A condition of every trajectory as the file has it: `[trajectories, columns]`.
 
     Args:
-        found: of which set.
+        fields: of which set.
         name: `dt` (per frame of the file), `dx` (a column per axis) or a parameter's name.
 
     Raises:
         DataError: there is no such condition, or the file does not say its value.
     """
-    rows = found.shape[0]
-    dx = found.extent.reshape(rows, -1) / np.asarray(found.shape[3:])
-    known = {"dt": found.dt, "dx": dx, **found.parameters}
+    rows = fields.shape[0]
+    dx = fields.extent.reshape(rows, -1) / np.asarray(fields.shape[3:])
+    known = {"dt": fields.dt, "dx": dx, **fields.parameters}
     if name not in known:
-        raise DataError(found.path, "conditions", name, f"one of {sorted(known)}")
+        raise DataError(fields.path, "conditions", name, f"one of {sorted(known)}")
     if not np.isfinite(known[name]).all():
-        raise DataError(found.path, "conditions", f"no {name}", "a file that says it")
+        raise DataError(fields.path, "conditions", f"no {name}", "a file that has it")
     return np.asarray(known[name], np.float64).reshape(rows, -1)
 
 
-def condition_table(found: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
-    """What an emulator is told about each trajectory, scaled: `[trajectories, P]`.
+def condition_table(fields: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
+    """What an emulator sees of each trajectory, scaled: `[trajectories, P]`.
 
     Raises:
         DataError: as `condition_values`.
     """
-    columns = [np.zeros((found.shape[0], 0))]
+    columns = [np.zeros((fields.shape[0], 0))]
     for name in conditions:
         scaling = CONDITIONS.get(name, Scaling())
-        columns.append(scaling.tell(name, condition_values(found, name)))
+        columns.append(scaling.checked(name, condition_values(fields, name)))
     return np.concatenate(columns, 1)
 
 
-def take_trajectories(found: FieldSet, rows: slice) -> FieldSet:
+def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
     """Some of the trajectories, as a set that reads no others."""
-    kept = np.arange(found.shape[0])[rows]
+    kept = np.arange(fields.shape[0])[rows]
 
     def read(picked: Any, frames: Any) -> np.ndarray:
-        return found.read(kept[picked], frames)
+        return fields.read(kept[picked], frames)
 
-    return found._replace(
-        shape=(len(kept), *found.shape[1:]),
+    return fields._replace(
+        shape=(len(kept), *fields.shape[1:]),
         read=read,
-        dt=found.dt[kept],
-        extent=found.extent[kept],
-        parameters={name: values[kept] for name, values in found.parameters.items()},
+        dt=fields.dt[kept],
+        extent=fields.extent[kept],
+        parameters={name: values[kept] for name, values in fields.parameters.items()},
     )
 
 
-def check_trainable(found: FieldSet) -> None:
+def check_trainable(fields: FieldSet) -> None:
     """`DataError` unless the operators here can do it: one to three axes of space, two frames."""
-    axes = len(found.shape[3:])
+    axes = len(fields.shape[3:])
     if not 1 <= axes <= 3:
-        raise DataError(found.path, "axes", f"{axes} of space", "1, 2 or 3")
-    if found.shape[1] < 2:
-        raise DataError(found.path, "frames", found.shape[1], "at least 2")
+        raise DataError(fields.path, "axes", f"{axes} of space", "1, 2 or 3")
+    if fields.shape[1] < 2:
+        raise DataError(fields.path, "frames", fields.shape[1], "at least 2")
 
 
 def to_fields(
-    found: FieldSet, *, every: int = 1, points: int | None = None, conditions: tuple[str, ...] = ()
+    fields: FieldSet,
+    *,
+    stride: int = 1,
+    points: int | None = None,
+    conditions: tuple[str, ...] = (),
 ) -> Fields:
     """Read all of it as float32.
 
     Args:
-        found: what to read.
-        every: keep one frame in so many.
+        fields: what to read.
+        stride: keep one frame in so many.
         points: stride down to this many points per axis; None keeps all.
         conditions: as in `condition_values`.
 
     Raises:
         DataError: no such condition, `points` does not divide the grid, or trajectories that
-            nobody wrote.
+            were never written.
     """
-    strides = [1] * len(found.shape[3:])
+    steps = [1] * len(fields.shape[3:])
     if points is not None:
-        for axis, size in enumerate(found.shape[3:]):
+        for axis, size in enumerate(fields.shape[3:]):
             if size % points:
-                raise DataError(found.path, "grid", size, f"a multiple of {points} points")
-            strides[axis] = size // points
-    table = condition_table(found, conditions)
-    values = found.read(slice(None), slice(0, None, every))
-    check_written(found.path, values)
-    values = values[(..., *(slice(None, None, stride) for stride in strides))]
+                raise DataError(fields.path, "grid", size, f"a multiple of {points} points")
+            steps[axis] = size // points
+    table = condition_table(fields, conditions)
+    values = fields.read(slice(None), slice(0, None, stride))
+    check_written(fields.path, values)
+    values = values[(..., *(slice(None, None, step) for step in steps))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
 
 
@@ -228,7 +231,7 @@ def sample_windows(
     *,
     shift: bool = True,
     axes: Sequence[int] | None = None,
-    every: int = 1,
+    stride: int = 1,
 ) -> tuple[jax.Array, Conditions]:
     """Random windows of consecutive frames.
 
@@ -237,7 +240,7 @@ def sample_windows(
         key: consumed.
         batch: windows.
         frames: frames in each.
-        every: frames of the data from one frame of a window to the next.
+        stride: frames of the data from one frame of a window to the next.
         shift: move each around the circle by a random number of points; an equation without a
             preferred place looks the same there.
         axes: of space, along which they are moved: periodic ones. None: every axis.
@@ -253,8 +256,8 @@ def sample_windows(
         windows, conditions = data
     else:
         rows, length = data.fields.shape[:2]
-        row, begin = window_places(key, rows, length, batch, (frames - 1) * every + 1)
-        windows = data.fields[row[:, None], begin[:, None] + every * jnp.arange(frames)]
+        row, begin = window_places(key, rows, length, batch, (frames - 1) * stride + 1)
+        windows = data.fields[row[:, None], begin[:, None] + stride * jnp.arange(frames)]
         conditions = jax.tree.map(lambda x: x[row], data.conditions)
     shift_key = jax.random.split(key, 3)[2]
     if shift:
@@ -265,7 +268,7 @@ def sample_windows(
             by = jax.random.randint(key, (batch,), 0, windows.shape[axis])
             moved_by = jax.vmap(lambda w, n, axis=axis: jnp.roll(w, n, axis))
             windows = moved_by(windows, by)
-            if isinstance(conditions, Told):
+            if isinstance(conditions, Conditioning):
                 conditions = conditions._replace(constant=moved_by(conditions.constant, by))
     return windows, conditions
 
@@ -306,34 +309,36 @@ class Windows(NamedTuple):
 
 
 def iterate_windows(
-    found: FieldSet,
+    fields: FieldSet,
     generator: np.random.Generator,
     batch: int,
     frames: int,
     *,
-    every: int = 1,
+    stride: int = 1,
     dtype: str = "float32",
 ) -> Iterator[Windows]:
     """Yield windows without end; each is uniform over trajectories and over beginnings.
 
     Args:
-        found: the trajectories, in their file.
+        fields: the trajectories, in their file.
         generator: decides everything; one of the same seed gives the same windows.
         batch: windows at a time.
         frames: frames in each.
-        every: frames of the file per frame of a window.
+        stride: frames of the file per frame of a window.
         dtype: of the fields.
 
     Raises:
         DataError: trajectories shorter than a window, or a file that cannot be read.
-        ValueError: `batch`, `frames` or `every` below 1.
+        ValueError: `batch`, `frames` or `stride` below 1.
     """
-    if min(batch, frames, every) < 1:
-        raise ValueError(f"batch, frames, every: found {batch, frames, every}, expected 1 or more")
-    rows, length = found.shape[:2]
-    span = (frames - 1) * every + 1
+    if min(batch, frames, stride) < 1:
+        raise ValueError(
+            f"batch, frames, stride: found {batch, frames, stride}, expected 1 or more"
+        )
+    rows, length = fields.shape[:2]
+    span = (frames - 1) * stride + 1
     if length < span:
-        raise DataError(found.path, "frames", length, f"at least {span} for a window")
+        raise DataError(fields.path, "frames", length, f"at least {span} for a window")
     starts = length - span + 1
 
     def forever() -> Iterator[Windows]:
@@ -341,9 +346,9 @@ def iterate_windows(
             row = generator.integers(rows, size=batch)
             begin = generator.integers(starts, size=batch)
             parts = [
-                found.read(int(r), slice(int(b), int(b) + span, every))
+                fields.read(int(r), slice(int(b), int(b) + span, stride))
                 for r, b in zip(row, begin, strict=True)
             ]
             yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)
 
-    return forever()  # a function of its own, so that errors come now and not at the first batch
+    return forever()  # of its own, so that errors come now and not at the first batch

@@ -1,9 +1,7 @@
 """Velocity and vorticity of flows in the plane, each from the other.
 
-The solver here moves its state `w` with `v = (d_1 psi, -d_0 psi)`, `lap psi = w`, whose curl
-`d_0 v_1 - d_1 v_0` is `-w`: what it calls vorticity is minus that of the flow that it moves with
-(a mirror image; statistics are the same). `to_velocity` and `to_vorticity` keep to that sign, so
-that `to_velocity` of a state is what it moves with. Axis 0 is the first axis of space.
+Vorticity is the curl, `w = d_0 v_1 - d_1 v_0`, and `v = (-d_1 psi, d_0 psi)` with `lap psi = w`.
+Axis 0 is the first axis of space.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from .spectral import waves
 
 
 def to_velocity(vorticity: jax.Array, extent: float) -> jax.Array:
-    """What a state of the solver moves with: `[..., 1, N, N] -> [..., 2, N, N]`, without a mean.
+    """The velocity of a vorticity: `[..., 1, N, N] -> [..., 2, N, N]`, without a mean.
 
     Args:
-        vorticity: with this module's sign.
+        vorticity: the curl of what is returned.
         extent: length of the (square) domain.
 
     Raises:
@@ -32,12 +30,12 @@ def to_velocity(vorticity: jax.Array, extent: float) -> jax.Array:
     k = _wavenumbers(points, extent)
     square = jnp.square(k).sum(0)
     psi = -jnp.fft.rfft2(vorticity[..., 0, :, :]) / jnp.where(square > 0, square, jnp.inf)
-    parts = 1j * k[1] * psi, -1j * k[0] * psi
+    parts = -1j * k[1] * psi, 1j * k[0] * psi
     return jnp.stack([jnp.fft.irfft2(part, (points, points)) for part in parts], -3)
 
 
 def to_vorticity(velocity: jax.Array, extent: float) -> jax.Array:
-    """The state that moves so: `[..., 2, N, N] -> [..., 1, N, N]`, `d_1 v_0 - d_0 v_1`.
+    """The curl `d_0 v_1 - d_1 v_0` of a velocity: `[..., 2, N, N] -> [..., 1, N, N]`.
 
     Raises:
         DataError: a field of another shape.
@@ -45,7 +43,7 @@ def to_vorticity(velocity: jax.Array, extent: float) -> jax.Array:
     _check(velocity, 2)
     points = velocity.shape[-1]
     k, v = _wavenumbers(points, extent), jnp.fft.rfft2(velocity)
-    curl = 1j * (k[1] * v[..., 0, :, :] - k[0] * v[..., 1, :, :])
+    curl = 1j * (k[0] * v[..., 1, :, :] - k[1] * v[..., 0, :, :])
     return jnp.fft.irfft2(curl, (points, points))[..., None, :, :]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from jaxrl_rollouts.record.loggers import Progress
 
 from .equations import equation, join_solver, split_solver
 from .field import advance_field, roll_field
-from .generate_settings import GenerateConfig as GenerateConfig
+from .generate_settings import Simulation as Simulation
 from .metrics import spectrum
 from .spectral import resampled
 
@@ -36,18 +36,18 @@ class Solved(NamedTuple):
     parameter: np.ndarray
 
 
-def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
+def _solve(config: Simulation, keys: jax.Array) -> Solved:
     """Trajectories of `keys` `[b]`; traced under float64."""
-    which, fine = equation(config.equation), config.points * config.finer
+    which, fine = equation(config.equation), config.points * config.oversampling
 
     def draw(key: jax.Array) -> tuple:
         extent_key, dt_key, value_key, start_key = jax.random.split(key, 4)
-        ranges = (config.extent, config.dt, config.parameter)
+        ranges = (config.extent, config.dt, config.parameter_range)
         drawn = [
             jax.random.uniform(k, (), jnp.float64, *limits)
             for k, limits in zip((extent_key, dt_key, value_key), ranges, strict=True)
         ]
-        return which.initial(start_key, fine, drawn[0], config.start), *drawn
+        return which.initial(start_key, fine, drawn[0], config.initial_condition), *drawn
 
     rest: Any = None
 
@@ -62,11 +62,11 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
         return jax.lax.fori_loop(0, config.substeps, lambda _, u: solver(u), u)
 
     def kept(u: jax.Array) -> jax.Array:
-        return u if config.finer == 1 else resampled(u, config.points, which.axes)
+        return u if config.oversampling == 1 else resampled(u, config.points, which.axes)
 
     start, *params = jax.vmap(draw)(keys)
     solvers = jax.vmap(coefficients)(*params)  # once, and not in every step
-    unused = jax.random.key(0)  # the equations know no chance
+    unused = jax.random.key(0)  # the equations are deterministic
     settled = start
     if config.burn_in:
         settled = advance_field(frame, solvers, start, unused, config.burn_in, own_params=True)
@@ -80,12 +80,12 @@ def _solve(config: GenerateConfig, keys: jax.Array) -> Solved:
 
 
 @functools.lru_cache(maxsize=8)
-def _solver(config: GenerateConfig) -> Callable[[jax.Array], Solved]:
+def _solver(config: Simulation) -> Callable[[jax.Array], Solved]:
     """Compiled once for all seeds and numbers of trajectories."""
     return jax.jit(lambda keys: _solve(config, keys))
 
 
-def generate(config: GenerateConfig, *, progress: bool = False) -> Iterator[Solved]:
+def generate(config: Simulation, *, progress: bool = False) -> Iterator[Solved]:
     """Solve chunk after chunk.
 
     Trajectory `i` depends on the seed and on `i` only.
@@ -135,14 +135,20 @@ class Quality(NamedTuple):
     tail: float
 
 
-def quality(fields: Any) -> Quality:
-    """Look at `[n, T, C, *space]`; `T` at least 2. A tail is the mean of the channels'."""
+def quality(fields: Any, extent: Sequence[float] = (), boundaries: Sequence[str] = ()) -> Quality:
+    """Look at `[n, T, C, *space]`; `T` at least 2. A tail is the mean of the channels'.
+
+    Args:
+        fields: trajectories.
+        extent, boundaries: of every axis, as for `metrics.spectrum`.
+    """
     fields = np.asarray(fields, np.float64)
     increment = np.diff(fields, axis=1).std(tuple(range(1, fields.ndim)))
     with jax.enable_x64(True):
-        found = spectrum(jnp.asarray(fields), space_dims=fields.ndim - 3)
-        amplitude = np.asarray(found.mean((0, 1)))
-    resolved = amplitude[:, : max(int(min(fields.shape[3:]) / 3), 2)]  # what 2/3 de-aliasing leaves
+        domain: Any = {"space_dims": fields.ndim - 3, "extent": extent, "boundaries": boundaries}
+        amplitude = np.asarray(spectrum(jnp.asarray(fields), **domain).mean((0, 1)))
+    kept = int(2 * (amplitude.shape[1] - 1) / 3)  # what 2/3 de-aliasing leaves
+    resolved = amplitude[:, : max(kept, 2)]
     highest = np.maximum(amplitude.max(1), np.finfo(float).tiny)
     return Quality(
         float(fields.std()),

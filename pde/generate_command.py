@@ -14,10 +14,10 @@ from jaxrl_rollouts.cli.options import check_options
 from jaxrl_rollouts.cli.parsing import value_of
 from jaxrl_rollouts.errors import ConfigError
 
-from .generate_settings import SUITED, GenerateConfig
+from .generate_settings import SUITED, Simulation
 from .inspection import inspect
 
-_DEFAULT = GenerateConfig()
+_DEFAULT = Simulation()
 
 
 def generate_for(arguments: Sequence[str]) -> Callable[..., None]:
@@ -31,7 +31,7 @@ def generate_for(arguments: Sequence[str]) -> Callable[..., None]:
         generate(*args, **kwargs)
 
     signature = inspect_signature(generate)
-    config = signature.parameters["config"].replace(default=GenerateConfig(named))
+    config = signature.parameters["config"].replace(default=Simulation(named))
     suited.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=list((signature.parameters | {"config": config}).values())
     )
@@ -42,7 +42,7 @@ def generate(
     out: Path,
     split: Literal["train", "valid", "test"] = "train",
     layout: Literal["pdearena", "well", "apebench"] | None = None,
-    config: tyro.conf.OmitArgPrefixes[GenerateConfig] = _DEFAULT,
+    config: tyro.conf.OmitArgPrefixes[Simulation] = _DEFAULT,
     progress: bool = True,
 ) -> None:
     """Solve an equation many times and write the trajectories.
@@ -78,7 +78,7 @@ def generate(
     if layout == "pdearena" and flow:
         write_pdearena_flows(out, chunks, split=split, parameter=name, equation=which.name)
     elif layout == "pdearena":
-        low, high = config.parameter
+        low, high = config.parameter_range
         write_pdearena(out, chunks, split=split, viscosity=low < high)
     elif layout == "apebench":
         write_apebench(out, chunks, split=split, parameter=name)

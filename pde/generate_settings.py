@@ -38,7 +38,7 @@ LINE: dict[str, Any] = {
     "points": 256,
     "extent": (57.6, 70.4),
     "dt": (0.18, 0.22),
-    "parameter": (1.0, 1.0),
+    "parameter_range": (1.0, 1.0),
     "frames": 140,
     "burn_in": 360,
     "substeps": 4,
@@ -48,7 +48,7 @@ LINE: dict[str, Any] = {
 
 def _plane(extent: float, dt: float, value: float, burn_in: int, substeps: int) -> dict[str, Any]:
     size = {"trajectories": 128, "points": 64, "frames": 60, "chunk": 16}
-    drawn = {"extent": (extent, extent), "dt": (dt, dt), "parameter": (value, value)}
+    drawn = {"extent": (extent, extent), "dt": (dt, dt), "parameter_range": (value, value)}
     return LINE | size | drawn | {"burn_in": burn_in, "substeps": substeps}
 
 
@@ -61,27 +61,27 @@ SUITED: dict[str, dict[str, Any]] = {
 }
 
 
-_LEFT: Any = None  # a range that nobody chose
+_LEFT: Any = None  # a range that was not chosen
 
 
 @dataclass(frozen=True)
-class GenerateConfig:
+class Simulation:
     """What to solve. What is left out is what suits the equation; of one axis, the training set of
-    PDE-Refiner's Kuramoto-Sivashinsky study.
+    PDE-Refiner's Kuramoto-Sivashinsky experiment.
 
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
             ks_2d, burgers_2d or gray_scott_2d.
-        start: what fields begin with: sines or faint for ks; vortices, shear_layer or piecewise for
-            flows; others have one way. Left out, the first.
+        initial_condition: what fields begin with: sines or faint for ks; vortices, shear_layer or
+            piecewise for flows; others have one way. Left out, the first.
         trajectories: how many.
         points: of the grid, along every axis.
-        finer: the solver's grid has so many times the points; what is kept is cut off in Fourier
-            space, not strided, so that nothing is aliased.
+        oversampling: the solver's grid has so many times the points; what is kept is cut off in
+            Fourier space, not strided, so that nothing is aliased.
         extent: shortest and longest domain; each trajectory draws its own uniformly.
         dt: shortest and longest time between frames, drawn likewise.
-        parameter: lowest and highest value of the equation's parameter (viscosity, diffusivity,
-            dispersion, velocity or feed), drawn likewise.
+        parameter_range: lowest and highest value of the equation's parameter (viscosity,
+            diffusivity, dispersion, velocity or feed), drawn likewise.
         frames: kept per trajectory.
         burn_in: frames solved and dropped before them.
         substeps: of the solver per frame.
@@ -90,13 +90,13 @@ class GenerateConfig:
     """
 
     equation: str = "ks"
-    start: str = ""
+    initial_condition: str = ""
     trajectories: int = positive(None)
     points: int = positive(None)
-    finer: int = positive(1)
+    oversampling: int = positive(1)
     extent: Range = _LEFT
     dt: Range = _LEFT
-    parameter: Range = _LEFT
+    parameter_range: Range = _LEFT
     frames: int = positive(None)
     burn_in: int = number(None, least=0)
     substeps: int = positive(None)
@@ -112,11 +112,13 @@ class GenerateConfig:
         from .equations import equation
 
         starts = equation(self.equation).starts
-        if self.start and self.start not in starts:
-            raise ConfigError("start", self.start, f"one of {', '.join(starts)}")
+        if self.initial_condition and self.initial_condition not in starts:
+            raise ConfigError(
+                "initial_condition", self.initial_condition, f"one of {', '.join(starts)}"
+            )
         if self.points < 8 or self.points % 2:
             raise ConfigError("points", self.points, "an even number of at least 8")
-        for name in ("extent", "dt", "parameter"):
+        for name in ("extent", "dt", "parameter_range"):
             low, high = getattr(self, name)
-            if not low <= high or (name != "parameter" and low <= 0):
+            if not low <= high or (name != "parameter_range" and low <= 0):
                 raise ConfigError(name, (low, high), "a lowest and a highest value above 0")

@@ -30,23 +30,23 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     """
     import numpy as np
 
-    from .files import read_fields
+    from .files import read
     from .generate import quality
 
     check_picture(out)
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
-    found = read_fields(file)
+    found = read(file)
     count, frames, channels, *space = found.shape
     each = 8 * int(np.prod(found.shape[2:]))
     looked = min(frames, max(2, BYTES // each))
     values = found.read(slice(0, min(rows, max(1, BYTES // (each * looked)))), slice(0, looked))
     print(f"{file}: {found.layout}, {count:,} trajectories of {frames} frames")
     print(f"field        {channels} channel(s) on {' x '.join(map(str, space))} points")
-    ranges = {"frame time": found.dt, "extent": found.extent, **found.parameters}
+    ranges = {"frame time": found.dt[:, None], "extent": found.extent}
+    ranges |= {name: values[:, None] for name, values in found.parameters.items()}
     for name, numbers in ranges.items():
-        said = " to ".join(dict.fromkeys(f"{x:.4g}" for x in (np.min(numbers), np.max(numbers))))
-        print(f"{name:<12} {said if np.isfinite(numbers).all() else 'not in the file'}")
+        print(f"{name:<12} {spans(numbers)}")
     kinds = found.boundaries or ("",) * len(space)
     print(f"boundaries   {', '.join(kind or 'not in the file' for kind in kinds)}")
     if channels > 1:
@@ -58,7 +58,7 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
     if frames == 1:
         print("frames       1: an emulator learns the step from one to the next, so 2 are needed")
     else:
-        seen = quality(values)
+        seen = quality(values, lengths_of(found), found.boundaries)
         read = f"{len(values)} trajectories" + f", {looked} frames" * (looked < frames)
         print(f"spread       {seen.std:.4g} (of {read})")
         print(f"change       {np.median(seen.increment):.4g} from frame to frame (median)")
@@ -74,34 +74,56 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
         print(f"picture: {out}")
 
 
-def only_changing(found: FieldSet, values: np.ndarray) -> tuple[FieldSet, np.ndarray]:
-    """The set and what was looked at of it without constant channels, which are said; whole where
-    nothing else is left."""
+def spans(numbers: np.ndarray) -> str:
+    """Numbers `[N, axes]` in words: from lowest to highest over trajectories, axis by axis.
+
+    `3 x 2` is one domain, `3 to 4 x 2` are domains whose first axis differs.
+    """
+    import numpy as np
+
+    if not np.isfinite(numbers).all():
+        return "not in the file"
+    parts = []
+    for column in numbers.T:
+        parts.append(" to ".join(dict.fromkeys(f"{x:.4g}" for x in (column.min(), column.max()))))
+    return " x ".join(parts)
+
+
+def lengths_of(fields: FieldSet) -> tuple[float, ...]:
+    """Mean length of every axis; () where it is not known."""
+    import numpy as np
+
+    return tuple(fields.extent.mean(0).tolist()) if np.isfinite(fields.extent).all() else ()
+
+
+def only_changing(fields: FieldSet, values: np.ndarray) -> tuple[FieldSet, np.ndarray]:
+    """The set and its values without constant channels, which are printed; whole where nothing else
+    is left."""
     from .constant import changing, never_changing, others
 
-    named = found.channels or tuple(f"channel {i}" for i in range(found.shape[2]))
+    named = fields.channels or tuple(f"channel {i}" for i in range(fields.shape[2]))
     never = never_changing(values, [slice(None)]) if values.shape[1] > 1 else ()
-    if found.constant:
-        names = ", ".join(named[i] for i in found.constant)
+    if fields.constant:
+        names = ", ".join(named[i] for i in fields.constant)
         print(f"constant     {names}: in the file once for all frames; seen, not predicted")
-    if silent := [named[i] for i in never if i not in found.constant]:
+    if silent := [named[i] for i in never if i not in fields.constant]:
         print(f"unchanged    {', '.join(silent)}: the same in every frame that was looked at;")
         print(f"{'':<12} if in all others too, pde train holds it constant: seen, not predicted")
-    constant = tuple(sorted({*found.constant, *never}))
-    kept = others(found.shape[2], constant)
+    constant = tuple(sorted({*fields.constant, *never}))
+    kept = others(fields.shape[2], constant)
     if not constant or not kept:
-        return found, values
-    return changing(found._replace(constant=constant)), values[:, :, list(kept)]
+        return fields, values
+    return changing(fields._replace(constant=constant)), values[:, :, list(kept)]
 
 
-def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
+def draw(fields: FieldSet, values: np.ndarray, out: Path) -> None:
     """One trajectory and the change from frame to frame.
 
     Of one dimension: the first channel in space and time, and its mean spectrum. Of more: its
     first and last frame, halfway along what axes there are beyond two.
 
     Args:
-        found: what was looked into.
+        fields: what was looked into.
         values: `[rows, frames, C, *space]` of it.
         out: a PNG file.
     """
@@ -109,16 +131,18 @@ def draw(found: FieldSet, values: np.ndarray, out: Path) -> None:
 
     from jaxrl_rollouts.reports.pictures import figure, save_png
 
-    made, (left, middle, right) = figure(1, 3, title=found.path.name)
-    lengths = np.where(np.isfinite(found.extent[0]), found.extent[0], found.shape[3:]).tolist()
-    name = found.channels[0] if found.channels else ""
+    from .metrics import mean_spectrum
+
+    made, (left, middle, right) = figure(1, 3, title=fields.path.name)
+    lengths = np.where(np.isfinite(fields.extent[0]), fields.extent[0], fields.shape[3:]).tolist()
+    name = fields.channels[0] if fields.channels else ""
     style: dict[str, Any] = {"aspect": "auto", "origin": "lower", "cmap": "RdBu_r"}
     if len(lengths) == 1:
-        dt = float(found.dt[0]) if np.isfinite(found.dt[0]) else 1.0
+        dt = float(fields.dt[0]) if np.isfinite(fields.dt[0]) else 1.0
         panels = [(left, values[0, :, 0].T, (dt * values.shape[1], lengths[0]), ("time", "x"))]
-        amplitude = np.abs(np.fft.rfft(np.asarray(values, np.float64)[:, -1, 0])).mean(0)
-        middle.semilogy(amplitude)
-        middle.set_xlabel("wavenumber")
+        last = np.asarray(values, np.float32)[:, -1, :1]
+        middle.semilogy(np.asarray(mean_spectrum(last, boundaries=fields.boundaries)))
+        middle.set_xlabel("wavenumber (waves along the axis)")
         middle.set_ylabel("mean |rfft| of the last frame")
     else:
         cut = (slice(None), slice(None), *(size // 2 for size in values.shape[5:]))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .spectral import lengths
+from .spectral import mirrored, ratios, waves
 
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -85,11 +85,12 @@ def nrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> ja
 def vrmse(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2) -> jax.Array:
     """Root mean square error over the truth's standard deviation in space: `[*batch]`.
 
-    1 is what a constant at the right mean earns (The Well's headline metric, eps 1e-7).
+    The Well's headline metric: `sqrt(MSE / (var + 1e-7))`, its variance the unbiased one. A
+    constant at the right mean has `sqrt(1 - 1 / points)`.
     """
     space = tuple(range(batch_dims + 1, truth.ndim))
-    centred = truth - truth.mean(space, keepdims=True)
-    squared = _squares(prediction - truth, batch_dims) / (_squares(centred, batch_dims) + 1e-7)
+    variance = truth.var(space, ddof=1)
+    squared = _squares(prediction - truth, batch_dims) / (variance + 1e-7)
     return jnp.sqrt(squared).mean(-1)
 
 
@@ -126,41 +127,82 @@ def structure_function(field: jax.Array, axes: int) -> jax.Array:
     return jnp.moveaxis(jax.lax.map(apart, jnp.arange(1, half + 1)), 0, -1)
 
 
-def shells(shape: Sequence[int]) -> np.ndarray:
-    """Integer wavenumber of every `rfftn` bin of a grid: rounded length of the wave vector."""
-    return np.rint(lengths(shape)).astype(int)
+def shells(
+    shape: Sequence[int], extent: Sequence[float] = (), boundaries: Sequence[str] = ()
+) -> tuple[np.ndarray, int]:
+    """Physical wavenumber of every bin of a field's transform, rounded, and how many there are.
+
+    The unit is a wave along the longest axis; the highest number is that of the axis whose grid
+    resolves most.
+
+    Args:
+        shape: points per axis.
+        extent: length of every axis; () for grid cells that are as long along each.
+        boundaries: of every axis; others than periodic ones are mirrored (`spectral.mirrored`).
+
+    Returns:
+        `[*bins]` whole numbers, and `K`, one more than the highest.
+    """
+    walls = _walls(boundaries, len(shape))
+    longer = ratios(shape, extent)
+    scale = [r / 2 if wall else r for r, wall in zip(longer, walls, strict=True)]
+    doubled = [2 * n if wall else n for n, wall in zip(shape, walls, strict=True)]
+    both = waves(doubled) * np.reshape(scale, (-1, *(1,) * len(shape)))
+    highest = max(n // 2 * r for n, r in zip(doubled, scale, strict=True))
+    # Half wavenumbers, of mirrored axes, go up: two to a shell.
+    numbers = np.floor(np.sqrt(np.square(both).sum(0)) + 0.5).astype(int)
+    return numbers, int(np.floor(highest + 0.5)) + 1
 
 
-def spectrum(field: jax.Array | np.ndarray, *, space_dims: int = 1) -> jax.Array:
-    """Mean amplitude `|rfft|` per wavenumber, `[..., C, K]` with `K = min(points) // 2 + 1`.
+def _walls(boundaries: Sequence[str], axes: int) -> tuple[bool, ...]:
+    return tuple(kind not in ("", "periodic") for kind in boundaries) or (False,) * axes
 
-    Unnormalised, as the paper's figures are: unit white noise on N points has 0.886 sqrt(N).
+
+def spectrum(
+    field: jax.Array | np.ndarray,
+    *,
+    space_dims: int = 1,
+    extent: Sequence[float] = (),
+    boundaries: Sequence[str] = (),
+) -> jax.Array:
+    """Mean amplitude `|rfft|` per physical wavenumber, `[..., C, K]`; `K` as of `shells`.
+
+    Unnormalised, as the paper's figures are: unit white noise on N points has 0.886 sqrt(N). Along
+    axes that are not periodic it is a cosine transform's, so that ends that differ are no jump.
+
+    Args:
+        field: `[..., C, *space]`.
+        space_dims: axes of space.
+        extent, boundaries: as of `shells`.
     """
     shape = field.shape[-space_dims:]
-    amplitude = jnp.abs(jnp.fft.rfftn(field, axes=tuple(range(-space_dims, 0))))
-    if space_dims == 1:
+    walls = _walls(boundaries, space_dims)
+    values = mirrored(jnp.asarray(field), walls)
+    amplitude = jnp.abs(jnp.fft.rfftn(values, axes=tuple(range(-space_dims, 0))))
+    amplitude = amplitude / 2 ** sum(walls)  # as many points twice
+    if space_dims == 1 and not any(walls):
         return amplitude
-    count = min(shape) // 2 + 1
-    shell = shells(shape).reshape(-1)
-    member = np.arange(count)[:, None] == shell
+    shell, count = shells(shape, extent, boundaries)
+    member = np.arange(count)[:, None] == shell.reshape(-1)
     weights = member / np.maximum(member.sum(1, keepdims=True), 1)
     flat = amplitude.reshape(*amplitude.shape[:-space_dims], -1)
     return flat @ jnp.asarray(weights.T, flat.dtype)
 
 
-def mean_spectrum(field: jax.Array | np.ndarray, *, space_dims: int = 1) -> jax.Array:
+def mean_spectrum(
+    field: jax.Array | np.ndarray,
+    *,
+    space_dims: int = 1,
+    extent: Sequence[float] = (),
+    boundaries: Sequence[str] = (),
+) -> jax.Array:
     """`spectrum` averaged over all leading axes and channels: `[K]`."""
-    found = spectrum(field, space_dims=space_dims)
+    found = spectrum(field, space_dims=space_dims, extent=extent, boundaries=boundaries)
     return found.reshape(-1, found.shape[-1]).mean(0)
 
 
-def error_spectrum(prediction: jax.Array, truth: jax.Array, *, space_dims: int = 1) -> jax.Array:
-    """`mean_spectrum` of prediction minus truth: `[K]`."""
-    return mean_spectrum(prediction - truth, space_dims=space_dims)
-
-
 def spread_and_error(samples: jax.Array, truth: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What an ensemble of rollouts knows of its own error.
+    """Spread and error of an ensemble of rollouts.
 
     Args:
         samples: `[S, T, B, C, *space]`, `S` at least 2.

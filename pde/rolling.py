@@ -14,12 +14,13 @@ from jaxrl_rollouts.reports.pictures import figure, save_gif, save_png
 
 from .constant import check_constant, take_channels
 from .fieldset import FieldSet, take_trajectories
-from .files import read_fields, write_apebench, write_pdearena, write_well
+from .files import read, write_apebench, write_pdearena, write_well
 from .generate import Solved
 from .inspection import draw
-from .metrics import correlation, correlation_horizons
-from .saved import TrainedEmulator, load_emulator
-from .study.pictures import moving_frames
+from .metrics import correlation, correlation_horizons, nrmse
+from .pictures import largest, moving_frames
+from .saved import load_emulator
+from .trained import TrainedEmulator, check_parameters
 
 STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 
@@ -34,13 +35,13 @@ def roll_file(
     training_seed: int,
     key: int,
 ) -> None:
-    """Write what comes, and say how long it follows the file; `roll` says what the arguments are.
+    """Write rollouts and print how long they follow the file; arguments are those of `roll`.
 
     Raises:
-        DataError: fields of another size than the emulator was trained on; or frames between
-            which it never saw a step, where it sees a history of them.
+        DataError: fields of another size than the emulator was trained on; or frames of another
+            distance, where it sees a history of them.
     """
-    own, found = load_emulator(run), take_trajectories(read_fields(file), slice(0, rows))
+    own, found = load_emulator(run), take_trajectories(read(file), slice(0, rows))
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
     steps = STEPS[len(own.grid)] if steps is None else steps
@@ -51,18 +52,19 @@ def roll_file(
         expected = f"{own.width} on {points} points, as the emulator was trained"
         sizes = " x ".join(map(str, found.shape[3:]))
         raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
-    every = frames_per_step(own, found)
+    stride = frames_per_step(own, found)
     check_domain(own, found)
-    start, told = own.start(found, every)
-    rolled = own.roll(start, steps, key, conditions=told, seed=training_seed)
+    check_parameters(own, found)
+    start, conditions = own.start(found, stride)
+    rolled = own.roll(start, steps, key, conditions=conditions, seed=training_seed)
     first = np.asarray(start, np.float32).reshape(len(start), -1, own.width, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
-    follows = slice(own.history * every, None, every) if every else slice(0)
+    follows = slice(own.history * stride, None, stride) if stride else slice(0)
     truth = found.read(slice(None), follows)
     if own.constant:
         seen = np.concatenate([first, np.asarray(truth, np.float32)], 1)
         check_constant(found.path, seen, own.constant, own.names)
-    write(out, fields, found, own, every)
+    write(out, fields, found, own, stride)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
     if own.constant:
         named = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
@@ -70,69 +72,75 @@ def roll_file(
     if not np.isfinite(fields).all():
         others = (0, *range(2, fields.ndim))
         when = int(np.isfinite(fields).all(others).argmin())
-        print(f"not finite from step {when} on: the emulator has left what it knows")
-    tell_truth(fields, truth, own)
+        print(f"not finite from step {when} on: beyond there the emulator diverges")
+    print_errors(fields, truth, own)
     if picture is not None:
         if picture.suffix == ".gif":
             animate(fields, truth, own, picture)
         elif len(own.grid) == 1 and truth.shape[1]:
             compare(fields, truth, own, picture)
         else:
-            written = read_fields(out)._replace(channels=found.channels)
+            written = read(out)._replace(channels=found.channels)
             drawn = take_channels(written, own.changing)
             draw(drawn, fields[:, :, list(own.changing)], picture)
         print(f"picture: {picture}")
 
 
 def walls(own: TrainedEmulator) -> bool:
-    """Whether an axis of the emulator's ends, as far as it was told."""
+    """Whether an axis of the emulator's ends, as far as is known."""
     return bool({*own.boundaries} - {"", "periodic"})
 
 
-def frames_per_step(own: TrainedEmulator, found: FieldSet) -> int | None:
+def frames_per_step(own: TrainedEmulator, fields: FieldSet) -> int | None:
     """Frames of a file in one step of the emulator; None where no whole number comes near.
 
-    Where neither or only one of them says how far frames are apart, or the emulator is told it, as
+    Where the distance of frames is not known of both, or the emulator sees it, as
     many as in the training data.
 
     Raises:
         DataError: None, and the emulator sees a history.
     """
-    if own.dt is None or "dt" in own.conditions or not np.isfinite(found.dt).all():
-        return own.every
-    apart = float(found.dt.mean())
+    if own.dt is None or "dt" in own.conditions or not np.isfinite(fields.dt).all():
+        return own.stride
+    apart = float(fields.dt.mean())
     count = max(1, round(own.dt / apart))
     near = abs(own.dt / apart / count - 1) < 0.05
-    if near and count == own.every:
+    if near and count == own.stride:
         return count
-    said = f"frames {apart:.4g} apart", f"{own.dt:.4g}, a step of the emulator"
+    distance = f"frames {apart:.4g} apart", f"{own.dt:.4g}, a step of the emulator"
     if not near and own.history > 1:
-        raise DataError(found.path, "dt", *said, f"it sees {own.history} frames so far apart")
+        raise DataError(fields.path, "dt", *distance, f"it sees {own.history} frames so far apart")
     taken = f"one frame in {count} is taken" if near else "they are not compared with its rollouts"
-    warnings.warn(f"{found.path}: dt: found {said[0]}, expected {said[1]}: {taken}", stacklevel=2)
+    warnings.warn(
+        f"{fields.path}: dt: found {distance[0]}, expected {distance[1]}: {taken}", stacklevel=2
+    )
     return count if near else None
 
 
-def check_domain(own: TrainedEmulator, found: FieldSet) -> None:
-    """A warning where the file says other boundaries or lengths than the emulator learned with."""
-    kinds = zip(found.boundaries, own.boundaries, strict=False)
+def check_domain(own: TrainedEmulator, fields: FieldSet) -> None:
+    """Warn of other boundaries or lengths than the emulator was trained with."""
+    kinds = zip(fields.boundaries, own.boundaries, strict=False)
     if any(theirs and ours and theirs != ours for theirs, ours in kinds):
-        said = ", ".join(kind or "unknown" for kind in found.boundaries)
+        theirs = ", ".join(kind or "unknown" for kind in fields.boundaries)
         ours = ", ".join(kind or "unknown" for kind in own.boundaries)
         warnings.warn(
-            f"{found.path}: boundaries: found {said}, expected {ours}: the emulator goes on as in "
-            "its training data",
+            f"{fields.path}: boundaries: found {theirs}, expected {ours}: the emulator goes on as "
+            "in its training data",
             stacklevel=2,
         )
-    learned = np.asarray(own.facts.get("extent", ()), np.float64)
-    known = learned.size and "dx" not in own.conditions and np.isfinite(found.extent).all()
-    if known and not np.allclose(found.extent, learned, rtol=0.01):
-        said = found.extent[~np.isclose(found.extent, learned, rtol=0.01).all(1)][0].tolist()
-        warnings.warn(
-            f"{found.path}: extent: found {said}, expected {learned.tolist()}: fields of another "
-            "length look different on as many points, and the emulator was told nothing of lengths",
-            stacklevel=2,
-        )
+    learned = np.asarray(own.extent, np.float64)
+    known = learned.size and "dx" not in own.conditions and np.isfinite(fields.extent).all()
+    if known:
+        low, high = learned.T
+        outside = (fields.extent < 0.99 * low) | (fields.extent > 1.01 * high)
+        if outside.any():
+            first = fields.extent[outside.any(1)][0].tolist()
+            expected = low.tolist() if (low == high).all() else learned.tolist()
+            warnings.warn(
+                f"{fields.path}: extent: found {first}, expected {expected}: fields of another "
+                "length look different on as many points, and the emulator sees no lengths",
+                stacklevel=2,
+            )
 
 
 def check_out(out: Path, own: TrainedEmulator) -> None:
@@ -179,29 +187,32 @@ def compare(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
     """
     rolled, true = fields[0, 1:, own.changing[0]], truth[0, : fields.shape[1] - 1, own.changing[0]]
     rows = {"truth": true, "rollout": rolled, "error": rolled[: len(true)] - true}
-    limit, dt = float(np.abs(true).max()), own.dt or 1.0
-    style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
-    style |= {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    limits, dt = [largest(true), largest(true), largest(rows["error"])], own.dt or 1.0
+    style: dict[str, Any] = {"cmap": "RdBu_r", "interpolation": "nearest"}
+    style |= {"aspect": "auto", "origin": "lower"}
     made, axes = figure(3, 1, width=7.0, height=1.5, title=f"{out.stem}: the first trajectory")
-    for ax, (name, values) in zip(axes, rows.items(), strict=True):
-        image = ax.imshow(values.T, extent=(dt, dt * (len(values) + 1), 0.0, own.grid[0]), **style)
+    length = own.lengths[0] if own.lengths else own.grid[0]
+    for ax, (name, values), limit in zip(axes, rows.items(), limits, strict=True):
+        span = (dt, dt * (len(values) + 1), 0.0, length)
+        image = ax.imshow(values.T, extent=span, vmin=-limit, vmax=limit, **style)
+        made.colorbar(image, ax=ax)
         ax.set_xlim(dt, dt * (len(rolled) + 1))
         ax.grid(visible=False)
-        ax.set_yticks([])
-        ax.set_ylabel(name)
+        ax.set_ylabel(f"{name}, x")
     axes[-1].set_xlabel("time" if own.dt else "frame")
-    made.colorbar(image, ax=axes, shrink=0.6)
     save_png(made, out)
 
 
-def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> None:
+def print_errors(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> None:
     """Print how long rollouts `[N, steps + 1, C, *X]` follow the file, as far as that goes:
     `[N, T, C, *X]`."""
     length = min(truth.shape[1], fields.shape[1] - 1)
     if length:
         some = list(own.changing)
         pair: Any = (np.swapaxes(x[:, :length, some], 0, 1) for x in (fields[:, 1:], truth))
+        pair = tuple(pair)
         held = correlation_horizons(np.asarray(correlation(*pair)), own.dt or 1.0)
+        errors = np.asarray(nrmse(*pair)).mean(1)
         unit = "" if own.dt else " steps"
         end = length * (own.dt or 1.0)
         throughout = int((held > (length - 0.5) * (own.dt or 1.0)).sum())
@@ -210,16 +221,17 @@ def tell_truth(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator) -> N
             f"(mean over trajectories; the comparison ends at {end:.4g}, to where {throughout} of "
             f"{len(held)} hold)"
         )
+        print(f"NRMSE: {errors[0]:.4g} after a step, {errors[-1]:.4g} at the end of the comparison")
 
 
 def write(
-    out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator, every: int | None
+    out: Path, fields: np.ndarray, found: FieldSet, own: TrainedEmulator, stride: int | None
 ) -> None:
     """Write `[N, T, C, *X]`; where a spacing or a time is not known it is 1."""
     count, grid = len(fields), np.asarray(own.grid)
     dt = np.full(count, own.dt or 1.0)
-    if every and np.isfinite(found.dt).all():
-        dt = found.dt * every
+    if stride and np.isfinite(found.dt).all():
+        dt = found.dt * stride
     extents = np.where(np.isfinite(found.extent), found.extent, grid)
     if out.suffix == ".npz":
         kinds = own.boundaries or ("periodic",) * len(grid)

@@ -35,7 +35,7 @@ def sampler_weights(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights of guess, noised input and fresh noise in the next noised input, `[K + 1]` each.
 
-    `form` and `sampler` are those of `RefinerConfig`. Entry `t` leads from index `t` to `t - 1`;
+    `form` and `sampler` are those of `Refiner`. Entry `t` leads from index `t` to `t - 1`;
     entry 0 is the end and 1, 0, 0.
     """
     here, next_ = plan.signal[1:], plan.signal[:-1]

@@ -8,7 +8,7 @@ shear_layer  two layers that roll up (the family NS-SL of Poseidon)
 piecewise    vorticity that is constant on the fields of a board (its family NS-PwC)
 squares      Gray and Scott's: the second species in some squares, the first everywhere else
 
-Vorticity has the sign of `flows`, and nothing from a third of the grid's wavenumbers on, which
+Vorticity is the curl (`flows`), and has nothing from a third of the grid's wavenumbers on, which
 de-aliasing would only let decay.
 """
 
@@ -133,7 +133,7 @@ def shear_layer(
         v_1 = d sin(2 pi m (x + phi)),
 
     s drawn uniformly from `sharpness`, d from `push`, m from 1 to `waves`. A layer is `1 / s` of
-    the domain thick: below two points of the grid it is cut off, so ask for a finer one.
+    the domain thick: below two points of the grid it is cut off, so take a finer one.
     """
     keys = jax.random.split(key, 5)
     s, d = (
@@ -147,7 +147,7 @@ def shear_layer(
     rising, falling = (s / jnp.cosh(s * (y - at)) ** 2 for at in (0.25, 0.75))
     across = jnp.where(y <= 0.5, rising, -falling)
     along = 2 * jnp.pi * m * d * jnp.cos(2 * jnp.pi * m * (x + phase))
-    w = (across - across.mean() - along[:, None]) / on.extent
+    w = (along[:, None] - across + across.mean()) / on.extent
     return _kept(jnp.fft.rfft2(w), on.points)[None]
 
 

@@ -25,40 +25,40 @@ from jaxrl_rollouts.feeds import (
 )
 
 from .fieldset import FieldSet, PickedWindows, check_written, window_places
-from .training import TrainingConfig
+from .training import Training
 
 _AT_ONCE = 67_108_864  # bytes
 
 
-def all_fields(found: FieldSet, stream: Stream) -> np.ndarray:
+def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
     """All of a set as float32, `[N, T, C, *space]`: in memory, or mapped from a file.
 
     Args:
-        found: of which set.
+        fields: of which set.
         stream: see `must_stream`.
 
     Raises:
-        DataError: trajectories that nobody wrote.
+        DataError: trajectories that were never written.
     """
-    if not must_stream(stream, 4 * math.prod(found.shape)):
-        values = np.asarray(found.read(slice(None), slice(None)), np.float32)
-        check_written(found.path, values)
+    if not must_stream(stream, 4 * math.prod(fields.shape)):
+        values = np.asarray(fields.read(slice(None), slice(None)), np.float32)
+        check_written(fields.path, values)
         return values
-    digest = hashlib.sha256(repr(found.shape).encode())
-    for _, values in _read(found):
+    digest = hashlib.sha256(repr(fields.shape).encode())
+    for _, values in _read(fields):
         digest.update(np.ascontiguousarray(values).data)
 
     def fill(array: np.ndarray) -> None:
-        for part, values in _read(found):
+        for part, values in _read(fields):
             array[part] = values
 
-    return mapped(on_disk(digest.hexdigest()[:32], found.shape, fill))
+    return mapped(on_disk(digest.hexdigest()[:32], fields.shape, fill))
 
 
-def _read(found: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
-    for part in trajectories(found.shape):
-        values = np.asarray(found.read(part, slice(None)), np.float32)
-        check_written(found.path, values, part.start)
+def _read(fields: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
+    for part in trajectories(fields.shape):
+        values = np.asarray(fields.read(part, slice(None)), np.float32)
+        check_written(fields.path, values, part.start)
         yield part, values
 
 
@@ -85,37 +85,36 @@ def windows_feed(
     conditions: Any,
     scale: Callable[[np.ndarray], np.ndarray],
     frames: int,
-    config: TrainingConfig,
+    config: Training,
 ) -> ReadAhead:
     """The data of a `make_training` update, read from the file of `all_fields`.
 
     Args:
         fields: `[N, T, C, *space]`, mapped.
-        conditions: `[N, P]` as they are told; `Told` where there are constant channels, in memory.
+        conditions: `[N, P]` as networks see them; `Conditioning` where there are constant
+            channels, in memory.
         scale: standardises fields.
         frames: of a window.
         config: of the training.
     """
     path, shape = Path(fields.filename), fields.shape  # type: ignore[attr-defined]
-    steps = config.every * np.arange(frames)
+    steps = config.stride * np.arange(frames)
 
     def read(places: tuple[np.ndarray, np.ndarray]) -> Drawn:
         row, begin = places
         index = row[..., None].astype(np.int64) * shape[1] + begin[..., None] + steps
-        told = jax.tree.map(lambda x: x[row], conditions)
+        seen = jax.tree.map(lambda x: x[row], conditions)
         windows: Any = scale(scattered(path, index, axes=2))
-        return Drawn(PickedWindows(windows, told))
+        return Drawn(PickedWindows(windows, seen))
 
     return ReadAhead((), make_plan(config, frames, *shape[:2]), read)
 
 
 @functools.lru_cache(maxsize=32)
-def make_plan(
-    config: TrainingConfig, frames: int, rows: int, length: int
-) -> Callable[[jax.Array], Any]:
+def make_plan(config: Training, frames: int, rows: int, length: int) -> Callable[[jax.Array], Any]:
     """Which windows an iteration draws: `keys [seeds]` of the states before it to trajectories and
     first frames, `[seeds, updates, batch]` each, and the keys after it."""
-    span = (frames - 1) * config.every + 1
+    span = (frames - 1) * config.stride + 1
 
     def plan(key: jax.Array) -> Any:
         keys, key = iteration_keys(config, key)

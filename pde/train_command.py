@@ -6,7 +6,7 @@ It is an experiment like the others, so that its runs resume and its reports are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,21 +17,22 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .commands import TRAIN
+from .comparison import Baseline, Comparison, linear, low_pass, solver, solver_conditions
 from .constant import changing, check_changing, check_constant
 from .emulator import persistence
 from .equations import equation
+from .evaluation import Holdout
 from .fieldset import FieldSet, take_trajectories
-from .files import complete, read_fields
-from .objectives import OneStep, OneStepConfig
-from .operators import DriftConfig, FnoConfig, ResnetConfig, UnetConfig
-from .refiner import RefinerConfig
-from .study.beside import Baseline, Beside, linear, low_pass, solver, solver_conditions
-from .study.fit import Fitted, fit, hold_fields
-from .study.flow import find_flow
-from .study.page import make_report
-from .study.train import StudyConfig, StudyData
-from .study.units import standardised
-from .training import TrainingConfig
+from .files import complete, read
+from .fitting import Fitted, fit
+from .flow import find_flow
+from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
+from .operators import Drift, Fno, Resnet, Unet
+from .registries import NETWORKS, OBJECTIVES
+from .report import make_report
+from .training import Training
+from .training_fields import hold_fields
+from .units import standardised
 
 
 @dataclass(frozen=True)
@@ -44,119 +45,149 @@ class TrainConfig:
             Channels that are constant in time (a force, a mask) are seen and not predicted.
         test: another file, to test on; left out, the last trajectories of `file`.
         test_share: their share.
-        objective: refiner, mse, pushforward, unrolled, sobolev, correction or prediction.
+        objective: mse, pushforward, unrolled, sobolev, correction or refiner; its settings have
+            options of their own.
         network: resnet, unet, fno or drift; its sizes have options of their own.
-        updates: gradient steps.
+        steps: gradient steps.
         batch: windows per gradient step.
-        rate: learning rate after the warm-up.
+        lr: learning rate after the warm-up.
         seeds: emulators trained side by side.
         seed: decides everything that is drawn.
+        validation_share: share of the training trajectories on which the error is measured while
+            training and the best weights are chosen; 0 for none.
         history: frames an emulator sees.
-        every: frames of the file per step.
-        conditions: what emulators are told: dt, dx and parameters of the file; left out, those
+        stride: frames of the file per step.
+        conditions: what emulators see besides: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
         stream: leave the fields on the disk and read windows while training: auto, where they do
             not fit into memory; always; never.
-        steps: of the test rollouts; left out, as long as the test trajectories are.
+        horizon: steps of the test rollouts; left out, as long as the test trajectories are.
         baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
-            one-step emulator cut off where its error in training exceeds the field (beside the
-            refiner one is trained for it, and stands there uncut, too, and where there are walls
-            alone); solver, where the equation is known.
-        equation: of the file, where it does not say it: windows are then moved only along axes
+            one-step emulator cut off where its error in training exceeds the field (with a
+            refiner, one is trained for it and reported uncut as well; between walls only uncut);
+            solver, where the equation is known.
+        equation: of the file, where it does not name it: windows are then moved only along axes
             along which it is the same everywhere.
         shift_axes: axes, from 0, along which windows are moved instead: those along which the
             equation is the same everywhere and whose ends are joined.
-        boundaries: periodic, wall or open, for all axes or one for each, where the file does not
-            say it, as plain arrays.
-        dt: time between frames, where the file does not say it.
-        dx: distance between points, for all axes or one for each, where the file does not say it.
+        boundaries: periodic, wall, open, neumann or dirichlet=VALUE, for all axes or one for each
+            (LOW|HIGH where its ends differ), where the file does not have it, as plain arrays.
+        dt: time between frames, where the file does not have it.
+        dx: distance between points, for all axes or one for each, where the file does not have it.
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
         drift: its sizes; fields of two axes only.
+        mse: its settings.
+        pushforward: its settings.
+        unrolled: its settings.
+        sobolev: its settings; periodic fields only.
+        correction: its settings.
         refiner: PDE-Refiner's settings.
     """
 
     file: str = ""
     test: str = ""
     test_share: float = number(0.2, above=0, below=1)
-    objective: Literal["refiner"] | OneStep = "refiner"
-    network: Literal["resnet", "unet", "fno", "drift"] = "resnet"
-    updates: int = positive(5000)
+    objective: str = "mse"
+    network: str = "resnet"
+    steps: int = positive(5000)
     batch: int = positive(32)
-    rate: float = step_size(1e-3)
+    lr: float = step_size(1e-3)
     seeds: int = positive(2)
     seed: int = 0
+    validation_share: float = number(0.1, least=0, below=1)
     history: int = positive(1)
-    every: int = positive(1)
+    stride: int = positive(1)
     conditions: tuple[str, ...] | None = None
     stream: Stream = "auto"
-    steps: int | None = positive(None)
+    horizon: int | None = positive(None)
     baselines: tuple[Baseline, ...] = ("linear", "low_pass", "solver")
     equation: str = ""
     shift_axes: tuple[int, ...] | None = None
-    boundaries: tuple[Literal["periodic", "wall", "open"], ...] = ()
+    boundaries: tuple[str, ...] = ()
     dt: float | None = number(None, above=0)
     dx: tuple[float, ...] = number((), above=0)
-    resnet: ResnetConfig = field(default_factory=ResnetConfig)
-    unet: UnetConfig = field(default_factory=UnetConfig)
-    fno: FnoConfig = field(default_factory=FnoConfig)
-    drift: DriftConfig = field(default_factory=DriftConfig)
-    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+    resnet: Resnet = field(default_factory=Resnet)
+    unet: Unet = field(default_factory=Unet)
+    fno: Fno = field(default_factory=Fno)
+    drift: Drift = field(default_factory=Drift)
+    mse: Mse = field(default_factory=Mse)
+    pushforward: Pushforward = field(default_factory=Pushforward)
+    unrolled: Unrolled = field(default_factory=Unrolled)
+    sobolev: Sobolev = field(default_factory=Sobolev)
+    correction: Correction = field(default_factory=Correction)
+    refiner: Refiner = field(default_factory=Refiner)
+
+    def validate(self) -> None:
+        for name, registry in (("objective", OBJECTIVES), ("network", NETWORKS)):
+            _ = registry[getattr(self, name)]
 
 
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
     train_set, test_set = split(config)
-    count, frames, channels, *grid = train_set.shape
+    training, validation = with_validation(train_set, config.validation_share)
+    _, frames, channels, *grid = train_set.shape
+    validated = f"{validation.shape[0]:,} to validate on" if validation else "none to validate on"
     return [
-        f"{train_set.path.name}: {train_set.layout}, {count:,} trajectories to train on and "
-        f"{test_set.shape[0]:,} to test on, {frames} frames, {channels} channel(s), "
+        f"{train_set.path.name}: {train_set.layout}, {training.shape[0]:,} trajectories to train "
+        f"on, {validated} and {test_set.shape[0]:,} to test on, {frames} frames, "
+        f"{channels} channel(s), "
         f"{' x '.join(map(str, grid))} points" + constant_line(train_set)
     ]
 
 
-def constant_line(found: FieldSet) -> str:
-    """Which channels the file itself says are constant; "" where none are."""
-    names = [found.channels[i] for i in found.constant]
+def constant_line(fields: FieldSet) -> str:
+    """Which channels the file itself holds constant; "" where none are."""
+    names = [fields.channels[i] for i in fields.constant]
     return f"; constant, not predicted: {', '.join(names)}" if names else ""
 
 
 def unread(config: TrainConfig) -> list[str]:
-    """Settings of the other networks and of the refiner where there is none; what is measured."""
-    hidden = [name for name in ("resnet", "unet", "fno", "drift") if name != config.network]
-    measured = ["refiner.residual_scale", "refiner.applied"]
-    return hidden + (measured if config.objective == "refiner" else ["refiner"])
+    """Settings of other networks and objectives than the chosen ones; `refiner.applied`."""
+    networks = ("resnet", "unet", "fno", "drift")
+    objectives = ("mse", "pushforward", "unrolled", "sobolev", "correction", "refiner")
+    hidden = [name for name in networks if name != config.network]
+    hidden += [name for name in objectives if name != config.objective]
+    return hidden + (["refiner.applied"] if config.objective == "refiner" else [])
+
+
+def chosen(config: TrainConfig, name: str) -> Any:
+    """Settings of a network or an objective; another package's are its defaults."""
+    registry = OBJECTIVES if name in OBJECTIVES else NETWORKS
+    own = getattr(config, name, None)
+    return own if type(own) is registry[name] else registry[name]()
 
 
 def run(config: TrainConfig, context: RunContext) -> Report:
-    """Train, save the emulator, roll it and what stands beside it over the test trajectories."""
+    """Train, save the emulator, roll it and its baselines over the test trajectories."""
     train_set, test_set = split(config)
     fitted = fitted_to(config, config.objective, train_set, context)
     own = fitted.emulator
     train_set, test_set = (s._replace(constant=tuple(own.constant)) for s in (train_set, test_set))
     fitted.save(context.folder.path / "emulator")
-    study, data = tested(config, fitted, test_set, context)
-    beside = Beside(own, train_set, test_set, study, data, config.every, context)
-    arms = {config.objective: beside.judge(config.objective, own.emulator, fitted.params)}
+    data = held_out(config, fitted, test_set, context)
+    arms = Comparison(own, train_set, test_set, data, config.stride, context)
+    found = {config.objective: arms.measure(config.objective, own.emulator, fitted.params)}
     notes = []
     if "low_pass" in config.baselines:
         one_step, name = own, config.objective
         if name == "refiner":
             one_step, name = fitted_to(config, "mse", train_set, context).emulator, "mse"
-            arms[name] = beside.judge(name, one_step.emulator, one_step.params)
-        if beside.periodic:
-            arms[f"{name}, low-pass"], cuts = low_pass(beside, name, one_step)
-            notes.append(cut_note(name, cuts, arms[name].late.shape[-1]))
-    if "linear" in config.baselines and beside.periodic:
-        arms["linear"] = linear(beside, config.stream)
-    if {"linear", "low_pass"} & {*config.baselines} and not beside.periodic:
+            found[name] = arms.measure(name, one_step.emulator, one_step.params)
+        if arms.periodic:
+            found[f"{name}, low-pass"], cuts = low_pass(arms, name, one_step)
+            notes.append(cut_note(name, cuts, found[name].late.shape[-1]))
+    if "linear" in config.baselines and arms.periodic:
+        found["linear"] = linear(arms, config.stream)
+    if {"linear", "low_pass"} & {*config.baselines} and not arms.periodic:
         notes.append("The linear map and the low-pass are left out: they need circles, not walls.")
     if "solver" in config.baselines and test_set.equation:
-        arms["solver"] = solver(beside)
-    arms["persistence"] = beside.judge("persistence", persistence(config.history), ())
+        found["solver"] = solver(arms)
+    found["persistence"] = arms.measure("persistence", persistence(config.history), ())
     report = Report.of(context, config.seeds)
-    make_report(report, fitted, train_set, study, data, arms)
+    make_report(report, fitted, train_set, data, found)
     for note in notes:
         report.note(note)
     return report
@@ -165,29 +196,39 @@ def run(config: TrainConfig, context: RunContext) -> Report:
 def fitted_to(
     config: TrainConfig, objective: str, train_set: FieldSet, context: RunContext
 ) -> Fitted:
-    """An emulator of an objective, trained as the settings say."""
-    refines = objective == "refiner"
-    chosen: Any = config.refiner if refines else OneStepConfig(objective=objective)  # type: ignore[arg-type]
+    """An emulator of an objective, trained with the settings of the run."""
+    training, validation = with_validation(train_set, config.validation_share)
     return fit(
-        chosen,
-        train_set,
-        network=getattr(config, config.network),
+        chosen(config, objective),
+        training,
+        network=chosen(config, config.network),
         conditions=config.conditions,
         history=config.history,
-        every=config.every,
-        updates=config.updates,
+        stride=config.stride,
+        steps=config.steps,
         seeds=config.seeds,
         key=config.seed,
-        training=TrainingConfig(
+        training=Training(
             batch=config.batch,
-            rate=config.rate,
-            final_rate=config.rate / 100,
+            lr=config.lr,
+            final_lr=config.lr / 100,
             shift_axes=config.shift_axes,
         ),
+        validation=validation,
         stage=objective,
         context=context,
         stream=config.stream,
     )
+
+
+def with_validation(fields: FieldSet, share: float) -> tuple[FieldSet, FieldSet | None]:
+    """Trajectories to learn from, and the last ones to validate on; None where that leaves none."""
+    count = round(share * fields.shape[0])
+    if not count or count == fields.shape[0]:
+        return fields, None
+    rows = slice(0, -count), slice(-count, None)
+    training, validation = (take_trajectories(fields, part) for part in rows)
+    return training, validation
 
 
 def cut_note(name: str, cuts: np.ndarray, count: int) -> str:
@@ -232,55 +273,55 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
     return train_set, test_set
 
 
-def _check_solver(config: TrainConfig, found: FieldSet) -> None:
-    """What the solver needs is asked for before anything is trained."""
-    if found.equation and "solver" in config.baselines:
-        solver_conditions(found, config.every)
+def _check_solver(config: TrainConfig, fields: FieldSet) -> None:
+    """`DataError` before anything is trained where the solver lacks something."""
+    if fields.equation and "solver" in config.baselines:
+        solver_conditions(fields, config.stride)
 
 
 def _read(config: TrainConfig, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    found = complete(read_fields(file), config.boundaries, config.dt, config.dx)
-    return found._replace(equation=named or found.equation)
+    fields = complete(read(file), config.boundaries, config.dt, config.dx)
+    return fields._replace(equation=named or fields.equation)
 
 
-def tested(
-    config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext
-) -> tuple[StudyConfig, StudyData]:
-    """How the evaluation goes, and its trajectories, in units of the training data.
+def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext) -> Holdout:
+    """The test trajectories in units of the training data, and how they are measured on.
 
     Raises:
         DataError: trajectories too short for the rollouts, or others than the run began with.
     """
     own = fitted.emulator
-    u = np.asarray(test.read(slice(None), slice(0, None, config.every)), np.float32)
+    u = np.asarray(test.read(slice(None), slice(0, None, config.stride)), np.float32)
     check_constant(test.path, u, own.constant, own.names)
     u, moving = u[:, :, list(own.changing)] if own.constant else u, changing(test)
     hold_fields(test, u, "test", context)
-    fields = standardised(test, u, own.units, own.conditions, own.constant)
     longest = u.shape[1] - config.history
-    steps = config.steps or longest
-    if not 0 < steps <= longest:
-        expected = f"more than {(steps + config.history - 1) * config.every}"
-        raise DataError(test.path, "frames", test.shape[1], expected, "ask for fewer --steps")
-    study = StudyConfig(
-        seeds=config.seeds,
-        seed=config.seed,
-        history=config.history,
-        points=own.grid[0],
-        steps=steps,
+    horizon = config.horizon or longest
+    if not 0 < horizon <= longest:
+        expected = f"more than {(horizon + config.history - 1) * config.stride}"
+        raise DataError(test.path, "frames", test.shape[1], expected, "take a shorter --horizon")
+    return Holdout(
+        standardised(test, u, own.units, own.conditions, own.constant),
+        horizon,
+        config.history,
+        config.seeds,
+        config.seed,
+        own.dt or 1.0,
+        own.units,
+        find_flow(moving),
+        own.lengths,
+        own.boundaries,
     )
-    none = np.zeros(len(u))
-    return study, StudyData(fields, fields, own.dt or 1.0, none, own.units, find_flow(moving))
 
 
 EXPERIMENT = TRAIN.experiment(
     config_type=TrainConfig,
     presets={
         "smoke": TrainConfig(
-            updates=20,
+            steps=20,
             batch=8,
-            resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8),
+            resnet=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8),
         ),
         "cpu": TrainConfig(),
     },

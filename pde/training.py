@@ -20,48 +20,53 @@ from .fieldset import Fields, sample_windows
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Adam with warm-up and a cosine to `final_rate`, clipped; averaged weights are evaluated.
+class Training:
+    """Adam with warm-up and a cosine to `final_lr`, clipped; averaged weights are evaluated.
 
     Defaults suit small networks; the paper's are batch 128, 1e-4 to 1e-6, no warm-up, no
     clipping and an average with decay 0.995. The average's decay rises to `average` as
     `(1 + n) / (10 + n)`.
 
     Attributes:
-        updates: gradient steps in all.
+        steps: gradient steps in all.
         batch: windows in a gradient step.
-        rate: learning rate after the warm-up.
-        final_rate: to which it falls along a cosine.
+        lr: learning rate after the warm-up.
+        final_lr: to which it falls along a cosine.
         warmup: gradient steps in which it rises from zero.
         clip: largest global norm of the gradient; None for no limit.
         average: decay of the weights' moving average.
-        shift: roll each window by a random number of points: for circles only. Networks that treat
-            all points alike learn nothing from it; it costs 0 to 3 % of a step.
+        random_shift: roll each window by a random number of points: for circles only. Networks
+            that treat all points alike learn nothing from it; it costs 0 to 3 % of a step.
         shift_axes: of space, along which that is done; None for every axis.
-        every: frames of the data per step of the emulator.
+        stride: frames of the data per step of the emulator.
         per_iteration: gradient steps between two records in the log.
     """
 
-    updates: int = positive(20_000)
+    steps: int = positive(20_000)
     batch: int = positive(32)
-    rate: float = step_size(1e-3)
-    final_rate: float = 1e-5
+    lr: float = step_size(1e-3)
+    final_lr: float = 1e-5
     warmup: int = 500
     clip: float | None = 1.0
     average: float = 0.999
-    shift: bool = True
+    random_shift: bool = True
     shift_axes: tuple[int, ...] | None = None
-    every: int = positive(1)
+    stride: int = positive(1)
     per_iteration: int = positive(100)
+
+    @property
+    def updates(self) -> int:
+        """`steps`, by the name that `make_averaged` reads."""
+        return self.steps
 
     def validate(self) -> None:
         check_schedule(self)
-        if not 0 < self.final_rate <= self.rate:
-            raise ConfigError("final_rate", self.final_rate, f"above 0, at most rate {self.rate}")
+        if not 0 < self.final_lr <= self.lr:
+            raise ConfigError("final_lr", self.final_lr, f"above 0, at most lr {self.lr}")
 
 
 @functools.lru_cache(maxsize=32)
-def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTraining:
+def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
     """Functions for `loop.train`. Equal arguments give the same functions.
 
     Raises:
@@ -69,10 +74,10 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTrainin
     """
     check(config)
     cosine = optax.cosine_decay_schedule(
-        config.rate, config.updates - config.warmup, config.final_rate / config.rate
+        config.lr, config.steps - config.warmup, config.final_lr / config.lr
     )
-    # The first step is not lost at a rate of zero.
-    rise = optax.linear_schedule(config.rate / (config.warmup + 1), config.rate, config.warmup)
+    # A first step at a rate of zero would change nothing.
+    rise = optax.linear_schedule(config.lr / (config.warmup + 1), config.lr, config.warmup)
     rate = optax.join_schedules([rise, cosine], [config.warmup]) if config.warmup else cosine
 
     def weight(count: jax.Array) -> jax.Array:
@@ -85,9 +90,9 @@ def make_training(emulator: Emulator, config: TrainingConfig) -> AveragedTrainin
             key,
             config.batch,
             emulator.frames,
-            shift=config.shift,
+            shift=config.random_shift,
             axes=config.shift_axes,
-            every=config.every,
+            stride=config.stride,
         )
 
     def batch_loss(

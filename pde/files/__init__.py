@@ -6,16 +6,16 @@ from .pdearena import read_pdearena, write_pdearena
 from .pdearena_flows import read_pdearena_flows, write_pdearena_flows
 from .pdebench import read_pdebench
 from .pdegym import read_pdegym
-from .sniff import read_fields
+from .sniff import read
 from .well import read_well
 from .well_writer import write_well
 
 __all__ = [
     "complete",
     "from_arrays",
+    "read",
     "read_apebench",
     "read_arrays",
-    "read_fields",
     "read_pdearena",
     "read_pdearena_flows",
     "read_pdebench",

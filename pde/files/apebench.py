@@ -27,12 +27,13 @@ LAYOUT = "APEBench"
 MAGIC = b"\x93NUMPY"
 # Settings of a scenario that are numbers of its equation: diffusion_coef, diffusion_gamma, ...
 ENDINGS = ("_coef", "_alpha", "_beta", "_gamma", "_delta", "_rate", "_scale")
+NUMBERS = ("diffusivity", "diffusivity_1", "diffusivity_2", "drag", "injection_mode")
 
 
 def read_apebench(path: str | Path) -> FieldSet:
-    """Look into an array; its fields are mapped into memory and read when asked for.
+    """Look into an array; its fields are mapped into memory and read when needed.
 
-    A scenario of the difficulty or normalized kind knows no units: its frames are 1 apart and
+    A scenario of the difficulty or normalized kind has no units: its frames are 1 apart and
     its domain has extent 1. Our writer adds `"trajectories": {"dt": [...], "domain_extent":
     [...], "viscosity": [...]}`, which goes before the numbers of `info`.
 
@@ -56,7 +57,7 @@ def read_apebench(path: str | Path) -> FieldSet:
     parameters = {
         name: np.full(count, check_numbers(beside, f"info.{name}", value), np.float64)
         for name, value in info.items()
-        if name.endswith(ENDINGS) and type(value) in (int, float)
+        if (name.endswith(ENDINGS) or name in NUMBERS) and type(value) in (int, float)
     }
     values = {name: _column(beside, info, own, name, count) for name in ("dt", "domain_extent")}
     for name in set(own) - set(values):

@@ -14,11 +14,11 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import clean
 from jaxrl_rollouts.numpy_files import read_npy, read_npz
 
+from ..boundaries import EXPECTED, is_known
 from ..fieldset import FieldSet
 from .stored import check_finite, check_numbers, positions
 
 MEMORY = Path("array")  # the "file" of arrays in memory, for messages
-KINDS = ("periodic", "wall", "open")
 MANY = 16  # channels; four axes with more might as well be two of space
 NAMES = "u, and perhaps dt, dx, boundaries, channels and parameters of the equation"
 # What others call these, and no equation calls a parameter.
@@ -48,7 +48,8 @@ def from_arrays(
         dt: time between frames, one for all or `[N]`; None where it is not known.
         dx: distance between points, one for all, per axis or `[N, axes]`; None likewise.
         conditions: parameters of the equation by name, one for all or `[N]`.
-        boundaries: of every axis, or one each: periodic, wall or open, "" where it is not known.
+        boundaries: of every axis, or one each: periodic, wall, open, neumann or dirichlet=VALUE,
+            `LOW|HIGH` where its ends differ, "" where it is not known; see `boundaries`.
         names: of the channels.
         axes: of space; left out, 1 for three or four axes of `u`, 2 for five, 3 for six.
         source: a name for messages.
@@ -64,8 +65,8 @@ def from_arrays(
     if len(named) != channels:
         raise DataError(path, "names", f"{len(named)} names", f"{channels}, one per channel")
     kinds = (boundaries,) * space if isinstance(boundaries, str) else tuple(boundaries)
-    if len(kinds) != space or not set(kinds) <= {*KINDS, ""}:
-        expected = f"{space} of {', '.join(KINDS)} or an empty text"
+    if len(kinds) != space or not all(map(is_known, kinds)):
+        expected = f"{space}: {EXPECTED}, or an empty text"
         raise DataError(path, "boundaries", ", ".join(kinds) or "nothing", expected)
     spacing = np.full((count, space), np.nan)
     if dx is not None:
@@ -87,7 +88,7 @@ def from_arrays(
 
 
 def complete(
-    found: FieldSet,
+    fields: FieldSet,
     boundaries: Sequence[str] = (),
     dt: float | None = None,
     dx: Sequence[float] = (),
@@ -95,35 +96,37 @@ def complete(
     """A set with what its file does not say.
 
     Args:
-        found: the set.
-        boundaries, dx: for all axes or one for each; () where nothing is to be said.
+        fields: the set.
+        boundaries, dx: for all axes or one for each; () to leave them.
         dt: time between frames; None likewise.
 
     Raises:
-        ConfigError: as many as there are neither axes nor one, or other than the file says.
+        ConfigError: as many as there are neither axes nor one, or other than in the file.
     """
-    axes, name = len(found.shape[3:]), found.path.name
+    axes, name = len(fields.shape[3:]), fields.path.name
     for key, given in (("boundaries", boundaries), ("dx", dx)):
         if len(given) not in (0, 1, axes):
             raise ConfigError(key, list(given), f"one, or {axes}: one for each axis of {name}")
     if boundaries:
         kinds = tuple(boundaries) * (axes if len(boundaries) == 1 else 1)
-        known = found.boundaries or ("",) * axes
+        if not all(map(is_known, kinds)):
+            raise ConfigError("boundaries", list(kinds), EXPECTED)
+        known = fields.boundaries or ("",) * axes
         if any(own and own != kind for own, kind in zip(known, kinds, strict=True)):
-            raise ConfigError("boundaries", list(kinds), f"what {name} says: {', '.join(known)}")
-        found = found._replace(boundaries=kinds)
+            raise ConfigError("boundaries", list(kinds), f"what {name} has: {', '.join(known)}")
+        fields = fields._replace(boundaries=kinds)
     if dt is not None:
-        if not np.allclose(found.dt[np.isfinite(found.dt)], dt):
-            raise ConfigError("dt", dt, f"what {name} says: {np.nanmean(found.dt):.4g}")
-        found = found._replace(dt=np.full(found.dt.shape, float(dt)))
+        if not np.allclose(fields.dt[np.isfinite(fields.dt)], dt):
+            raise ConfigError("dt", dt, f"what {name} has: {np.nanmean(fields.dt):.4g}")
+        fields = fields._replace(dt=np.full(fields.dt.shape, float(dt)))
     if len(dx):
-        extent = np.broadcast_to(np.multiply(dx, found.shape[3:]), found.extent.shape)
-        known = np.isfinite(found.extent)
-        if not np.allclose(found.extent[known], extent[known]):
-            said = (found.extent / found.shape[3:])[known.all(1)][0].tolist()
-            raise ConfigError("dx", list(dx), f"what {name} says: {said}")
-        found = found._replace(extent=extent.astype(np.float64))
-    return found
+        extent = np.broadcast_to(np.multiply(dx, fields.shape[3:]), fields.extent.shape)
+        known = np.isfinite(fields.extent)
+        if not np.allclose(fields.extent[known], extent[known]):
+            spacing = (fields.extent / fields.shape[3:])[known.all(1)][0].tolist()
+            raise ConfigError("dx", list(dx), f"what {name} has: {spacing}")
+        fields = fields._replace(extent=extent.astype(np.float64))
+    return fields
 
 
 def read_arrays(path: str | Path) -> FieldSet:
@@ -164,7 +167,7 @@ def _channelled(path: Path, u: np.ndarray, axes: int | None) -> tuple[np.ndarray
         raise DataError(path, "u", f"shape {list(u.shape)}", f"[N, T, (C,) {space} axes of space]")
     if axes is None and u.ndim == 4 and u.shape[2] > MANY:
         expected = f"[N, T, C, X] with at most {MANY} channels"
-        hint = "axes=1 says that these are channels, axes=2 that space has two axes"
+        hint = "axes=1 makes these channels, axes=2 a second axis of space"
         raise DataError(path, "u", f"shape {list(u.shape)}", expected, hint)
     values = u if u.ndim - space == 3 else u[:, :, None]
     return values if u.dtype.kind == "f" else values.astype(np.float32), space

@@ -93,7 +93,7 @@ def append(group: h5py.Group, columns: Mapping[str, np.ndarray], count: int) -> 
 
 
 def read_pdearena(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Raises:
         DataError: another layout, or an array that is missing, misshapen or not finite.

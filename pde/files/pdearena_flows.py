@@ -6,7 +6,7 @@ buoyancy `buo_y` [n]. Names, shapes and float64 are those of the published gener
 which were read; a published file was not at hand. There `x` runs from 0 to the domain's far end and
 `dx` is its distance, the length over one less than the points, although the scalar is of the
 centres of as many cells, and the velocities, of their faces, lie half a cell beside it. Fields are
-read as they are; the domain is as long as `x` says. In periodic files, ours, the end is no point.
+read as they are; the domain has the length of `x`. In periodic files, ours, the end is no point.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def find_flow_group(file: h5py.File) -> str | None:
 
 
 def read_pdearena_flows(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Whatever else has a number for every trajectory, `buo_y` among it, becomes one of `parameters`.
-    Boundaries are walls, which the published sets have, unless the group says `periodic`, as those
+    Boundaries are walls, which the published sets have, unless the group has `periodic`, as those
     of `write_pdearena_flows` do. `dx` and `dt` go before `x` and `t`, which stand in for them.
 
     Raises:
@@ -78,15 +78,15 @@ def read_pdearena_flows(path: str | Path) -> FieldSet:
             check_shape(path, key, field_array(path, file, key).shape, shape)
         check_count(path, keys[0], shape[0])
         parameters = _parameters(path, file, split, shape[0])
-        told = plain_attributes(file[split])  # type: ignore[arg-type]
-        kind = "periodic" if told.get("boundaries") == "periodic" else "wall"
+        attributes = plain_attributes(file[split])  # type: ignore[arg-type]
+        kind = "periodic" if attributes.get("boundaries") == "periodic" else "wall"
         dt = _spacing(path, file, split, "dt", "t", shape[:2])
         extent = [
             _spacing(path, file, split, f"d{axis}", axis, (shape[0], size))
             * (size if kind == "periodic" else size - 1)
             for axis, size in zip("xy", shape[2:], strict=True)
         ]
-    known = str(told.get("equation", ""))
+    known = str(attributes.get("equation", ""))
     whole = (*shape[:2], len(FIELDS), *shape[2:])
     fields = [Stored(key, (name,), (True, True)) for key, name in zip(keys, FIELDS, strict=True)]
     return FieldSet(
@@ -149,7 +149,7 @@ def write_pdearena_flows(
     """Write solved vorticities as they come; the file appears once the last is in.
 
     The scalar `u` is the vorticity, which the flow carries, and `vx`, `vy` are
-    `flows.to_velocity` of it, whose curl is minus the vorticity. The equation's parameter is an
+    `flows.to_velocity` of it. The equation's parameter is an
     array of its own name; there is no buoyancy. Attributes of the group, which PDEArena does not
     look at, say that space is periodic and which equation it is.
 

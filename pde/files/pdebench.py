@@ -1,4 +1,4 @@
-"""PDEBench's three layouts (Takamoto et al. 2022), told apart by what is in the file.
+"""PDEBench's three layouts (Takamoto et al. 2022), distinguished by what is in the file.
 
 Advection, Burgers, reaction-diffusion, compressible flow and Darcy: arrays `tensor` (and `nu`), or
 `density`, `pressure`, `Vx`, ..., `[n, t, *space]`, with `x-coordinate`, ... and `t-coordinate`.
@@ -54,7 +54,7 @@ def pdebench_kind(file: h5py.File) -> str | None:
 
 
 def read_pdebench(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Numbers among the file's attributes (`beta`, `Nu`, `eta`, ...) become `parameters`; force and
     permeability are `constant` channels.
@@ -188,7 +188,7 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
 
 
 def _incompressible(path: Path, file: h5py.File) -> FieldSet:
-    """No array says the extent of its domain or where its points are.
+    """No array has the extent of its domain or the places of its points.
 
     The generator's settings, text in an attribute `config`, are not read.
     """

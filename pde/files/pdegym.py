@@ -1,8 +1,8 @@
 """PDEgym's layout (Herde et al. 2024, Poseidon): NetCDF4, so HDF5.
 
-Three kinds, told apart by what is in the file. Flows: one array `velocity`, `solution` or, of the
+Three kinds, known by what is in the file. Flows: one array `velocity`, `solution` or, of the
 compressible sets, `data`, `[n, t, c, x, y]`. Scalars: `solution` `[n, t, x, y]` (Allen-Cahn).
-Waves: the same, and beside it their speed `c` `[n, x, y]`, a constant channel. No file says more.
+Waves: the same, and beside it their speed `c` `[n, x, y]`, a constant channel. No file has more.
 For granted is taken of flows that the domain is the unit square, periodic, and that frames are
 spread evenly over one unit of time; of scalars that they are periodic; of waves that space is open,
 for they are absorbed. Lengths and times of these two are not known.
@@ -51,7 +51,7 @@ def pdegym_key(file: h5py.File) -> str | None:
 
 
 def read_pdegym(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for. Axes are as they are stored.
+    """Look into a file; its fields are read when needed. Axes are as they are stored.
 
     Raises:
         DataError: another layout, or an array that is misshapen or not finite.
@@ -99,9 +99,9 @@ def channel_names(path: Path, key: str, shape: tuple[int, ...]) -> tuple[str, ..
     """
     if len(shape) == 4 and key == "solution":
         return ("u",)
-    least, most, said = CHANNELS[key]
+    least, most, known = CHANNELS[key]
     if len(shape) != 5 or not least <= shape[2] <= most:
-        raise DataError(path, key, f"shape {shape}", f"axes n, t, c, x, y; {said}")
+        raise DataError(path, key, f"shape {shape}", f"axes n, t, c, x, y; {known}")
     count = shape[2]
     flow = key == "velocity" or (key == "solution" and count == 2)
     known = VELOCITY if flow else COMPRESSIBLE if key == "data" else ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -12,14 +13,10 @@ from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
-from .apebench import MAGIC, is_described, read_apebench
-from .arrays import read_arrays
-from .pdearena import SPLITS, find_group, read_pdearena
-from .pdearena_flows import find_flow_group, read_pdearena_flows
-from .pdebench import pdebench_kind, read_pdebench
-from .pdegym import pdegym_key, read_pdegym
+from ..registries import LAYOUTS
+from .joined import files_of, joined
+from .pdearena import SPLITS
 from .stored import listed
-from .well import is_well, read_well
 
 KNOWN = (
     f"PDEArena (a group {', '.join(SPLITS)} with an array pde_..., or u, vx and vy), The Well "
@@ -29,41 +26,47 @@ KNOWN = (
 )
 
 
-def read_fields(path: str | Path) -> FieldSet:
-    """Look into a file of any known layout; `FieldSet.layout` says which it is.
+def read(paths: str | Path | Sequence[str | Path]) -> FieldSet:
+    """Look into a file of any known layout; `FieldSet.layout` is its name.
+
+        fields = read("wave.hdf5")
+        fields = read("data/train")              # all files of the folder
+        fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5"
+
+    Args:
+        paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
+            other, with the parameters of all.
 
     Raises:
-        DataError: no known layout, or one that does not hold what it should.
+        DataError: no known layout, one that does not hold what it should, or files that differ.
     """
-    path = Path(path)
+    return joined([_read(path) for path in files_of(paths)])
+
+
+def _read(path: Path) -> FieldSet:
     check_file(path, "a file of fields")
     try:
-        with path.open("rb") as file:
-            start = file.read(16)
+        with path.open("rb") as opened:
+            start = opened.read(16)
     except OSError as error:
         raise DataError(path, "file", one_line(error), "a readable file") from None
-    plain = start.startswith(MAGIC) and not is_described(path)
-    if plain or path.suffix == ".npz" or zipfile.is_zipfile(path):
-        return read_arrays(path)
-    if start.startswith(MAGIC):
-        return read_apebench(path)
     if not h5py.is_hdf5(path):
-        raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
+        layout = _matching(path, None)
+        if layout is None:
+            raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
+        return layout.read(path)
     with open_hdf5(path) as file:
-        arena, well, bench = find_group(file), is_well(file), pdebench_kind(file)
-        gym, flow = pdegym_key(file), find_flow_group(file)
+        layout = _matching(path, file)
         found = listed(file)
         for split in SPLITS:
             if split in file and hasattr(file[split], "keys"):
                 found += f"; in {split}: {listed(file[split])}"  # type: ignore[arg-type]
-    if arena:
-        return read_pdearena(path)
-    if flow:
-        return read_pdearena_flows(path)
-    if well:
-        return read_well(path)
-    if gym:
-        return read_pdegym(path)
-    if bench:
-        return read_pdebench(path)
-    raise DataError(path, "layout", found, KNOWN)
+    if layout is None:
+        raise DataError(path, "layout", found, KNOWN)
+    return layout.read(path)
+
+
+def _matching(path: Path, file: h5py.File | None) -> Any:
+    """The first layout that a file has, ours before those of other packages; None without one."""
+    layouts = (LAYOUTS[name] for name in LAYOUTS)
+    return next((layout for layout in layouts if layout.matches(path, file)), None)

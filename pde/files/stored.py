@@ -45,7 +45,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def require(path: Path, file: h5py.File, key: str) -> None:
-    """`DataError` where there is nothing of this name; says what there is beside it."""
+    """`DataError` where there is nothing of this name; names what is beside it."""
     if key not in file:
         above = key.rpartition("/")[0]
         beside = file.get(above) if above else file
@@ -193,7 +193,7 @@ def check_finite(
     frames: np.ndarray,
     channels: Sequence[str] = (),
 ) -> None:
-    """`DataError` that says where the first value that is not finite stands.
+    """`DataError` with the place of the first value that is not finite.
 
     Args:
         path, key: of which array.
@@ -201,7 +201,7 @@ def check_finite(
         rows, frames: numbers of the trajectories and frames.
         channels: their names.
     """
-    good = np.abs(values) <= FLOAT32.max  # a NaN is not; networks are told float32
+    good = np.abs(values) <= FLOAT32.max  # a NaN is not; networks see float32
     if not good.all():
         at = tuple(np.argwhere(~good)[0])
         row, frame, channel = int(rows[at[0]]), int(frames[at[1]]), int(at[2])

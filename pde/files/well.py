@@ -36,7 +36,7 @@ from .stored import (
 
 LAYOUT = "The Well"
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
-# A group in which our writer keeps exactly what the axes hold rounded.
+# A group in which our writer keeps exactly what axes and scalars hold rounded.
 EXACT, FRAME_TIME, EXTENT = "exact", "frame_time", "extent"
 
 
@@ -46,7 +46,7 @@ def is_well(file: h5py.File) -> bool:
 
 
 def read_well(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when asked for.
+    """Look into a file; its fields are read when needed.
 
     Scalar, vector and tensor fields become channels in this order, components named `velocity_x`
     and `stress_xy`; those that do not vary over trajectories, time or an axis are repeated, and
@@ -71,6 +71,9 @@ def read_well(path: str | Path) -> FieldSet:
             dt, extent = (numbers(path, file, f"{EXACT}/{key}") for key in (FRAME_TIME, EXTENT))
             check_shape(path, f"{EXACT}/{FRAME_TIME}", dt.shape, (count,))
             check_shape(path, f"{EXACT}/{EXTENT}", extent.shape, (count, len(axes.names)))
+            for name in {*parameters} & {*file[EXACT]}:  # type: ignore[arg-type]
+                parameters[name] = numbers(path, file, f"{EXACT}/{name}")
+                check_shape(path, f"{EXACT}/{name}", parameters[name].shape, (count,))
     channels = tuple(name for field in fields for name in field.channels)
     shape = (count, axes.frames, len(channels), *axes.sizes)
     read = hdf5_reader(path, fields, shape)
@@ -144,7 +147,9 @@ def _axes(path: Path, file: h5py.File, count: int) -> Axes:
         key = f"dimensions/{name}"
         values = numbers(path, file, key)
         varies = _flags(path, group[name], "sample_varying", 1)[0]
-        if name != "time" and _flags(path, group[name], "time_varying", 1)[0]:
+        # The Well's own `dummy_data.py` leaves the attribute out.
+        moves = name != "time" and "time_varying" in group[name].attrs
+        if moves and _flags(path, group[name], "time_varying", 1)[0]:
             raise DataError(path, f"{key}@time_varying", "true", "a grid that does not move")
         check_shape(path, key, values.shape, (count,) * varies + values.shape[-1:])
         if not values.size:
@@ -178,6 +183,9 @@ def _fields(path: Path, file: h5py.File, count: int, axes: Axes) -> list[Stored]
             # The documentation writes tensors as D^2 values, the files as [D, D].
             flat = order == 2 and found.shape[-1:] == (len(axes.names) ** 2,)
             components = (len(axes.names) ** 2,) if flat else components
+            # `dummy_data.py` gives a scalar one component.
+            single = order == 0 and found.shape == (*lead, *grid, 1)
+            components = (1,) if single else components
             check_shape(path, key, found.shape, (*lead, *grid, *components))
             ends = ["".join(part) for part in product(axes.names, repeat=order)]
             channels = tuple(f"{name}_{end}" if end else name for end in ends)

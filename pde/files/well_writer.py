@@ -40,9 +40,9 @@ def write_well(
     Fields are on periodic axes x, y, z: scalar fields, and vector fields where there is a channel
     for every axis, `velocity_x`, `velocity_y`. Where trajectories differ in length or in
     time between frames, their axes are stored for each (`sample_varying`); in any case a group
-    of our own holds both in float64, so that they are read back exactly. A parameter that is the
-    same throughout is a simulation parameter and a constant scalar; one that varies is a scalar
-    per trajectory.
+    of our own holds both, and the parameter, in float64, so that they are read back exactly. A
+    parameter that is the same throughout is a simulation parameter and a constant scalar; one that
+    varies is a scalar per trajectory.
 
     With a training set at its place, `NAME/data/train/FILE.hdf5`, goes `NAME/stats.yaml`, which The
     Well's own normalisation reads.
@@ -55,7 +55,7 @@ def write_well(
         parameter: the name of the equation's parameter.
         channels: a name for each of `C`.
         equation: that was solved, kept as an attribute.
-        dtype: of the fields; the schema asks for float32.
+        dtype: of fields, scalars and axes; the schema's is float32.
         constant: channels that are constant in time, by number: written once for all frames
             (`time_varying` false), a vector where all of its components are.
 
@@ -101,10 +101,10 @@ def write_well(
             file.attrs["equation"] = equation
         if constant:
             file.attrs[parameter] = value[0]
-        _axes(file, names, shape, dt, extent)
-        _scalars(file, {parameter: value})
+        _axes(file, names, shape, dt, extent, dtype)
+        _scalars(file, {parameter: value}, dtype)
         exact = file.create_group(EXACT)
-        exact[FRAME_TIME], exact[EXTENT] = dt, extent
+        exact[FRAME_TIME], exact[EXTENT], exact[parameter] = dt, extent, value
         for order, group in enumerate(ORDERS):
             kept = [name for name, parts in fields.items() if _order(parts, len(names)) == order]
             file.require_group(group).attrs["field_names"] = _names(kept)
@@ -208,7 +208,12 @@ def _append(
 
 
 def _axes(
-    file: h5py.File, names: str, shape: tuple[int, ...], dt: np.ndarray, extent: np.ndarray
+    file: h5py.File,
+    names: str,
+    shape: tuple[int, ...],
+    dt: np.ndarray,
+    extent: np.ndarray,
+    dtype: str,
 ) -> None:
     """Time, coordinates and the periodic boundaries at both ends of each."""
     group = file.create_group("dimensions")
@@ -227,18 +232,19 @@ def _axes(
         )
         mask = np.zeros(points, bool)
         mask[[0, -1]] = True
-        condition["mask"], condition["values"] = mask, np.zeros(mask.sum(), np.float32)
+        condition["mask"], condition["values"] = mask, np.zeros(mask.sum(), dtype)
     for name, (index, step) in steps.items():
         varies = bool((step != step[0]).any())
-        group[name] = step[:, None] * index if varies else step[0] * index
+        places = step[:, None] * index if varies else step[0] * index
+        group[name] = places.astype(dtype)
         group[name].attrs.update(sample_varying=varies, time_varying=False)
     del group["time"].attrs["time_varying"]
 
 
-def _scalars(file: h5py.File, values: dict[str, np.ndarray]) -> None:
+def _scalars(file: h5py.File, values: dict[str, np.ndarray], dtype: str) -> None:
     group = file.create_group("scalars")
     group.attrs["field_names"] = _names(list(values))
     for name, column in values.items():
         varies = bool((column != column[0]).any())
-        group[name] = column if varies else column[0]
+        group[name] = column.astype(dtype) if varies else np.asarray(column[0], dtype)
         group[name].attrs.update(sample_varying=varies, time_varying=False)

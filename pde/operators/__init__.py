@@ -1,29 +1,9 @@
 """Networks on fields of one to three axes, all behind the signature of `FieldNetwork`."""
 
-from .drift import DriftConfig, make_drift
-from .fno import FnoConfig, make_fno
+from .drift import Drift
+from .fno import Fno
 from .ported import unet_from_pdearena
-from .resnet import ResnetConfig, make_resnet
-from .unet import UnetConfig, make_unet
+from .resnet import Resnet
+from .unet import Unet
 
-# Name -> configuration and `make(config, channels, points, conditions, history, boundaries)`, which
-# gives a `FieldNetwork`.
-NETWORKS = {
-    "resnet": (ResnetConfig, make_resnet),
-    "unet": (UnetConfig, make_unet),
-    "fno": (FnoConfig, make_fno),
-    "drift": (DriftConfig, make_drift),
-}
-
-__all__ = [
-    "NETWORKS",
-    "DriftConfig",
-    "FnoConfig",
-    "ResnetConfig",
-    "UnetConfig",
-    "make_drift",
-    "make_fno",
-    "make_resnet",
-    "make_unet",
-    "unet_from_pdearena",
-]
+__all__ = ["Drift", "Fno", "Resnet", "Unet", "unet_from_pdearena"]

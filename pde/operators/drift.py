@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -22,17 +21,15 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import FieldNetwork
+from ..emulator import FieldNetwork, FieldShape
 from .layers import (
     Embedding,
     Form,
     Padding,
-    Points,
     _conv,
     _matmul,
     field_network,
     gelu,
-    grid_of,
     paddings,
     use_matmul,
     zeros,
@@ -48,7 +45,7 @@ AS_RELEASED: tuple[Released, ...] = get_args(Released)
 
 
 @dataclass(frozen=True)
-class DriftConfig:
+class Drift:
     """Patches to tokens; blocks at falling, then at rising resolutions; tokens to patches.
 
     Attributes:
@@ -78,7 +75,7 @@ class DriftConfig:
             "masked_windows", "normal_init" (see `released_weights`), "lead_time" (norms are
             conditioned by one linear map of one condition), "idle" (holds the parameters that are
             never used).
-        form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
+        form: of the convolutions: `conv`, `matmul` or `auto`, as of the `Resnet`.
     """
 
     mixer: Mixer = "drift"
@@ -115,6 +112,34 @@ class DriftConfig:
         if self.mixer == "attention" and self.window % 2:
             raise ConfigError("window", self.window, "even: half of it is the shift")
 
+    def make(self, shape: FieldShape) -> FieldNetwork:
+        """The network on fields of a shape.
+
+        Raises:
+            ConfigError: a setting is out of range, or `points` are not of two axes that whole
+                patches, stages and windows fill.
+        """
+        check(self)
+        grid = shape.grid
+        if len(grid) != 2:
+            raise ConfigError("points", shape.points, "two axes", "take resnet, unet or fno")
+        levels = len(self.dims) - 1
+        whole = self.patch * 2**levels
+        if any(n % whole for n in grid):
+            expected = f"multiples of {whole}: patches of {self.patch}, halved {levels} times"
+            raise ConfigError("points", list(grid), expected)
+        tokens = [[n // self.patch // 2**level for n in grid] for level in range(levels + 1)]
+        if min(tokens[-1]) < 4:
+            expected = "4 tokens along every axis of the last stage"
+            raise ConfigError("dims", self.dims, expected, "take smaller patches, or fewer stages")
+        if self.mixer == "attention" and any(n % min(self.window, n) for t in tokens for n in t):
+            raise ConfigError("window", self.window, f"one that fills grids of tokens {tokens}")
+        if "lead_time" in self.as_released and shape.conditions != 1:
+            raise ConfigError("as_released", "lead_time", "exactly one condition")
+        module = DriftNet(self, shape.channels, paddings(shape.boundaries, len(grid)))
+        redrawn = released_weights if "normal_init" in self.as_released else None
+        return field_network(module, shape, redrawn)
+
 
 # The smallest of the models both papers publish: fields of 128 x 128, four channels.
 _TINY = {
@@ -122,8 +147,8 @@ _TINY = {
     "output_conv": True, "position_hidden": 512, "as_released": AS_RELEASED,
 }  # fmt: skip
 PUBLISHED = {
-    "scot-t": DriftConfig("attention", **_TINY),  # type: ignore[arg-type]
-    "drift-t": DriftConfig("drift", **_TINY),  # type: ignore[arg-type]
+    "scot-t": Drift("attention", **_TINY),  # type: ignore[arg-type]
+    "drift-t": Drift("drift", **_TINY),  # type: ignore[arg-type]
 }
 
 
@@ -168,7 +193,7 @@ class Mixup(nn.Module):
 class DriftNet(nn.Module):
     """`(x [h, w, Cin], index, conditions [P]) -> [h, w, channels]`; zero at initialisation."""
 
-    config: DriftConfig
+    config: Drift
     channels: int
     padding: tuple[Padding, ...]
 
@@ -259,44 +284,6 @@ def _unmerge(x: jax.Array) -> jax.Array:
     h, w, features = x.shape
     x = x.reshape(h, w, 2, 2, features // 4).swapaxes(1, 2)
     return x.reshape(2 * h, 2 * w, features // 4)
-
-
-def make_drift(
-    config: DriftConfig,
-    channels: int,
-    points: Points,
-    conditions: int = 0,
-    history: int = 1,
-    boundaries: Sequence[str] = (),
-) -> FieldNetwork:
-    """The network on fields `[channels, h, w]` with `conditions` scalars.
-
-    Arguments are those of `make_resnet`.
-
-    Raises:
-        ConfigError: a setting is out of range, or `points` are not of two axes that whole patches,
-            stages and windows fill.
-    """
-    check(config)
-    grid = grid_of(points)
-    if len(grid) != 2:
-        raise ConfigError("points", points, "two axes", "take resnet, unet or fno on others")
-    levels = len(config.dims) - 1
-    whole = config.patch * 2**levels
-    if any(n % whole for n in grid):
-        expected = f"multiples of {whole}: patches of {config.patch}, halved {levels} times"
-        raise ConfigError("points", list(grid), expected)
-    tokens = [[n // config.patch // 2**level for n in grid] for level in range(levels + 1)]
-    if min(tokens[-1]) < 4:
-        expected = "4 tokens along every axis of the last stage"
-        raise ConfigError("dims", config.dims, expected, "take smaller patches, or fewer stages")
-    if config.mixer == "attention" and any(n % min(config.window, n) for t in tokens for n in t):
-        raise ConfigError("window", config.window, f"one that fills grids of tokens {tokens}")
-    if "lead_time" in config.as_released and conditions != 1:
-        raise ConfigError("as_released", "lead_time", "exactly one condition")
-    module = DriftNet(config, channels, paddings(boundaries, len(grid)))
-    redrawn = released_weights if "normal_init" in config.as_released else None
-    return field_network(module, channels, points, conditions, history, redrawn)
 
 
 def released_weights(key: jax.Array, params: PyTree) -> PyTree:

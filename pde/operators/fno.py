@@ -18,56 +18,77 @@ from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
-from ..emulator import FieldNetwork
-from ..spectral import apart, ends
+from ..emulator import FieldNetwork, FieldShape
+from ..spectral import gather_modes, scatter_modes
 from .layers import (
     CIRCLE,
     Embedding,
     Padding,
-    Points,
     field_network,
     gelu,
-    grid_of,
     paddings,
     zeros,
 )
 
 
 @dataclass(frozen=True)
-class FnoConfig:
+class Fno:
     """`layers` spectral layers of `width` channels that mix the lowest `modes` wavenumbers.
 
     Attributes:
         width: channels.
         layers: Fourier layers.
-        modes: Fourier modes that a layer keeps along every axis; weights grow with their product.
-            None: 32 on one axis, 12 on more.
+        modes: Fourier modes that a layer keeps along every axis, or along each; weights grow with
+            their product. None: 32 on one axis, 12 on more.
         embedding: size of the embedding of conditions and noise level.
     """
 
     width: int = positive(64)
     layers: int = positive(4)
-    modes: int | None = positive(None)
+    modes: int | tuple[int, ...] | None = positive(None)
     embedding: int = positive(64)
 
     def validate(self) -> None:
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
 
-    def kept(self, axes: int) -> int:
+    def kept(self, axes: int) -> tuple[int, ...]:
         """Modes along each of so many axes."""
-        return self.modes or (32 if axes == 1 else 12)
+        modes = self.modes or (32 if axes == 1 else 12)
+        return modes if isinstance(modes, tuple) else (modes,) * axes
+
+    def make(self, shape: FieldShape) -> FieldNetwork:
+        """The operator on fields of a shape.
+
+        Raises:
+            ConfigError: a setting is out of range, or more modes than an axis has.
+        """
+        check(self)
+        grid = shape.grid
+        if isinstance(self.modes, tuple) and len(self.modes) != len(grid):
+            raise ConfigError("modes", self.modes, f"one number, or one for each of {len(grid)}")
+        padding = paddings(shape.boundaries, len(grid))
+        wide = [n + more for n, more in zip(grid, continued(grid, padding), strict=True)]
+        most = [*(n // 2 for n in wide[:-1]), wide[-1] // 2 + 1]
+        if isinstance(self.modes, int):
+            most = [min(most)] * len(grid)
+        kept = self.kept(len(grid))
+        if self.modes is not None and any(m > n for m, n in zip(kept, most, strict=True)):
+            limits = ", ".join(dict.fromkeys(map(str, most)))
+            on = " x ".join(map(str, grid))
+            raise ConfigError("modes", self.modes, f"at most {limits} on {on} points")
+        return field_network(FnoNet(self, shape.channels, padding), shape)
 
 
 class SpectralConv(nn.Module):
     """A matrix per wavenumber below `modes`, nothing above: `[*N, C] -> [*N, features]`.
 
     Of a real field's transform the last axis has no negative wavenumbers; along the others they
-    follow the positive ones, as in the transform itself: `[2 modes, ..., modes, C, features]`.
+    follow the positive ones, as in the transform itself: `[2 m_1, ..., m_last, C, features]`.
     """
 
     features: int
-    modes: int
+    modes: tuple[int, ...]
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -77,23 +98,24 @@ class SpectralConv(nn.Module):
         def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             return draws.uniform(key, shape) / (channels * self.features)
 
-        shape = (*(2 * self.modes,) * (len(space) - 1), self.modes, channels, self.features)
+        *others, last = self.modes
+        shape = (*(2 * m for m in others), last, channels, self.features)
         weight = self.param("real", init, shape) + 1j * self.param("imaginary", init, shape)
-        low = jnp.fft.rfftn(x, axes=axes)[..., : self.modes, :]
+        low = jnp.fft.rfftn(x, axes=axes)[..., :last, :]
         weight = weight[..., : low.shape[-2], :, :]
         for axis, points in enumerate(space[:-1]):
-            keep = min(self.modes, points // 2)
-            low, weight = ends(low, keep, axis), ends(weight, keep, axis)
+            keep = min(others[axis], points // 2)
+            low, weight = gather_modes(low, keep, axis), gather_modes(weight, keep, axis)
         mixed = jnp.einsum("...c,...cf->...f", low, weight)
         for axis, points in enumerate(space[:-1]):
-            mixed = apart(mixed, points, axis)
+            mixed = scatter_modes(mixed, points, axis)
         return jnp.fft.irfftn(mixed, s=space, axes=axes)
 
 
-class Fno(nn.Module):
+class FnoNet(nn.Module):
     """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
-    config: FnoConfig
+    config: Fno
     channels: int
     padding: tuple[Padding, ...] = CIRCLE
 
@@ -117,29 +139,3 @@ class Fno(nn.Module):
 def continued(grid: Sequence[int], padding: Sequence[Padding]) -> list[int]:
     """By how many points each axis is continued: an eighth of what is no circle."""
     return [-(-n // 8) * (kind != "periodic") for n, kind in zip(grid, padding, strict=True)]
-
-
-def make_fno(
-    config: FnoConfig,
-    channels: int,
-    points: Points,
-    conditions: int = 0,
-    history: int = 1,
-    boundaries: Sequence[str] = (),
-) -> FieldNetwork:
-    """The operator on fields `[channels, *points]` with `conditions` scalars.
-
-    Arguments are those of `make_resnet`.
-
-    Raises:
-        ConfigError: a setting is out of range, or more modes than an axis has.
-    """
-    check(config)
-    grid = grid_of(points)
-    padding = paddings(boundaries, len(grid))
-    wide = [n + more for n, more in zip(grid, continued(grid, padding), strict=True)]
-    most = min([wide[-1] // 2 + 1, *(n // 2 for n in wide[:-1])])
-    if config.modes is not None and config.modes > most:
-        on = " x ".join(map(str, grid))
-        raise ConfigError("modes", config.modes, f"at most {most} on {on} points")
-    return field_network(Fno(config, channels, padding), channels, points, conditions, history)

@@ -16,17 +16,17 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import FieldNetwork, kind_and_settings
+from ..boundaries import ends_of
+from ..emulator import FieldNetwork, FieldShape, kind_and_settings
 
 Form = Literal["auto", "matmul", "conv"]
-# What lies beyond the ends of an axis: the other end, nothing, or the last value.
-Padding = Literal["periodic", "zero", "edge"]
+# What lies beyond the ends of an axis: the other end, nothing, or the last value; LOW|HIGH.
+Padding = Literal["periodic", "zero", "edge", "zero|edge", "edge|zero"]
 CIRCLE: tuple[Padding, ...] = ("periodic",)
 _PAD = {"zero": "constant", "edge": "edge"}
 zeros = nn.initializers.zeros
@@ -42,23 +42,39 @@ def paddings(boundaries: Sequence[str], axes: int) -> tuple[Padding, ...]:
     """How each axis goes on: around where it is periodic, with zeros at walls, else as it ends.
 
     Args:
-        boundaries: of the fields, as in a `FieldSet`; none, or "", is periodic.
+        boundaries: of the fields, as in a `FieldSet` (see `boundaries`); none, or "", is periodic.
         axes: of space.
+
+    Raises:
+        ConfigError: neither none nor one for each axis.
     """
     kinds = tuple(boundaries) or ("",) * axes
     if len(kinds) != axes:
         raise ConfigError("boundaries", list(kinds), f"one for each of {axes} axes")
-    known: dict[str, Padding] = {"": "periodic", "periodic": "periodic", "wall": "zero"}
-    return tuple(known.get(kind, "edge") for kind in kinds)
+    return tuple(map(_padding, kinds))
+
+
+def _padding(boundary: str) -> Padding:
+    ends = ends_of(boundary)
+    if ends is None:
+        return "periodic"
+    low, high = ("zero" if end.kind in ("wall", "dirichlet") else "edge" for end in ends)
+    known: dict[tuple[str, str], Padding] = {
+        ("zero", "zero"): "zero",
+        ("edge", "edge"): "edge",
+        ("zero", "edge"): "zero|edge",
+        ("edge", "zero"): "edge|zero",
+    }
+    return known[low, high]
 
 
 def use_matmul(form: Form) -> bool:
-    """Whether a convolution is done as a matrix product; `auto` asks where it would run."""
+    """Whether a convolution is done as a matrix product; `auto` depends on the backend."""
     return form == "matmul" or (form == "auto" and jax.default_backend() == "cpu")
 
 
 def _shifted(x: jax.Array, by: int, axis: int, padding: Padding) -> jax.Array:
-    """`y[r] = x[r + by]` along an axis that goes on as `padding` says."""
+    """`y[r] = x[r + by]` along an axis that goes on as of `padding`."""
     if padding == "periodic" or by == 0:
         return jnp.roll(x, -by, axis) if by else x
     wide, begin = _extended(x, abs(by), axis, padding), abs(by) + by
@@ -72,9 +88,12 @@ def _extended(x: jax.Array, reach: int, axis: int, padding: Padding) -> jax.Arra
         before = jax.lax.slice_in_dim(x, points - reach, points, axis=axis)
         behind = jax.lax.slice_in_dim(x, 0, reach, axis=axis)
         return jnp.concatenate([before, x, behind], axis)
-    beyond = [(0, 0)] * x.ndim
-    beyond[axis] = (reach, reach)
-    return jnp.pad(x, beyond, mode=_PAD[padding])
+    low, _, high = padding.partition("|")
+    for mode, sides in ((low, (reach, 0)), (high or low, (0, reach))):
+        beyond = [(0, 0)] * x.ndim
+        beyond[axis] = sides
+        x = jnp.pad(x, beyond, mode=_PAD[mode])
+    return x
 
 
 def _matmul(
@@ -132,7 +151,7 @@ class PeriodicConv(nn.Module):
     wide and `[Cin, features]` deep.
 
     Raises:
-        ValueError: the reach of the kernel is longer than an axis.
+        ConfigError: the reach of the kernel is longer than an axis.
     """
 
     features: int
@@ -148,7 +167,8 @@ class PeriodicConv(nn.Module):
         axes, reach = len(self.padding), self.width // 2 * self.dilation
         shortest = min(x.shape[-1 - axes : -1])
         if reach > shortest:
-            raise ValueError(f"convolution: found {shortest} points, expected at least {reach}")
+            hint = "take smaller dilations, or another network"
+            raise ConfigError("points", shortest, f"at least {reach}, a kernel's reach", hint)
         shape = (*(self.width,) * axes, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
         bias = self.param("bias", zeros, (self.features,))
@@ -219,32 +239,12 @@ class Embedding(nn.Module):
         return out
 
 
-Points = int | tuple[int, ...]
-
-
-def grid_of(points: Points) -> tuple[int, ...]:
-    """Points per axis.
-
-    Raises:
-        ConfigError: none, or more than three axes, or an axis without points.
-    """
-    grid = (points,) if isinstance(points, int | np.integer) else tuple(points)
-    if not 1 <= len(grid) <= 3 or min(grid) < 1:
-        raise ConfigError("points", points, "a number of points for each of one to three axes")
-    return tuple(int(n) for n in grid)
-
-
 # `(key, params) -> params`: weights to begin with, of the shapes of a module's own.
 Redrawn = Callable[[jax.Array, PyTree], PyTree]
 
 
 def field_network(
-    module: nn.Module,
-    channels: int,
-    points: Points,
-    conditions: int,
-    history: int = 1,
-    redrawn: Redrawn | None = None,
+    module: nn.Module, shape: FieldShape, redrawn: Redrawn | None = None
 ) -> FieldNetwork:
     """A module `(x [*N, Cin], index, conditions) -> [*N, C]` as a `FieldNetwork` on `[C, *N]`.
 
@@ -252,49 +252,42 @@ def field_network(
 
     Args:
         module: what has a `config` and a `padding` is recorded by them, others as they are.
-        channels, points, conditions, history: as of `make_resnet`.
+        shape: of the fields.
         redrawn: weights to begin with instead of the module's own.
 
     Raises:
-        ConfigError: `history` below 1, or `points` of more than three axes; and, when it is used,
+        ConfigError: a history below 1, or `points` of more than three axes; and, when it is used,
             fields or conditions of another shape.
     """
-    if history < 1:
-        raise ConfigError("history", history, "at least 1: the frame to step from")
+    if shape.history < 1:
+        raise ConfigError("history", shape.history, "at least 1: the frame to step from")
     known: Any = module  # it has a hash, but its type does not say so
-    return _field_network(known, channels, grid_of(points), conditions, history, redrawn)
+    return _field_network(known, shape._replace(points=shape.grid), redrawn)
 
 
 @functools.lru_cache(maxsize=32)
-def _field_network(
-    module: nn.Module,
-    channels: int,
-    grid: tuple[int, ...],
-    conditions: int,
-    history: int,
-    redrawn: Redrawn | None,
-) -> FieldNetwork:
-    told = (conditions,)
+def _field_network(module: nn.Module, shape: FieldShape, redrawn: Redrawn | None) -> FieldNetwork:
+    grid, scalars = shape.grid, (shape.conditions,)
 
     def init(key: jax.Array) -> Any:
-        inputs = jnp.zeros((*grid, (history + 1) * channels))
-        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(told))["params"]
+        inputs = jnp.zeros((*grid, (shape.history + 1) * shape.channels))
+        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(scalars))["params"]
         return redrawn(key, params) if redrawn else params
 
     def apply(
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array
     ) -> jax.Array:
-        check_shapes(field, conditions, (history * channels, *grid), told)
+        check_shapes(field, conditions, (shape.history * shape.channels, *grid), scalars)
         x = jnp.moveaxis(jnp.concatenate([field, noised]), 0, -1)
-        said: Any = module.apply({"params": params}, x, index, conditions)
-        return jnp.moveaxis(said, -1, 0)
+        prediction: Any = module.apply({"params": params}, x, index, conditions)
+        return jnp.moveaxis(prediction, -1, 0)
 
     about = (
         *kind_and_settings("network", getattr(module, "config", module)),
         ("points", grid),
         ("padding", getattr(module, "padding", ())),
     )
-    return FieldNetwork(jax.jit(init), jax.jit(apply), history, about)
+    return FieldNetwork(jax.jit(init), jax.jit(apply), shape.history, about, shape)
 
 
 def check_shapes(

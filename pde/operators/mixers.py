@@ -163,8 +163,8 @@ class DriftMixer(nn.Module):
         share = member / np.maximum(member.sum((0, 1)), 1)
         # |X_high| - |X_low| without its sign, as the released code has it: one of the two is zero.
         feature = jnp.einsum("hwb,hwd->db", jnp.asarray(share, jnp.float32), jnp.abs(modes))
-        said = nn.relu(Dense(self.hidden, name="gate_in")(feature))
-        gains = nn.sigmoid(Dense(self.bands, name="gate_out")(said))
+        hidden = nn.relu(Dense(self.hidden, name="gate_in")(feature))
+        gains = nn.sigmoid(Dense(self.bands, name="gate_out")(hidden))
         return jnp.einsum("hwb,db->hwd", jnp.asarray(member, jnp.float32), gains)
 
 
@@ -273,7 +273,7 @@ class FourierMixer(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         features, kept = x.shape[-1], min(self.modes, min(x.shape[:-1]) // 2)
-        return SpectralConv(features, kept)(x) + Dense(features)(x)
+        return SpectralConv(features, (kept,) * (x.ndim - 1))(x) + Dense(features)(x)
 
 
 class SkipBlock(nn.Module):

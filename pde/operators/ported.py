@@ -17,8 +17,8 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 
-from .layers import Points, grid_of
-from .unet import UnetConfig, make_unet
+from ..emulator import FieldShape
+from .unet import Unet
 
 SOURCE = "PDEArena's state dict"
 SHOWN = 3  # names in an error
@@ -35,7 +35,7 @@ _BLOCK = {
 }
 
 
-def _stages(config: UnetConfig) -> Iterator[tuple[str, str]]:
+def _stages(config: Unet) -> Iterator[tuple[str, str]]:
     """`(kind, their name)` of all that stands along the U, in the order it is called."""
     levels = range(len(config.multipliers))
     yield "PeriodicConv", "image_proj"
@@ -55,7 +55,7 @@ def _stages(config: UnetConfig) -> Iterator[tuple[str, str]]:
     yield "PeriodicConv", "final"
 
 
-def _layers(config: UnetConfig, conditions: int, single: bool) -> dict[str, str]:
+def _layers(config: Unet, conditions: int, single: bool) -> dict[str, str]:
     """Our path of every layer -> their name of it."""
     layers: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -85,34 +85,32 @@ def _order(layer: str, array: str, shape: tuple[int, ...], axes: int) -> tuple[i
 
 def unet_from_pdearena(
     state: Mapping[str, Any],
-    config: UnetConfig,
-    channels: int,
-    points: Points,
-    conditions: int = 0,
-    history: int = 1,
+    config: Unet,
+    shape: FieldShape,
     prefix: str = "",
 ) -> PyTree:
-    """Parameters of `make_unet` from a state dict of PDEArena's conditioned modern U-Net.
+    """Parameters of a `Unet` from a state dict of PDEArena's conditioned modern U-Net.
 
-    Those of `Unetmod-1d-64` (`UnetConfig()`, one axis, a channel, two or three conditions) and of
-    its like over two axes, without attention and AdaGN. `make_unet` with the same settings and
+    Those of `Unetmod-1d-64` (`Unet()`, one axis, a channel, two or three conditions) and of
+    its like over two axes, without attention and AdaGN. A `Unet` of the same settings and
     `zero_upsampling` then computes what PDEArena does, with its convolutions around a circle
     (`padding_mode="circular"`) on periodic axes and with its default, zeros, at walls.
 
     A checkpoint of Lightning has `prefix="model."` before its names; the moving average that
-    PDE-Refiner is judged by is a dict of its own and has none.
+    PDE-Refiner is evaluated with is a dict of its own and has none.
 
     Args:
         state: name -> array, as torch has it; tensors on the CPU are read as well.
-        config, channels, points, conditions, history: as for `make_unet`.
+        config: of the network.
+        shape: of the fields.
         prefix: of the names; entries without it are not looked at.
 
     Raises:
         DataError: entries are missing, left over or of another shape; the first ones are named.
         ConfigError: a setting is out of range.
     """
-    axes = len(grid_of(points))
-    net = make_unet(config, channels, points, conditions, history)
+    axes, conditions = len(shape.grid), shape.conditions
+    net = config.make(shape)
     shapes = jax.eval_shape(net.init, jax.random.key(0))
     found = {name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)}
     single = conditions == 1 and "pde_emb.0.weight" in found  # its 2-D file has no list of one

@@ -7,7 +7,6 @@ to take on a CPU.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -18,24 +17,22 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
 
-from ..emulator import FieldNetwork
+from ..emulator import FieldNetwork, FieldShape
 from .layers import (
     CIRCLE,
     Embedding,
     Form,
     Padding,
     PeriodicConv,
-    Points,
     field_network,
     gelu,
-    grid_of,
     paddings,
     zeros,
 )
 
 
 @dataclass(frozen=True)
-class ResnetConfig:
+class Resnet:
     """`blocks` residual blocks of one convolution per entry of `dilations`.
 
     Attributes:
@@ -59,11 +56,22 @@ class ResnetConfig:
         if self.embedding % 2:
             raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
 
+    def make(self, shape: FieldShape) -> FieldNetwork:
+        """The dilated ResNet on fields of a shape.
 
-class Resnet(nn.Module):
+        Raises:
+            ConfigError: a setting is out of range; or, when it is used, the widest dilation reaches
+                around the grid.
+        """
+        check(self)
+        padding = paddings(shape.boundaries, len(shape.grid))
+        return field_network(ResnetNet(self, shape.channels, padding), shape)
+
+
+class ResnetNet(nn.Module):
     """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
-    config: ResnetConfig
+    config: Resnet
     channels: int
     padding: tuple[Padding, ...] = CIRCLE
 
@@ -81,29 +89,3 @@ class Resnet(nn.Module):
                 h = conv(c.width, dilation=dilation)(h)
             x = x + h
         return conv(self.channels, kernel_init=zeros)(gelu(norm()(x)))
-
-
-def make_resnet(
-    config: ResnetConfig,
-    channels: int,
-    points: Points,
-    conditions: int = 0,
-    history: int = 1,
-    boundaries: Sequence[str] = (),
-) -> FieldNetwork:
-    """The dilated ResNet on fields `[channels, *points]` with `conditions` scalars.
-
-    Args:
-        config: sizes.
-        channels, points: of the fields; points of one axis, or of each.
-        conditions, history: how many scalars and frames it sees.
-        boundaries: of each axis, as a `FieldSet` has them; none is periodic.
-
-    Raises:
-        ConfigError: a setting is out of range.
-        ValueError: the widest dilation reaches around the grid.
-    """
-    check(config)
-    padding = paddings(boundaries, len(grid_of(points)))
-    module = Resnet(config, channels, padding)
-    return field_network(module, channels, points, conditions, history)

@@ -1,6 +1,6 @@
 """The "modern U-Net" of PDEArena (Gupta & Brandstetter 2022) over any axes; `Unetmod-1d-64` on one.
 
-PDEArena pads its convolutions with zeros or, as its Kuramoto-Sivashinsky configuration says, around
+PDEArena pads its convolutions with zeros or, in its Kuramoto-Sivashinsky configuration, around
 a circle, and its up-sampling with zeros in any case; here both go around on a periodic axis, so
 that a shifted field gives a shifted answer. `zero_upsampling` does as that configuration does.
 """
@@ -8,7 +8,6 @@ that a shifted field gives a shifted answer. `zero_upsampling` does as that conf
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -20,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import Dense
 
-from ..emulator import FieldNetwork
+from ..emulator import FieldNetwork, FieldShape
 from .layers import (
     CIRCLE,
     Embedding,
@@ -28,18 +27,16 @@ from .layers import (
     Padding,
     PeriodicConv,
     PeriodicUpsample,
-    Points,
     check_powers,
     field_network,
     gelu,
-    grid_of,
     paddings,
     zeros,
 )
 
 
 @dataclass(frozen=True)
-class UnetConfig:
+class Unet:
     """Widths are `hidden` times the running product of `multipliers`, halving the grid between.
 
     The default has 53.9 million parameters with two conditions, as the paper's has.
@@ -48,9 +45,9 @@ class UnetConfig:
         hidden: channels at the finest level.
         multipliers: of the channels, level by level.
         blocks: residual blocks at each level.
-        form: of the convolutions: `conv`, `matmul` or `auto`, as of the `ResnetConfig`.
+        form: of the convolutions: `conv`, `matmul` or `auto`, as of the `Resnet`.
         zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with the
-            weights of its circular networks (`unet_from_pdearena`) it then says what those do.
+            weights of its circular networks (`unet_from_pdearena`) it computes what those do.
     """
 
     hidden: int = 64
@@ -64,6 +61,17 @@ class UnetConfig:
     def validate(self) -> None:
         if self.hidden < 8 or self.hidden % 8:
             raise ConfigError("hidden", self.hidden, "a positive multiple of 8")
+
+    def make(self, shape: FieldShape) -> FieldNetwork:
+        """The U-Net on fields of a shape.
+
+        Raises:
+            ConfigError: a setting is out of range, or an axis cannot be halved often enough.
+        """
+        check(self)
+        check_powers(shape.grid, len(self.multipliers) - 1)
+        padding = paddings(shape.boundaries, len(shape.grid))
+        return field_network(UnetNet(self, shape.channels, padding), shape)
 
 
 class Block(nn.Module):
@@ -84,10 +92,10 @@ class Block(nn.Module):
         return h + (x if x.shape[-1] == self.features else Dense(self.features)(x))
 
 
-class Unet(nn.Module):
+class UnetNet(nn.Module):
     """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
-    config: UnetConfig
+    config: Unet
     channels: int
     padding: tuple[Padding, ...] = CIRCLE
 
@@ -119,26 +127,3 @@ class Unet(nn.Module):
                 x = PeriodicUpsample(beyond)(x)
         x = gelu(GroupNorm(8, axes=len(padding))(x))
         return conv(self.channels, kernel_init=zeros)(x)
-
-
-def make_unet(
-    config: UnetConfig,
-    channels: int,
-    points: Points,
-    conditions: int = 0,
-    history: int = 1,
-    boundaries: Sequence[str] = (),
-) -> FieldNetwork:
-    """The U-Net on fields `[channels, *points]` with a second input and `conditions` scalars.
-
-    Arguments are those of `make_resnet`.
-
-    Raises:
-        ConfigError: a setting is out of range.
-        ValueError: an axis of `points` cannot be halved often enough.
-    """
-    check(config)
-    grid = grid_of(points)
-    check_powers(grid, len(config.multipliers) - 1)
-    module = Unet(config, channels, paddings(boundaries, len(grid)))
-    return field_network(module, channels, points, conditions, history)

@@ -103,3 +103,13 @@ def test_half_precision_is_normalised_in_single() -> None:
     assert found.dtype == jnp.bfloat16  # type: ignore[union-attr]
     wide = np.asarray(module.apply(params, half.astype(jnp.float32)))
     np.testing.assert_allclose(np.asarray(found, np.float32), wide, rtol=1e-2, atol=1e-2)
+
+
+def test_a_mean_far_above_the_deviation_costs_no_digits() -> None:
+    """A mean of a hundred deviations: in one pass the variance would be off by 3e-3."""
+    rng = np.random.default_rng(0)
+    x = (100.0 + rng.normal(size=(256, 8))).astype(np.float32)
+    exact = x.astype(np.float64)
+    exact = (exact - exact.mean()) / np.sqrt(exact.var() + 1e-5)
+    found = normalise(jnp.asarray(x), jnp.ones(8), jnp.zeros(8))
+    assert float(np.abs(found - exact).max()) < 2e-5

@@ -201,7 +201,7 @@ def work(run):
     ensemble = jr.fit_ensemble(x, y, config=small, context=run)
     t, place = np.arange(20)[:, None] * 0.3, np.linspace(0, 2 * np.pi, 32, endpoint=False)
     u = np.sin(place + t + draw.normal(size=(12, 1, 1)))
-    fitted = pde.fit("refiner", pde.from_arrays(u, dt=0.1), updates=12, context=run)
+    fitted = pde.fit("refiner", pde.from_arrays(u, dt=0.1), steps=12, context=run)
     if processes.first():
         leaves = jax.tree.leaves((ensemble.elites, fitted.params))
         np.savez(sys.argv[2], *map(np.asarray, leaves))

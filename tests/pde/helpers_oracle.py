@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.refiner import RefinerConfig
+from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.schedule import make_schedule
 
 C, N = 2, 24
-RELEASED = RefinerConfig(min_noise_variance=4e-7)
+RELEASED = Refiner(min_noise_variance=4e-7)
 FORMS = [
     RELEASED,
-    RefinerConfig(sampler="renoise", first="zeros"),
-    RefinerConfig(form="noise", sampler="renoise", first="zeros"),
-    RefinerConfig(steps=1, min_noise_variance=1e-4),
-    RefinerConfig(steps=5, samples=3),
+    Refiner(sampler="renoise", first="zeros"),
+    Refiner(form="noise", sampler="renoise", first="zeros"),
+    Refiner(refinements=1, min_noise_variance=1e-4),
+    Refiner(refinements=5, samples=3),
 ]
 NONE = jnp.zeros((0,))
 
@@ -28,21 +28,21 @@ def field(seed: int) -> jax.Array:
     return jax.random.normal(jax.random.key(seed), (C, N))
 
 
-def oracle(truth: jax.Array, config: RefinerConfig, down_to: int = 0) -> FieldNetwork:
+def oracle(truth: jax.Array, config: Refiner, down_to: int = 0) -> FieldNetwork:
     """A network that knows the residual `truth`; below index `down_to` it says zero."""
-    plan = make_schedule(config.steps, config.min_noise_variance)
+    plan = make_schedule(config.refinements, config.min_noise_variance)
     share = 1.0 - plan.signal if config.form == "v" else plan.variance
     dirt = jnp.asarray(np.sqrt(share), jnp.float32)
     clean = jnp.asarray(np.sqrt(1.0 - share), jnp.float32)
 
     def apply(params: Any, u: Any, noised: jax.Array, index: Any, conditions: Any) -> jax.Array:
-        t = jnp.round(index * config.steps / 1000.0).astype(int)
+        t = jnp.round(index * config.refinements / 1000.0).astype(int)
         if config.form == "v":
             noise = (noised - clean[t] * truth) / dirt[t]
             said = clean[t] * noise - dirt[t] * truth
             first = -truth  # whatever the second input
         else:
             said, first = (noised - truth) / dirt[t], truth
-        return jnp.where(t == config.steps, first, jnp.where(t < down_to, 0.0, said))
+        return jnp.where(t == config.refinements, first, jnp.where(t < down_to, 0.0, said))
 
     return FieldNetwork(lambda key: {}, apply)

@@ -23,14 +23,14 @@ from jaxrl_rollouts.pde.baselines import (
 )
 from jaxrl_rollouts.pde.emulator import persistence
 from jaxrl_rollouts.pde.equations import equation
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Scaling
-from jaxrl_rollouts.pde.files import from_arrays, read_fields
+from jaxrl_rollouts.pde.files import from_arrays, read
+from jaxrl_rollouts.pde.fitting import fit
+from jaxrl_rollouts.pde.flow import Flow, find_flow, flow_errors
 from jaxrl_rollouts.pde.flows import to_velocity
 from jaxrl_rollouts.pde.spectral import lengths, resampled
-from jaxrl_rollouts.pde.study.fit import fit
-from jaxrl_rollouts.pde.study.flow import Flow, find_flow, flow_errors
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report
 
 KEY = jax.random.key(0)
@@ -56,7 +56,7 @@ def drifting(grid: tuple[int, ...], frames: int = 12, count: int = 30) -> np.nda
 @pytest.mark.parametrize(("grid", "every"), [((16,), 1), ((8, 12), 1), ((8, 12), 3)])
 def test_the_linear_map_of_linear_fields_is_found(grid: tuple[int, ...], every: int) -> None:
     u = drifting(grid)
-    params = jnp.asarray(fit_linear([u[:20], u[20:25]], every=every))
+    params = jnp.asarray(fit_linear([u[:20], u[20:25]], stride=every))
     start = jnp.asarray(u[25:, 0], jnp.float32)
     rolled = roll_emulator(make_linear(len(grid)), params, start, jnp.zeros((5, 0)), KEY, 3)
     truth = np.swapaxes(u[25:, every : 4 * every : every], 0, 1)
@@ -96,9 +96,9 @@ def test_what_is_cut_off_is_gone_and_the_rest_is_as_it_was() -> None:
 
 
 def test_the_solver_steps_every_trajectory_as_it_was_made() -> None:
-    made = pde.Equation(
+    made = pde.Simulation(
         "burgers_2d", trajectories=3, frames=3, points=16, chunk=4,
-        extent=(5.0, 7.0), dt=(0.03, 0.06), parameter=(0.05, 0.2),
+        extent=(5.0, 7.0), dt=(0.03, 0.06), parameter_range=(0.05, 0.2),
     )  # fmt: skip
     fields = pde.solve(made)
     u = fields.read(slice(None), slice(None))
@@ -172,7 +172,7 @@ def test_a_band_limited_field_is_the_same_on_another_grid(old: int, new: int) ->
         np.testing.assert_allclose(cut, jnp.sin(3 * plane(new)[1]) + 0 * cut, atol=1e-5)
 
 
-SHORT = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --updates 10 --batch 4"
+SHORT = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --steps 10 --batch 4"
 
 
 @pytest.fixture(scope="module")
@@ -187,17 +187,17 @@ def forced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_file_says_its_equation_and_where_it_is_forced(forced: Path) -> None:
-    found = read_fields(forced)
+    found = read(forced)
     assert found.equation == "kolmogorov_2d"
-    quick = TrainingConfig(batch=4)
+    quick = Training(batch=4)
     net = pde.Fno(width=4, layers=1, modes=2, embedding=8)
     arms = [
-        fit("mse", found, network=net, updates=2, training=training)
-        for training in (quick, TrainingConfig(batch=4, shift_axes=(0,)))
+        fit("mse", found, network=net, steps=2, training=training)
+        for training in (quick, Training(batch=4, shift_axes=(0,)))
     ]
     same = jax.tree.map(np.array_equal, *(arm.params for arm in arms))
     assert all(jax.tree.leaves(same))
-    everywhere = fit("mse", found._replace(equation=""), network=net, updates=2, training=quick)
+    everywhere = fit("mse", found._replace(equation=""), network=net, steps=2, training=quick)
     other = jax.tree.map(np.array_equal, arms[0].params, everywhere.params)
     assert not all(jax.tree.leaves(other))
 
@@ -219,7 +219,7 @@ def test_a_report_lays_everything_that_is_free_beside(forced: Path, tmp_path: Pa
 
 def test_a_solver_needs_the_parameter(forced: Path, tmp_path: Path) -> None:
     file = tmp_path / "flow.npz"
-    found = read_fields(forced)
+    found = read(forced)
     np.savez(file, u=found.read(slice(None), slice(None)), dt=0.2, dx=TURN / 16)
     command = ["pde", "train", str(file), "--out", str(tmp_path / "runs"), "--no-progress"]
     with pytest.raises(

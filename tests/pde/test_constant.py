@@ -18,24 +18,24 @@ from jaxrl_rollouts.pde.constant import (
     check_constant,
     constant_fields,
     never_changing,
-    told_constant,
+    with_constant,
 )
-from jaxrl_rollouts.pde.emulator import FieldNetwork, Told
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.emulator import Conditioning, FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.operators import NETWORKS, DriftConfig, FnoConfig, ResnetConfig, UnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Drift, Fno, Resnet, Unet
+from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 C, S, N = 2, 1, 8
 SCALE = (0.5, 2.0)
 KEY = jax.random.key(0)
 SMALL: dict[str, Any] = {
-    "resnet": ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4),
-    "unet": UnetConfig(hidden=8, multipliers=(1, 2), blocks=1),
-    "fno": FnoConfig(width=4, layers=1, modes=2, embedding=4),
-    "drift": DriftConfig(dims=(8,), depths=(1,), patch=2, embedding=4),
+    "resnet": Resnet(width=4, blocks=1, dilations=(1,), embedding=4),
+    "unet": Unet(hidden=8, multipliers=(1, 2), blocks=1),
+    "fno": Fno(width=4, layers=1, modes=2, embedding=4),
+    "drift": Drift(dims=(8,), depths=(1,), patch=2, embedding=4),
 }
 
 
@@ -55,14 +55,14 @@ def whole(history: int = 1) -> FieldNetwork:
     return FieldNetwork(lambda key: jnp.float32(0.4), apply, history)
 
 
-def told(seed: int = 5) -> Told:
-    return Told(jnp.array([0.25]), jnp.asarray(normal(S, N, seed=seed)))
+def given_of(seed: int = 5) -> Conditioning:
+    return Conditioning(jnp.array([0.25]), jnp.asarray(normal(S, N, seed=seed)))
 
 
 @pytest.mark.parametrize("objective", ["mse", "unrolled", "sobolev"])
 def test_a_loss_is_that_of_the_channels_that_are_predicted(objective: Any) -> None:
-    window, given = normal(3, C, N), told()
-    emulator = make_one_step(told_constant(whole()), OneStepConfig(objective, SCALE))
+    window, given = normal(3, C, N), given_of()
+    emulator = OBJECTIVES[objective]().make(with_constant(whole()), SCALE)
     value, _ = emulator.loss(jnp.float32(0.4), KEY, window[: emulator.frames], given)
     scale, constant, losses = np.reshape(SCALE, (C, 1)), np.asarray(given.constant), []
     u = window[0]
@@ -83,15 +83,15 @@ def test_a_loss_is_that_of_the_channels_that_are_predicted(objective: Any) -> No
 @pytest.mark.parametrize("form", ["v", "noise"])
 def test_a_refiner_draws_no_noise_for_them(form: Any) -> None:
     """Loss and step are those of a network that has the constant within itself, key for key."""
-    given, window = told(), normal(2, C, N)
+    given, window = given_of(), normal(2, C, N)
     settings: dict[str, Any] = {} if form == "v" else {"first": "zeros", "sampler": "renoise"}
-    config = RefinerConfig(steps=2, residual_scale=SCALE, form=form, **settings)
+    config = Refiner(refinements=2, form=form, **settings)
 
     def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
         return params * field + given.constant + conditions[0] + noised
 
-    inside = make_refiner(FieldNetwork(whole().init, apply), config)
-    beside = make_refiner(told_constant(whole()), config)
+    inside = config.make(FieldNetwork(whole().init, apply), SCALE)
+    beside = config.make(with_constant(whole()), SCALE)
     params = jnp.float32(0.4)
     for i in range(4):
         key = jax.random.fold_in(KEY, i)
@@ -108,8 +108,8 @@ def test_they_stand_behind_every_frame_of_a_history() -> None:
         seen.append((np.asarray(field), np.asarray(noised)))
         return field[: C + S]
 
-    field, given = normal(3 * C, N), told()
-    net = told_constant(FieldNetwork(whole().init, apply, 3))
+    field, given = normal(3 * C, N), given_of()
+    net = with_constant(FieldNetwork(whole().init, apply, 3))
     noised = normal(C, N, seed=1)
     np.testing.assert_array_equal(net.apply((), field, noised, 0.0, given), field[:C])
     frames = seen[0][0].reshape(3, C + S, N)
@@ -130,18 +130,16 @@ LONG_TO_COMPILE = [("unet", "mse"), ("unet", "refiner"), ("drift", "refiner")]
 )
 def test_every_operator_sees_them(name: str, objective: str) -> None:
     grid = (8, 8) if name == "drift" else (N,)
-    net = told_constant(NETWORKS[name][1](SMALL[name], C + S, grid, 1))
+    net = with_constant(SMALL[name].make(FieldShape(C + S, grid, 1)))
     leaves, tree = jax.tree.flatten(net.init(KEY))
     params = tree.unflatten(x + 0.1 * normal(*x.shape, seed=i) for i, x in enumerate(leaves))
     emulator = (
-        make_one_step(net, OneStepConfig(residual_scale=SCALE))
-        if objective == "mse"
-        else make_refiner(net, RefinerConfig(steps=1, residual_scale=SCALE))
+        Mse().make(net, SCALE) if objective == "mse" else Refiner(refinements=1).make(net, SCALE)
     )
     window, constant = normal(2, C, *grid), normal(S, *grid, seed=1)
 
     def loss(constant: jax.Array) -> jax.Array:
-        return emulator.loss(params, KEY, window, Told(jnp.zeros(1), constant))[0]
+        return emulator.loss(params, KEY, window, Conditioning(jnp.zeros(1), constant))[0]
 
     value, slope = jax.jit(jax.value_and_grad(loss))(constant)
     assert np.isfinite(value) and np.abs(slope).min() > 0
@@ -151,7 +149,9 @@ def test_windows_and_their_constants_are_moved_together() -> None:
     """Every window is its constant channel and one more in every frame."""
     constant = normal(3, S, N, 6)
     fields = constant[:, None] + np.arange(4)[:, None, None, None]
-    data = Fields(jnp.asarray(fields), Told(jnp.arange(3.0)[:, None], jnp.asarray(constant)))
+    data = Fields(
+        jnp.asarray(fields), Conditioning(jnp.arange(3.0)[:, None], jnp.asarray(constant))
+    )
     windows, given = sample_windows(data, KEY, 16, 2)
     begins = np.asarray(windows)[:, 0] - np.asarray(given.constant)
     np.testing.assert_allclose(np.ptp(begins, (1, 2, 3)), 0.0, atol=1e-5)
@@ -176,7 +176,7 @@ def test_the_linear_map_of_a_forced_flow_is_found(history: int) -> None:
     parts, beside = ([x[:20], x[20:30]] for x in (fields, force))
     start = jnp.asarray(fields[30:, :history].reshape(10, -1, N))
     truth = np.swapaxes(fields[30:, history : history + 4], 0, 1)
-    given = Told(jnp.zeros((10, 0)), jnp.asarray(force[30:]))
+    given = Conditioning(jnp.zeros((10, 0)), jnp.asarray(force[30:]))
     params = jnp.asarray(fit_linear(parts, history, constant=beside))
     assert params.shape == (2, N // 2 + 1, 1, history + S)
     rolled = roll_emulator(make_linear(1, history), params, start, given, KEY, 4)

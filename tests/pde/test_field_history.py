@@ -10,18 +10,15 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork, latest, opening, pushed, residual
-from jaxrl_rollouts.pde.evaluation import roll_emulator
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, latest, opening, pushed, residual
+from jaxrl_rollouts.pde.field import roll_emulator
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
+    Fno,
+    Resnet,
+    Unet,
 )
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 C, N, H = 2, 8, 3
 NONE, KEY = jnp.zeros((0,)), jax.random.key(0)
@@ -57,7 +54,7 @@ def test_the_parts() -> None:
 
 @pytest.mark.parametrize("objective", ["mse", "pushforward", "unrolled", "sobolev"])
 def test_every_objective_sees_its_history(objective: Any) -> None:
-    emulator = make_one_step(extrapolating(), OneStepConfig(objective, residual_scale=0.5))
+    emulator = OBJECTIVES[objective]().make(extrapolating(), 0.5)
     ahead = 1 if objective in ("mse", "sobolev") else 2
     assert (emulator.history, emulator.frames) == (H, H + ahead)
     w = jnp.asarray(line(emulator.frames))
@@ -67,7 +64,7 @@ def test_every_objective_sees_its_history(objective: Any) -> None:
 
 
 def test_a_rollout_forgets_the_oldest_frame_and_returns_the_newest() -> None:
-    emulator = make_one_step(extrapolating(), OneStepConfig(residual_scale=0.5))
+    emulator = Mse().make(extrapolating(), 0.5)
     w = line(9)
     starts = jnp.asarray(w[:H].reshape(1, H * C, N))
     rolled = roll_emulator(emulator, jnp.float32(1.0), starts, jnp.zeros((1, 0)), KEY, 6)
@@ -79,14 +76,14 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     """An oracle of the released form: what it is told of the past does not reach the noise."""
     w = line(H + 1)
     truth = (w[H] - w[H - 1]) / 0.3
-    config = RefinerConfig(steps=2, min_noise_variance=1e-4)
+    config = Refiner(refinements=2, min_noise_variance=1e-4)
 
     def apply(params: Any, field: Any, noised: Any, index: Any, conditions: Any) -> jax.Array:
         assert field.shape == (H * C, N) and noised.shape == (C, N)
         return jnp.where(index > 999.0, -truth, 0.0)  # right at first, silent afterwards
 
     net = FieldNetwork(lambda key: {}, apply, H)
-    emulator = make_refiner(net, config)
+    emulator = config.make(net, 0.3)
     assert (emulator.frames, emulator.history, emulator.calls) == (H + 1, H, 3)
     field = jnp.asarray(w[:H].reshape(H * C, N))
     after = emulator.step({}, KEY, field, NONE)
@@ -94,25 +91,24 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     left = (after[2 * C :] - w[H]) / 0.3
     assert 0.01 < float(left.std()) < 0.3  # the coarse noise of 0.1 that nobody took away
     with pytest.raises(ConfigError, match="history"):
-        make_refiner(FieldNetwork(net.init, apply, 1), config, after=emulator)
+        config.make(FieldNetwork(net.init, apply, 1), 0.3, after=emulator)
 
 
 @pytest.mark.parametrize(
-    ("make", "config"),
+    "config",
     [
-        (make_resnet, ResnetConfig(width=8, blocks=1, dilations=(1,), embedding=8)),
+        Resnet(width=8, blocks=1, dilations=(1,), embedding=8),
         pytest.param(
-            make_unet,
-            UnetConfig(hidden=8, multipliers=(1, 2), blocks=1),
+            Unet(hidden=8, multipliers=(1, 2), blocks=1),
             marks=pytest.mark.slow,
         ),
-        (make_fno, FnoConfig(width=8, layers=1, modes=3, embedding=8)),
+        Fno(width=8, layers=1, modes=3, embedding=8),
     ],
 )
-def test_networks_take_a_history(make: Any, config: Any) -> None:
-    net = make(config, C, N, 1, H)
+def test_networks_take_a_history(config: Any) -> None:
+    net = config.make(FieldShape(C, N, 1, H))
     params = net.init(KEY)
     said = net.apply(params, jnp.ones((H * C, N)), jnp.zeros((C, N)), 0.0, jnp.ones((1,)))
     assert net.history == H and said.shape == (C, N)
     with pytest.raises(ConfigError, match="history"):
-        make(config, C, N, 1, 0)
+        config.make(FieldShape(C, N, 1, 0))

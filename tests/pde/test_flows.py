@@ -15,12 +15,12 @@ from scipy import integrate
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.comparison import solver_conditions
 from jaxrl_rollouts.pde.equations import DRAG, EQUATIONS, KILL, WAVES
-from jaxrl_rollouts.pde.files import read_fields
+from jaxrl_rollouts.pde.files import read
 from jaxrl_rollouts.pde.flows import to_velocity, to_vorticity
 from jaxrl_rollouts.pde.generate_settings import SUITED
 from jaxrl_rollouts.pde.starts import Domain, piecewise, ripples, shear_layer, squares, vortices
-from jaxrl_rollouts.pde.study.beside import solver_conditions
 
 N = 32
 
@@ -78,10 +78,10 @@ def test_velocity_and_vorticity_are_each_others_inverse() -> None:
 
 @pytest.mark.parametrize("extent", [TURN, 4.0])
 def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
-    """w = -q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L, for a force of amplitude one."""
+    """w = q / (viscosity q^2 + drag) cos(q y), q = 4 2 pi / L: the curl for a force -sin(q y)."""
     (_, y), nu = plane(N, extent), 0.5
     q = WAVES * TURN / extent
-    laminar = jnp.broadcast_to(-q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
+    laminar = jnp.broadcast_to(q / (nu * q**2 + DRAG) * jnp.cos(q * y), (1, N, N))
     # exponax has mode times amplitude in the place of q times amplitude; see `_kolmogorov`.
     solver = EQUATIONS["kolmogorov_2d"].solver(N, extent, 0.05, nu)
     np.testing.assert_allclose(march(solver, laminar, 40), laminar, atol=1e-9)
@@ -187,7 +187,7 @@ def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
     short = {"trajectories": 2, "frames": 2, "points": 32, "chunk": 2, "substeps": 2}
     with jax.enable_x64(False):
         sets = {
-            start: pde.solve(pde.Equation("navier_stokes_2d", start=start, **short))
+            start: pde.solve(pde.Simulation("navier_stokes_2d", initial_condition=start, **short))
             for start in ("", "vortices", "shear_layer", "piecewise")
         }
         fields = {name: found.read(slice(None), slice(None)) for name, found in sets.items()}
@@ -196,7 +196,7 @@ def test_flows_begin_with_what_is_asked_for(tmp_path: Path) -> None:
     spread = fields["shear_layer"][:, 0, 0].std(1).mean(-1)  # along x: only the push
     assert (spread < 0.3 * fields["shear_layer"][:, 0, 0].std((1, 2))).all()
     with pytest.raises(ConfigError, match="start: found 'vortices', expected one of squares"):
-        pde.solve(pde.Equation("gray_scott_2d", start="vortices"))
+        pde.solve(pde.Simulation("gray_scott_2d", initial_condition="vortices"))
 
 
 def test_from_the_command_line_to_a_file_of_the_well(
@@ -216,7 +216,7 @@ def test_from_the_command_line_to_a_file_of_the_well(
     with jax.enable_x64(False):
         cli.dispatch(command + few.split())
     assert "2 trajectories of 3 frames" in capsys.readouterr().out
-    found = read_fields(file)
+    found = read(file)
     assert found.shape == (2, 3, 1, 32, 32) and found.channels == ("vorticity",)
     assert found.boundaries == ("periodic", "periodic")
     np.testing.assert_allclose(found.extent, TURN)
@@ -231,7 +231,7 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
     few = ["--trajectories", "2", "--frames", "3", "--points", "16", "--substeps", "4"]
     with jax.enable_x64(False):
         cli.dispatch([*command, "--equation", "navier_stokes_2d", *few])
-        found = read_fields(file)
+        found = read(file)
         assert found.shape == (2, 3, 3, 16, 16) and found.channels == ("u", "vx", "vy")
         assert found.equation == "navier_stokes_2d" and set(found.parameters) == {"viscosity"}
         with pytest.raises(DataError, match="found 3 channel.*leave the solver out"):
@@ -241,8 +241,34 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
 
 
 def test_solved_into_memory() -> None:
-    config = pde.Equation("burgers_2d", trajectories=2, frames=3, points=16, chunk=2)
+    config = pde.Simulation("burgers_2d", trajectories=2, frames=3, points=16, chunk=2)
     with jax.enable_x64(False):
         fields = pde.solve(config)
     assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("velocity_x", "velocity_y")
     np.testing.assert_allclose(fields.extent, TURN)
+
+
+def test_written_vorticity_is_the_curl_of_the_velocity_that_moves_it() -> None:
+    """By finite differences of the file's own velocity, and so is the state that is solved."""
+    w = turning()
+    v = np.asarray(to_velocity(w, TURN))
+    h = TURN / N
+
+    def slope(f: np.ndarray, axis: int) -> np.ndarray:
+        ahead, behind = (np.roll(f, -by, axis) - np.roll(f, by, axis) for by in (1, 2))
+        return (8 * ahead - behind) / (12 * h)
+
+    curl = slope(v[1], 0) - slope(v[0], 1)
+    assert np.corrcoef(curl.ravel(), np.asarray(w[0]).ravel())[0, 1] > 0.99
+    np.testing.assert_allclose(curl, w[0], atol=0.15 * float(jnp.abs(w).max()))
+
+
+def test_a_kolmogorov_flow_is_pushed_by_a_force_along_its_velocity() -> None:
+    """From rest the force alone acts: the curl of a velocity that waves along y."""
+    solver = EQUATIONS["kolmogorov_2d"].solver(N, TURN, 1e-3, 0.01)
+    w = np.asarray(solver(jnp.zeros((1, N, N))))[0]
+    v = np.asarray(to_velocity(jnp.asarray(w)[None], TURN))
+    assert np.abs(v[1]).max() < 1e-6 * np.abs(v[0]).max()
+    y = np.arange(N) / N * TURN
+    # d v_0 / dt = -sin(4 y), so that d w / dt = -d_1 (-sin(4 y)) = 4 cos(4 y).
+    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(4 * np.cos(4 * y), w.shape), atol=0.05)

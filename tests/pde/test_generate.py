@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +16,16 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
 from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fields
-from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate, quality
+from jaxrl_rollouts.pde.generate import Simulation, Solved, generate, quality
+from jaxrl_rollouts.pde.inspection import inspect
 from jaxrl_rollouts.pde.starts import Domain, faint
 
-SMALL = GenerateConfig(
+SMALL = Simulation(
     trajectories=5,
     points=32,
     extent=(18.0, 26.0),
     dt=(0.18, 0.22),
-    parameter=(0.5, 1.5),
+    parameter_range=(0.5, 1.5),
     frames=6,
     burn_in=10,
     substeps=2,
@@ -31,7 +33,7 @@ SMALL = GenerateConfig(
 )
 
 
-def together(config: GenerateConfig) -> Solved:
+def together(config: Simulation) -> Solved:
     return Solved(*(np.concatenate(column) for column in zip(*generate(config), strict=True)))
 
 
@@ -39,7 +41,7 @@ def test_everything_that_may_vary_does_and_within_its_range() -> None:
     solved = together(SMALL)
     assert solved.fields.shape == (5, 6, 1, 32) and solved.fields.dtype == np.float64
     for values, (low, high) in zip(
-        solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter), strict=True
+        solved[1:], (SMALL.extent, SMALL.dt, SMALL.parameter_range), strict=True
     ):
         assert values.shape == (5,) and values.dtype == np.float64
         assert low <= values.min() < values.max() <= high
@@ -63,7 +65,7 @@ def test_every_equation_can_be_generated(name: str) -> None:
     short = replace(SMALL, equation=name, trajectories=2, extent=(6.0, 8.0), burn_in=0)
     which = EQUATIONS[name]
     if which.axes > 1:
-        short = replace(short, dt=(0.02, 0.02), parameter=(0.05, 0.1))
+        short = replace(short, dt=(0.02, 0.02), parameter_range=(0.05, 0.1))
     solved = together(short)
     assert solved.fields.shape == (2, 6, len(which.channels), *(32,) * which.axes)
     change = np.abs(np.diff(solved.fields, axis=1)).max(tuple(range(1, solved.fields.ndim)))
@@ -72,9 +74,9 @@ def test_every_equation_can_be_generated(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in sorted(EQUATIONS) if EQUATIONS[n].axes > 1])
 def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
-    line, plane = GenerateConfig(), GenerateConfig(name, frames=7)
+    line, plane = Simulation(), Simulation(name, frames=7)
     assert plane.frames == 7 and plane.points == 64 and plane.extent != line.extent
-    assert GenerateConfig(name, points=line.points).points == line.points
+    assert Simulation(name, points=line.points).points == line.points
     check(plane)
 
 
@@ -82,7 +84,7 @@ def test_settings_that_nobody_chose_suit_the_equation(name: str) -> None:
 def test_a_finer_grid_is_cut_off_and_not_strided() -> None:
     """Trajectories of twice the points, without the wavenumbers that the smaller grid has not."""
     fine = together(replace(SMALL, points=64))
-    kept = together(replace(SMALL, finer=2))
+    kept = together(replace(SMALL, oversampling=2))
     modes = np.fft.rfft(fine.fields)[..., :16]
     np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., :16] * 2, modes, atol=1e-9)
     np.testing.assert_allclose(np.fft.rfft(kept.fields)[..., 16], 0.0, atol=1e-9)
@@ -107,7 +109,9 @@ def test_float32_is_left_as_it_was() -> None:
 
 
 def test_a_solution_that_blows_up_is_named() -> None:
-    wild = replace(SMALL, equation="burgers", dt=(3.0, 3.0), parameter=(-1.0, -1.0), extent=(2, 2))
+    wild = replace(
+        SMALL, equation="burgers", dt=(3.0, 3.0), parameter_range=(-1.0, -1.0), extent=(2, 2)
+    )
     with pytest.raises(DivergenceError, match="trajectory 0 .*parameter -1.*not finite"):
         together(wild)
 
@@ -115,9 +119,7 @@ def test_a_solution_that_blows_up_is_named() -> None:
 @pytest.mark.slow
 def test_the_papers_attractor() -> None:
     """Spread and increments at length 64 (frames 0.8 apart), resolved and chaotic."""
-    config = GenerateConfig(
-        trajectories=32, points=128, extent=(64.0, 64.0), dt=(0.2, 0.2), chunk=32
-    )
+    config = Simulation(trajectories=32, points=128, extent=(64.0, 64.0), dt=(0.2, 0.2), chunk=32)
     found = quality(together(config).fields[:, ::4])
     assert 1.25 < found.std < 1.38
     assert 0.23 < found.increment.mean() < 0.29
@@ -171,7 +173,7 @@ def held(values: np.ndarray) -> FieldSet:
 
 def test_to_the_device_in_time_in_space_and_with_conditions() -> None:
     values = np.arange(3 * 9 * 8, dtype=np.float64).reshape(3, 9, 1, 8)
-    data = to_fields(held(values), every=4, points=4, conditions=("dt", "dx", "viscosity"))
+    data = to_fields(held(values), stride=4, points=4, conditions=("dt", "dx", "viscosity"))
     np.testing.assert_array_equal(data.fields, values[:, ::4, :, ::2])
     assert data.fields.dtype == jnp.float32
     np.testing.assert_allclose(data.conditions[2], [5.0, (8.0 - 0.2) * 100, 2.0], rtol=1e-5)
@@ -198,12 +200,14 @@ def test_windows_are_consecutive_and_from_one_trajectory() -> None:
 
 def test_windows_may_skip_frames() -> None:
     time = jnp.broadcast_to(jnp.arange(10.0)[None, :, None, None], (2, 10, 1, 4))
-    windows, _ = sample_windows(Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 300, 3, every=4)
+    windows, _ = sample_windows(
+        Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 300, 3, stride=4
+    )
     begin = np.asarray(windows)[:, 0, 0, 0]
     np.testing.assert_array_equal(np.asarray(windows)[:, :, 0, 0], begin[:, None] + [0, 4, 8])
     assert set(begin.astype(int)) == {0, 1}  # every phase is seen
     with pytest.raises(ValueError, match="trajectories of 10.*at least 11"):
-        sample_windows(Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 2, 3, every=5)
+        sample_windows(Fields(time, jnp.zeros((2, 0))), jax.random.key(0), 2, 3, stride=5)
 
 
 def test_a_shift_moves_a_window_as_a_whole() -> None:
@@ -212,17 +216,15 @@ def test_a_shift_moves_a_window_as_a_whole() -> None:
     moved = np.asarray(sample_windows(data, jax.random.key(0), 200, 2)[0])
     np.testing.assert_array_equal(moved[:, 0], moved[:, 1])
     assert set(moved[:, 0, 0, 0]) == set(range(6))
-    still, _ = sample_windows(data, jax.random.key(0), 20, 2, shift=False)
+    still, _ = sample_windows(data, jax.random.key(0), 20, 2, random_shift=False)
     np.testing.assert_array_equal(still, np.broadcast_to(ramp[:, :2], (20, 2, 1, 6)))
 
 
 def test_one_number_is_a_range_of_one_value(capsys: pytest.CaptureFixture[str]) -> None:
-    read = tyro.cli(
-        GenerateConfig, default=GenerateConfig(), args=["--extent", "22", "--dt", "0.1", "0.2"]
-    )
+    read = tyro.cli(Simulation, default=Simulation(), args=["--extent", "22", "--dt", "0.1", "0.2"])
     assert (read.extent, read.dt, read.parameter) == ((22.0, 22.0), (0.1, 0.2), (1.0, 1.0))
     with pytest.raises(SystemExit):
-        tyro.cli(GenerateConfig, default=GenerateConfig(), args=["--extent", "1", "2", "3"])
+        tyro.cli(Simulation, default=Simulation(), args=["--extent", "1", "2", "3"])
     assert "extent" in capsys.readouterr().err
 
 
@@ -237,3 +239,16 @@ def test_small_waves_are_as_small_as_asked() -> None:
     power = np.square(np.abs(np.fft.rfft(fields / fields.std((1, 2), keepdims=True)))).mean((0, 1))
     np.testing.assert_allclose(power[[0, *range(7, 17)]], 0.0, atol=1e-6)
     np.testing.assert_allclose(power[1:7], power[1:7].mean(), rtol=0.15)
+
+
+def test_inspect_gives_one_domain_axis_by_axis(tmp_path: Path, capsys: Any) -> None:
+    u = np.random.default_rng(0).normal(size=(3, 4, 1, 6, 8))
+    np.savez(tmp_path / "one.npz", u=u, dx=(0.5, 0.25), dt=0.1)
+    inspect(str(tmp_path / "one.npz"))
+    printed = capsys.readouterr().out
+    assert "extent       3 x 2\n" in printed and "frame time   0.1\n" in printed
+    lengths = np.array([[0.5, 0.25], [0.6, 0.25], [0.7, 0.25]])
+    np.savez(tmp_path / "many.npz", u=u, dx=lengths, nu=np.arange(3.0))
+    inspect(str(tmp_path / "many.npz"))
+    printed = capsys.readouterr().out
+    assert "extent       3 to 4.2 x 2\n" in printed and "nu           0 to 2\n" in printed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -10,14 +12,11 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.objectives import (
-    OneStepConfig,
-    frequency_error,
-    make_one_step,
-    relative_error,
-    sobolev_error,
-)
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.objectives import Correction, Mse, Sobolev, Unrolled
+from jaxrl_rollouts.pde.objectives.one_step import frequency_error, relative_error
+from jaxrl_rollouts.pde.objectives.sobolev import sobolev_error
+from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 SCALE, N = 0.5, 16
 NONE = jnp.zeros((0,))
@@ -40,9 +39,8 @@ def window(frames: int) -> np.ndarray:
     return np.random.default_rng(frames).normal(size=(frames, 1, N)).astype(np.float32)
 
 
-def built(objective: Any, **options: Any) -> Any:
-    config = OneStepConfig(objective=objective, residual_scale=SCALE, **options)
-    return make_one_step(linear(), config)
+def built(objective: str, **options: Any) -> Any:
+    return OBJECTIVES[objective](**options).make(linear(), SCALE)
 
 
 def mse(a: np.ndarray, b: np.ndarray) -> float:
@@ -104,7 +102,7 @@ def test_pushforward_learns_from_its_own_step_but_not_through_it() -> None:
 
 
 def test_unrolled_learns_through_its_steps() -> None:
-    w, emulator = window(4), built("unrolled", unroll=3)
+    w, emulator = window(4), built("unrolled", length=3)
 
     def by_hand(weight: float) -> float:
         u, total = w[0].astype(np.float64), 0.0
@@ -120,11 +118,11 @@ def test_unrolled_learns_through_its_steps() -> None:
     assert emulator.frames == 4
 
 
-@pytest.mark.parametrize("objective", ["correction", "prediction"])
-def test_a_second_call_sees_the_first_and_no_noise(objective: str) -> None:
-    w, emulator = window(2), built(objective)
+@pytest.mark.parametrize("second", ["change", "error"])
+def test_a_second_call_sees_the_first_and_no_noise(second: str) -> None:
+    w, emulator = window(2), built("correction", second=second)
     target, guess = (w[1] - w[0]) / SCALE, 0.4 * w[0]
-    final = 0.2 * guess + (guess if objective == "prediction" else 0.0)
+    final = 0.2 * guess + (guess if second == "error" else 0.0)
     (value, parts), gradient = jax.value_and_grad(emulator.loss, has_aux=True)(PARAMS, KEY, w, NONE)
     assert float(value) == pytest.approx(mse(guess, target) + mse(final, target), rel=1e-5)
     assert float(parts["loss_second"]) == pytest.approx(mse(final, target), rel=1e-5)
@@ -149,22 +147,61 @@ def test_sobolev_in_two_dimensions_and_as_an_objective() -> None:
     wave = jnp.asarray(np.cos(2 * x + 3 * y)[None], jnp.float32)
     assert float(sobolev_error(1)(wave, 0 * wave)) == pytest.approx(0.5 * 14, rel=1e-5)
     w = window(2)
-    value, _ = built("sobolev", sobolev_order=2).loss(PARAMS, KEY, w, NONE)
+    value, _ = built("sobolev", order=2).loss(PARAMS, KEY, w, NONE)
     expected = sobolev_error(2)(0.4 * w[0], (w[1] - w[0]) / SCALE)
     assert float(value) == pytest.approx(float(expected), rel=1e-6)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "named"),
     [
-        {"residual_scale": 0.0},
-        {"unroll": 1},
-        {"sobolev_order": 0},
-        {"loss": "l3"},
-        {"loss": "relative_l1", "objective": "sobolev"},
-        {"frequency_weight": -1.0},
+        (Unrolled(length=1), "length"),
+        (Sobolev(order=0), "order"),
+        (Mse(loss="l3"), "loss"),  # type: ignore[arg-type]
+        (Mse(frequency_weight=-1.0), "frequency_weight"),
+        (Correction(second="third"), "second"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_are_checked(wrong: dict) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        make_one_step(linear(), OneStepConfig(**wrong))
+def test_settings_are_checked(wrong: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        wrong.make(linear(), SCALE)
+    with pytest.raises(ConfigError, match="scale"):
+        Mse().make(linear(), (1.0, 0.0))
+
+
+def test_an_objective_has_only_the_settings_that_it_reads() -> None:
+    for name, kind in OBJECTIVES.items():
+        for setting in ("unroll", "length", "order", "refinements", "second", "residual_scale"):
+            if setting not in {field.name for field in dataclasses.fields(kind)}:
+                with pytest.raises(TypeError, match=setting):
+                    kind(**{setting: 2})
+        assert name == OBJECTIVES.name_of(kind())
+
+
+@pytest.mark.parametrize("config", [Sobolev(), Mse(frequency_weight=0.1)])
+def test_spectral_losses_are_refused_between_walls(config: Any) -> None:
+    for kinds, refused in ((("periodic", "wall"), True), (("periodic", ""), False)):
+        net = linear()._replace(shape=FieldShape(1, (8, 8), boundaries=kinds))
+        if not refused:
+            config.make(net, SCALE)
+            continue
+        with pytest.raises(ConfigError, match="periodic boundaries with it, not periodic, wall"):
+            config.make(net, SCALE)
+
+
+def test_spectral_losses_go_by_physical_wavenumber() -> None:
+    """The same wave counts the same along either axis of a domain of 4 to 1."""
+    x, y = np.arange(32) / 32, np.arange(8) / 8  # lengths 4 and 1: a grid of equal cells
+    along_x = np.broadcast_to(np.cos(2 * np.pi * 8 * x)[:, None], (32, 8))  # 8 / 4 = 2 a unit
+    along_y = np.broadcast_to(np.cos(2 * np.pi * 2 * y)[None], (32, 8))  # 2 / 1 a unit
+    for extent in ((4.0, 1.0), ()):
+        losses = [sobolev_error(1, extent), functools.partial(frequency_error, extent=extent)]
+        for loss in losses:
+            both = [
+                float(loss(jnp.asarray(w)[None], jnp.zeros((1, 32, 8)))) for w in (along_x, along_y)
+            ]
+            # Of a wave along x the rfft keeps both bins, of one along y one of the two.
+            share = 1.0 if loss is losses[0] else 2.0
+            assert both[0] == pytest.approx(share * both[1], rel=1e-4)
+    found = float(sobolev_error(1, (4.0, 1.0))(jnp.asarray(along_x)[None], jnp.zeros((1, 32, 8))))
+    assert found == pytest.approx(0.5 * (1 + 8**2), rel=1e-5)

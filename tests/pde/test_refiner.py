@@ -13,17 +13,17 @@ import pytest
 from helpers_oracle import FORMS, NONE, RELEASED, C, N, field, oracle
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.objectives import Refiner
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.schedule import make_schedule
 from jaxrl_rollouts.trees import equations
 
 
 @pytest.mark.parametrize("config", FORMS)
-def test_an_oracle_is_believed(config: RefinerConfig) -> None:
+def test_an_oracle_is_believed(config: Refiner) -> None:
     truth, u = field(1), field(2)
-    emulator = make_refiner(oracle(truth, config), config)
+    emulator = config.make(oracle(truth, config), 0.3)
     step = jax.jit(emulator.step)
     for seed in range(3):
         after = step({}, jax.random.key(seed), u, NONE)
@@ -32,11 +32,11 @@ def test_an_oracle_is_believed(config: RefinerConfig) -> None:
 
 @pytest.mark.parametrize("config", FORMS[:3])
 @pytest.mark.parametrize("silent_below", [1, 2, 3])
-def test_noise_that_nobody_takes_away_remains(config: RefinerConfig, silent_below: int) -> None:
+def test_noise_that_nobody_takes_away_remains(config: Refiner, silent_below: int) -> None:
     """Silent in the last `n` refinements: the noise added before the first of them is left."""
     u = jnp.zeros((1, 4096))
-    emulator = make_refiner(oracle(u, config, silent_below), config)
-    after = emulator.step({}, jax.random.key(0), u, NONE) / config.residual_scale
+    emulator = config.make(oracle(u, config, silent_below), 0.3)
+    after = emulator.step({}, jax.random.key(0), u, NONE) / 0.3
     expected = np.sqrt(make_schedule(3, config.min_noise_variance).variance[silent_below - 1])
     assert float(after.std()) == pytest.approx(expected, rel=0.05)
 
@@ -45,8 +45,8 @@ def test_the_mean_of_samples_has_less_noise() -> None:
     u = jnp.zeros((1, 4096))
     stds = []
     for samples in (1, 16):
-        config = RefinerConfig(samples=samples)
-        emulator = make_refiner(oracle(u, config, 1), config)
+        config = Refiner(samples=samples)
+        emulator = config.make(oracle(u, config, 1), 0.3)
         assert emulator.calls == 4 * samples
         stds.append(float(emulator.step({}, jax.random.key(0), u, NONE).std()))
     assert stds[0] / stds[1] == pytest.approx(4.0, rel=0.15)
@@ -56,25 +56,25 @@ def test_fewer_refinements_may_be_applied() -> None:
     """None at all is the first prediction; an oracle that only says that is right there."""
     truth, u = field(1), field(2)
     for applied, error in ((0, 0.0), (1, 8.6e-2), (3, 6.3e-4)):
-        config = RefinerConfig(min_noise_variance=4e-7, residual_scale=1.0, applied=applied)
-        emulator = make_refiner(oracle(truth, config, 3 - applied + 1), config)
+        config = Refiner(min_noise_variance=4e-7, applied=applied)
+        emulator = config.make(oracle(truth, config, 3 - applied + 1), 1.0)
         assert emulator.calls == applied + 1
         left = emulator.step({}, jax.random.key(0), u, NONE) - u - truth
         assert float(left.std()) == pytest.approx(error, rel=0.3, abs=1e-6)
 
 
 def test_keys_decide() -> None:
-    config = RefinerConfig(min_noise_variance=1e-2)
-    emulator = make_refiner(oracle(field(1), config, 1), config)
+    config = Refiner(min_noise_variance=1e-2)
+    emulator = config.make(oracle(field(1), config, 1), 0.3)
     first, again, other = (emulator.step({}, jax.random.key(s), field(2), NONE) for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other)
 
 
 @pytest.mark.parametrize("config", FORMS[:3])
-def test_the_oracle_has_no_loss(config: RefinerConfig) -> None:
+def test_the_oracle_has_no_loss(config: Refiner) -> None:
     before, truth = field(2), field(1)
-    emulator = make_refiner(oracle(truth, config), config)
+    emulator = config.make(oracle(truth, config), 0.3)
     window = jnp.stack([before, before + 0.3 * truth])
     losses, _ = jax.vmap(emulator.loss, (None, 0, None, None))(
         {}, jax.random.split(jax.random.key(0), 64), window, NONE
@@ -89,12 +89,12 @@ def silent(seen: list | None = None) -> FieldNetwork:
 
 
 @pytest.mark.parametrize("config", [RELEASED, FORMS[2]])
-def test_the_loss_is_the_papers(config: RefinerConfig) -> None:
+def test_the_loss_is_the_papers(config: Refiner) -> None:
     """For a network that says zero it is the square of the target: numpy, index by index."""
     before, truth = field(2), np.asarray(field(1))
     window = jnp.stack([before, before + 0.3 * truth])
-    plan = make_schedule(config.steps, config.min_noise_variance)
-    emulator = make_refiner(silent(), config)
+    plan = make_schedule(config.refinements, config.min_noise_variance)
+    emulator = config.make(silent(), 0.3)
     found = set()
     for seed in range(12):
         key = jax.random.key(seed)
@@ -114,7 +114,7 @@ def test_the_loss_is_the_papers(config: RefinerConfig) -> None:
 
 
 def test_a_larger_share_of_first_predictions() -> None:
-    emulator = make_refiner(silent(), RefinerConfig(first_share=0.7))
+    emulator = Refiner(first_share=0.7).make(silent(), 0.3)
     window = jnp.stack([field(0), field(1)])
     _, parts = jax.vmap(emulator.loss, (None, 0, None, None))(
         {}, jax.random.split(jax.random.key(0), 2000), window, NONE
@@ -125,10 +125,8 @@ def test_a_larger_share_of_first_predictions() -> None:
 def test_zeros_hide_the_noise_from_the_first_prediction() -> None:
     seen = FieldNetwork(lambda key: {}, lambda p, u, noised, t, c: noised)
     for first, hidden in (("zeros", True), ("noise", False)):
-        config = RefinerConfig(first=first, first_share=1 - 1e-6)
-        value, _ = make_refiner(seen, config).loss(
-            {}, jax.random.key(0), jnp.zeros((2, C, N)), NONE
-        )
+        config = Refiner(first=first, first_share=1 - 1e-6)
+        value, _ = config.make(seen, 0.3).loss({}, jax.random.key(0), jnp.zeros((2, C, N)), NONE)
         assert (float(value) == 0.0) == hidden
 
 
@@ -136,10 +134,8 @@ def test_a_weight_on_the_first_prediction() -> None:
     window, key = jnp.stack([field(0), field(1)]), jax.random.key(3)
     for seed in range(8):
         key = jax.random.key(seed)
-        plain, parts = make_refiner(silent(), RefinerConfig()).loss({}, key, window, NONE)
-        heavy, same = make_refiner(silent(), RefinerConfig(first_weight=7.0)).loss(
-            {}, key, window, NONE
-        )
+        plain, parts = Refiner().make(silent(), 0.3).loss({}, key, window, NONE)
+        heavy, same = Refiner(first_weight=7.0).make(silent(), 0.3).loss({}, key, window, NONE)
         assert same == parts  # what is logged is not weighed
         ratio = 7.0 if float(parts["loss_first"]) > 0 else 1.0
         assert float(heavy / plain) == pytest.approx(ratio, rel=1e-5)
@@ -148,15 +144,14 @@ def test_a_weight_on_the_first_prediction() -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"steps": 0}, "steps"),
+        ({"refinements": 0}, "refinements"),
         ({"samples": 0}, "samples"),
         ({"applied": 4}, "applied"),
         ({"min_noise_variance": 0.0}, "min_noise_variance"),
         ({"min_noise_variance": 1.0}, "min_noise_variance"),
-        ({"residual_scale": 0.0}, "residual_scale"),
         ({"max_noise_variance": 1e-8}, "max_noise_variance"),
         ({"max_noise_variance": 1.0}, "max_noise_variance"),
-        ({"steps": 1, "max_noise_variance": 0.1}, "max_noise_variance"),
+        ({"refinements": 1, "max_noise_variance": 0.1}, "max_noise_variance"),
         ({"first_share": 1.0}, "first_share"),
         ({"first_weight": 0.0}, "first_weight"),
         ({"form": "noise"}, "form"),
@@ -164,19 +159,24 @@ def test_a_weight_on_the_first_prediction() -> None:
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        make_refiner(silent(), RefinerConfig(**wrong))
+        Refiner(**wrong).make(silent(), 0.3)
+
+
+def test_the_scale_of_a_step_is_above_zero() -> None:
+    with pytest.raises(ConfigError, match="scale"):
+        Refiner().make(silent(), 0.0)
 
 
 @pytest.mark.parametrize("samples", [1, 2])
 def test_stages_are_the_refiner_stopped_earlier(samples: int) -> None:
     net, key, u = oracle(field(1), RELEASED, 1), jax.random.key(2), field(0)
     config = replace(RELEASED, samples=samples)
-    whole = make_refiner(net, config)
+    whole = config.make(net, 0.3)
     assert whole.stages is not None
     stages = whole.stages({}, key, u, NONE)
-    assert len(stages) == config.steps + 1
+    assert len(stages) == config.refinements + 1
     for count, found in enumerate(stages):
-        stopped = make_refiner(net, replace(config, applied=count))
+        stopped = replace(config, applied=count).make(net, 0.3)
         assert stopped.calls == samples * (count + 1)
         np.testing.assert_array_equal(found, stopped.step({}, key, u, NONE))
     np.testing.assert_array_equal(stages[-1], whole.step({}, key, u, NONE))
@@ -191,10 +191,10 @@ def precisions(jaxpr: Any) -> set[Any]:
 
 def test_matrix_products_are_of_full_precision_unless_somebody_asks_for_less() -> None:
     """In steps and in training, also backwards; on a CPU it makes no difference."""
-    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4), C, N)
+    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4).make(FieldShape(C, N))
     window, steps = jnp.stack([field(0), field(1)]), []
     for precision in ("highest", "default"):
-        emulator = make_refiner(net, RefinerConfig(precision=precision))
+        emulator = Refiner(precision=precision).make(net, 0.3)
         params = jax.tree.map(lambda x: x + 0.1, emulator.init(jax.random.key(0)))
         key = jax.random.key(1)
 
@@ -219,17 +219,18 @@ def test_less_than_full_precision_is_warned_about_where_it_matters(
     coarse = replace(RELEASED, precision="default")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        make_refiner(net, coarse)
+        coarse.make(net, 0.3)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     with pytest.warns(UserWarning, match="default precision .*expected precision 'highest'"):
-        make_refiner(net, coarse)
+        coarse.make(net, 0.3)
 
 
 def test_an_oracle_is_believed_over_two_axes() -> None:
     """As over one: the truth but for the finest noise, whatever the axes."""
     truth = jax.random.normal(jax.random.key(2), (C, 6, 8))
-    config = replace(RELEASED, residual_scale=(0.5, 20.0))
     u = jax.random.normal(jax.random.key(3), (C, 6, 8))
-    stepped = make_refiner(oracle(truth, config), config).step({}, jax.random.key(4), u, NONE)
+    stepped = RELEASED.make(oracle(truth, RELEASED), (0.5, 20.0)).step(
+        {}, jax.random.key(4), u, NONE
+    )
     scale = np.array([0.5, 20.0]).reshape(2, 1, 1)
     np.testing.assert_allclose((stepped - u) / scale, truth, atol=5e-3)

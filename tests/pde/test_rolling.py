@@ -11,14 +11,15 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, DataError
-from jaxrl_rollouts.pde.files import from_arrays, read_fields
-from jaxrl_rollouts.pde.operators import ResnetConfig
+from jaxrl_rollouts.pde.files import from_arrays, read
+from jaxrl_rollouts.pde.fitting import fit
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
-from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator
-from jaxrl_rollouts.pde.study.fit import fit
+from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 N = 16
-NET = ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=8)
+NET = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)
 
 
 def waves(frames: int, speed: float = 1.0) -> np.ndarray:
@@ -32,21 +33,21 @@ def waves(frames: int, speed: float = 1.0) -> np.ndarray:
 def trained() -> TrainedEmulator:
     """Of steps of 0.5, every second frame of its file, on a circle of 1.6."""
     fields = from_arrays(waves(12, 0.5), dt=0.25, dx=0.1)
-    return fit("mse", fields, network=NET, every=2, updates=300, seeds=1).emulator
+    return fit("mse", fields, network=NET, stride=2, steps=300, seeds=1).emulator
 
 
 def test_as_many_frames_are_taken_as_make_a_step(trained: TrainedEmulator) -> None:
-    assert trained.every == 2 and trained.dt == 0.5
+    assert trained.stride == 2 and trained.dt == 0.5
     assert frames_per_step(trained, from_arrays(waves(6), dt=0.25)) == 2
     assert frames_per_step(trained, from_arrays(waves(6))) == 2  # nobody knows better
     with pytest.warns(UserWarning, match="frames 0.1 apart, expected 0.5.*one frame in 5 is taken"):
         assert frames_per_step(trained, from_arrays(waves(6), dt=0.1)) == 5
     with pytest.warns(UserWarning, match="not compared with its rollouts"):
         assert frames_per_step(trained, from_arrays(waves(6), dt=0.33)) is None
-    two = fit("mse", waves(12), network=NET, history=2, updates=1).emulator
+    two = fit("mse", waves(12), network=NET, history=2, steps=1).emulator
     assert two.dt is None and frames_per_step(two, from_arrays(waves(6), dt=9.0)) == 1
     known = from_arrays(waves(12), dt=0.5)
-    two = fit("mse", known, network=NET, history=2, updates=1).emulator
+    two = fit("mse", known, network=NET, history=2, steps=1).emulator
     with pytest.raises(DataError, match="frames 0.33 apart, expected 0.5.*it sees 2 frames"):
         frames_per_step(two, from_arrays(waves(6), dt=0.33))
 
@@ -75,7 +76,7 @@ def test_a_finer_file_is_compared_where_frames_meet(
     told = capsys.readouterr().out
     assert "above 0.8 for 2 (" in told and "ends at 2, to where 6 of 6 hold" in told
     assert Path("fine.png").stat().st_size
-    np.testing.assert_allclose(read_fields("rolled.h5").dt, 0.5, rtol=1e-6)
+    np.testing.assert_allclose(read("rolled.h5").dt, 0.5, rtol=1e-6)
     with pytest.warns(UserWarning, match="not compared"):
         cli.dispatch(["pde", "roll", folder, "odd.npz", "--steps", "3", "--out", "odd.npy"])
     assert "above 0.8" not in capsys.readouterr().out
@@ -94,6 +95,42 @@ def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
     u = np.random.default_rng(0).normal(size=(3, 4, 1, 8, 8)).cumsum(1)
     kinds = np.asarray(["periodic", "wall"])
     np.savez("plane.npz", u=u, boundaries=kinds)
-    own = fit("mse", "plane.npz", network=NET, updates=1).emulator
+    own = fit("mse", "plane.npz", network=NET, steps=1).emulator
     cli.dispatch(["pde", "roll", str(own.save("emulator")), "plane.npz", "--steps", "2"])
-    assert read_fields("rolled.npz").boundaries == tuple(kinds)
+    assert read("rolled.npz").boundaries == tuple(kinds)
+
+
+def test_parameters_that_did_not_vary_are_kept_and_compared(tmp_path: Path) -> None:
+    """An emulator of diffusivity 0.01 on a file of 0.03, or of none."""
+    fields = from_arrays(waves(6), conditions={"D": 0.01, "nu": np.linspace(1, 2, 6)})
+    own = fit("mse", fields, network=NET, steps=1).emulator
+    assert own.parameters == {"D": (0.01, 0.01), "nu": (1.0, 2.0)} and list(own.conditions) == [
+        "nu"
+    ]
+    own = load_emulator(own.save(tmp_path / "emulator"))
+    assert own.parameters == {"D": (0.01, 0.01), "nu": (1.0, 2.0)}
+    nu = np.linspace(1, 2, 6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own.roll(fields, 1)
+    with pytest.warns(UserWarning, match="D: found 0.03, expected 0.01: the emulator was trained"):
+        own.roll(from_arrays(waves(6), conditions={"D": 0.03, "nu": nu}), 1)
+    with pytest.warns(UserWarning, match="array: D: not in the file, so not checked"):
+        own.roll(from_arrays(waves(6), conditions={"nu": nu}), 1)
+    with pytest.warns(UserWarning, match="conditions.nu: found 1 to 3"):
+        own.roll(from_arrays(waves(6), conditions={"D": 0.01, "nu": np.linspace(1, 3, 6)}), 1)
+
+
+def test_a_rolled_file_is_compared_by_parameters_and_by_nrmse(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = fit("mse", from_arrays(waves(6), dt=1.0, conditions={"D": 0.01}), network=NET, steps=1)
+    folder = str(own.save("emulator"))
+    np.savez("other.npz", u=waves(6), dt=1.0, D=0.03)
+    with pytest.warns(UserWarning, match="D: found 0.03, expected 0.01"):
+        cli.dispatch(["pde", "roll", folder, "other.npz", "--steps", "3"])
+    found = own.roll(waves(1)[:, 0], 3)
+    truth = np.swapaxes(waves(6)[:, 1:4], 0, 1)
+    last = np.sqrt(np.square(found - truth).mean((2, 3)) / np.square(truth).mean((2, 3)))[-1].mean()
+    assert f"{last:.4g} at the end of the comparison" in capsys.readouterr().out

@@ -15,24 +15,24 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, UserError
-from jaxrl_rollouts.pde.evaluation import roll_emulator
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.objectives import OneStepConfig
-from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator, save_emulator, scalings
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
+from jaxrl_rollouts.pde.saved import load_emulator, save_emulator
+from jaxrl_rollouts.pde.trained import TrainedEmulator, scalings
 
 N, SEEDS = 8, 2
-RESNET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-FNO = FnoConfig(width=4, layers=1, modes=3, embedding=4)
-ONE_STEP = OneStepConfig(residual_scale=0.5)
-REFINER = RefinerConfig(steps=1, residual_scale=0.25)
+RESNET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+FNO = Fno(width=4, layers=1, modes=3, embedding=4)
+ONE_STEP = Mse()
+REFINER = Refiner(refinements=1)
 
 
 def trained(network: Any, objective: Any, **more: Any) -> TrainedEmulator:
     """Two seeds of made-up weights, which need no compiling."""
-    empty = TrainedEmulator(network, objective, None, 1, N, **more)
+    empty = TrainedEmulator(network, objective, 0.5, None, 1, N, **more)
     keys, rng = jax.random.split(jax.random.key(0), SEEDS), np.random.default_rng(1)
     shapes = jax.eval_shape(jax.vmap(empty.emulator.init), keys)
     params = jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 0.3, x.shape), x.dtype), shapes)
@@ -44,29 +44,29 @@ def start(*lead: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def told() -> TrainedEmulator:
-    """One that is told a viscosity, of two seeds."""
+def seeing() -> TrainedEmulator:
+    """One that sees a viscosity, of two seeds."""
     return trained(FNO, ONE_STEP, conditions=scalings(("viscosity",)), dt=0.2)
 
 
 @pytest.fixture
-def folder(told: TrainedEmulator, tmp_path: Path) -> Path:
-    return save_emulator(tmp_path / "run" / "emulator", told)
+def folder(seeing: TrainedEmulator, tmp_path: Path) -> Path:
+    return save_emulator(tmp_path / "run" / "emulator", seeing)
 
 
-def test_a_loaded_emulator_rolls_as_the_saved_one(told: TrainedEmulator, folder: Path) -> None:
+def test_a_loaded_emulator_rolls_as_the_saved_one(seeing: TrainedEmulator, folder: Path) -> None:
     loaded = load_emulator(folder.parent)
     assert (loaded.network, loaded.objective, loaded.dt) == (FNO, ONE_STEP, 0.2)
     options: Any = {"steps": 2, "key": 3, "conditions": {"viscosity": 0.53}, "seed": 1}
     rolled = loaded.roll(start(3), **options)
-    np.testing.assert_array_equal(rolled, told.roll(start(3), **options))
+    np.testing.assert_array_equal(rolled, seeing.roll(start(3), **options))
     other = loaded.roll(start(3), **{**options, "seed": 0})
     assert rolled.shape == (2, 3, 1, N) and (rolled != other).any()
     # As they lie in an array of one channel, `[B, N]`, which what `fit` returns takes as well.
     np.testing.assert_array_equal(loaded.roll(start(3)[:, 0], **options), rolled)
 
 
-def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> None:
+def test_rolling_scales_conditions_as_training_does(seeing: TrainedEmulator) -> None:
     table = condition_table(
         FieldSet(
             Path("x"), "x", (2, 3, 1, N), lambda *_: np.zeros(0), np.ones(2), np.ones((2, 1)),
@@ -74,38 +74,38 @@ def test_rolling_scales_conditions_as_training_does(told: TrainedEmulator) -> No
         ),
         ("viscosity",),
     )  # fmt: skip
-    params = jax.tree.map(lambda x: x[0], told.params)
-    roll = jax.jit(functools.partial(roll_emulator, told.emulator), static_argnums=4)
+    params = jax.tree.map(lambda x: x[0], seeing.params)
+    roll = jax.jit(functools.partial(roll_emulator, seeing.emulator), static_argnums=4)
     expected = roll(params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1)
-    rolled = told.roll(start(2), 1, conditions={"viscosity": [0.51, 0.58]})
+    rolled = seeing.roll(start(2), 1, conditions={"viscosity": [0.51, 0.58]})
     np.testing.assert_allclose(rolled, expected, rtol=1e-5)
 
 
-def test_trajectories_have_their_own_conditions(told: TrainedEmulator) -> None:
+def test_trajectories_have_their_own_conditions(seeing: TrainedEmulator) -> None:
     fields = from_arrays(start(2, 3), conditions={"viscosity": [0.51, 0.58]})
-    own = told.roll(fields, 1)
+    own = seeing.roll(fields, 1)
     given = {"viscosity": 0.55}
     with pytest.raises(ConfigError, match=r"conditions: found \['viscosity'\], expected none") as e:
-        told.roll(fields, 1, conditions=given)
+        seeing.roll(fields, 1, conditions=given)
     assert "roll(emulator.start(fields)[0], ...)" in str(e.value)  # what to do instead
-    assert (told.roll(told.start(fields)[0], 1, conditions=given) != own).any()
+    assert (seeing.roll(seeing.start(fields)[0], 1, conditions=given) != own).any()
 
 
-def test_conditions_that_nobody_was_told_are_warned_about(told: TrainedEmulator) -> None:
+def test_conditions_outside_the_training_are_warned_about(seeing: TrainedEmulator) -> None:
     """PDE-Refiner's scaling takes viscosities from 0.5 to 0.6 to 0 to 10, and 1 to 50."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told.roll(start(2), 1, conditions={"viscosity": [0.5, 0.6]})
-    named = r"conditions.viscosity: found 0.55 to 1, expected 0.5 to 0.6, which networks are told"
+        seeing.roll(start(2), 1, conditions={"viscosity": [0.5, 0.6]})
+    named = r"conditions.viscosity: found 0.55 to 1, expected 0.5 to 0.6, which networks see"
     with pytest.warns(UserWarning, match=named):
-        told.roll(start(2), 1, conditions={"viscosity": [0.55, 1.0]})
+        seeing.roll(start(2), 1, conditions={"viscosity": [0.55, 1.0]})
     with pytest.warns(UserWarning, match="viscosity: found 0.2, expected 0.5 to 0.6"):
-        told.roll(start(2), 1, conditions={"viscosity": 0.2})
+        seeing.roll(start(2), 1, conditions={"viscosity": 0.2})
 
 
 @pytest.mark.parametrize(
     ("network", "objective"),
-    [(RESNET, REFINER), (UnetConfig(hidden=8, multipliers=(1,), blocks=1), ONE_STEP)],
+    [(RESNET, REFINER), (Unet(hidden=8, multipliers=(1,), blocks=1), ONE_STEP)],
 )
 def test_every_network_comes_back(network: Any, objective: Any, tmp_path: Path) -> None:
     saved = trained(network, objective)
@@ -128,14 +128,17 @@ def test_one_field_and_a_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("format", 7, "format: found 7, expected 1"),
+        ("format", 7, "format: found 7, expected 2"),
         ("points", "8", "points: found '8', expected a whole number"),
         ("seeds", 3, "does not fit"),
         ("network", {"transformer": {}}, "network: found ['transformer'], expected one of resnet"),
         ("network", {"fno": {"width": 4, "wide": 1}}, "wide: found 'an unknown setting'"),
-        ("objective", None, "objective: found None, expected one of one_step, refiner"),
+        ("objective", None, "objective: found None, expected one of mse, pushforward"),
         ("conditions", {"viscosity": ["a", 1]}, "conditions: found"),
         ("dt", "fast", "dt: found 'fast', expected a number or null"),
+        ("scale", [0.5, 0], "scale: found [0.5, 0], expected a number above 0"),
+        ("network", {"custom": "mine.Net"}, "expected it: load_emulator(folder, network=...)"),
+        ("parameters", {"nu": 1}, "parameters: found {'nu': 1}, expected a lowest and a highest"),
     ],
 )
 def test_damage_is_named(folder: Path, key: str, value: Any, words: str) -> None:
@@ -163,11 +166,11 @@ def test_damage_is_named(folder: Path, key: str, value: Any, words: str) -> None
     ],
 )
 def test_what_cannot_be_rolled(
-    told: TrainedEmulator, initial: Any, options: Any, words: str
+    seeing: TrainedEmulator, initial: Any, options: Any, words: str
 ) -> None:
     given: Any = {"steps": 1, "conditions": {"viscosity": 0.5}, **options}
     with pytest.raises(UserError) as error:
-        told.roll(initial, **given)
+        seeing.roll(initial, **given)
     assert words in str(error.value)
 
 

@@ -15,18 +15,18 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.pde import metrics
-from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.evaluation import compare, roll_emulator, sampled_horizon
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.evaluation import Holdout, compare, sample
+from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.training import TrainingConfig, make_training
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Resnet
+from jaxrl_rollouts.pde.training import Training, make_training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
 N = 16
-SMALL = TrainingConfig(updates=40, batch=8, warmup=5, per_iteration=10, average=0.9)
+SMALL = Training(steps=40, batch=8, warmup=5, per_iteration=10, average=0.9)
 
 
 @functools.cache
@@ -42,8 +42,8 @@ def waves() -> Fields:
 
 @functools.cache
 def one_step() -> Any:
-    net = make_resnet(ResnetConfig(width=12, blocks=1, dilations=(1, 2, 1), embedding=8), 1, N, 1)
-    return make_one_step(net, OneStepConfig(residual_scale=0.5))
+    net = Resnet(width=12, blocks=1, dilations=(1, 2, 1), embedding=8).make(FieldShape(1, N, 1))
+    return Mse().make(net, 0.5)
 
 
 def keys(seeds: int) -> jax.Array:
@@ -51,7 +51,7 @@ def keys(seeds: int) -> jax.Array:
 
 
 def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
-    config = TrainingConfig(updates=1500, rate=3e-3, warmup=50, average=0.99)
+    config = Training(steps=1500, lr=3e-3, warmup=50, average=0.99)
     training = make_training(one_step(), config)
     trained = train(
         training.update, training.init, keys(1), waves(), iterations=training.iterations, stage="a"
@@ -63,25 +63,26 @@ def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
     rolled = roll_emulator(
         one_step(), params, data.fields[:, 0], data.conditions, jax.random.key(0), 5
     )
-    found = compare(rolled, jnp.swapaxes(data.fields[:, 1:], 0, 1))
+    test = Holdout(data, 5)
+    found = compare(rolled, test.truth(), test)
     assert float(found.correlation.mean(1)[-1]) > 0.95
-    assert found.first_error.shape == (N // 2 + 1,)
+    assert found.late.shape == (N // 2 + 1,)
 
 
 def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
     """A linear network, followed by hand with optax's own parts."""
     net = FieldNetwork(lambda key: jnp.float32(0.0), lambda p, u, noised, t, c: p * u)
-    emulator = make_one_step(net, OneStepConfig(residual_scale=1.0))
-    config = TrainingConfig(
-        updates=6,
+    emulator = Mse().make(net, 1.0)
+    config = Training(
+        steps=6,
         batch=4,
-        rate=0.1,
-        final_rate=0.01,
+        lr=0.1,
+        final_lr=0.01,
         warmup=2,
         clip=0.5,
         average=0.8,
         per_iteration=3,
-        shift=False,
+        random_shift=False,
     )
     # One trajectory of two frames: every batch is the same, du = 3 u.
     data = Fields(jnp.asarray([[[[2.0, -2.0]], [[8.0, -8.0]]]]), jnp.zeros((1, 0)))
@@ -106,7 +107,7 @@ def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
 @pytest.mark.slow
 def test_a_short_training_forgets_where_its_average_began() -> None:
     """Ten times shorter than the average is long: without the rise it would be half the start."""
-    config = TrainingConfig(updates=100, batch=8, warmup=5, per_iteration=50, average=0.999)
+    config = Training(steps=100, batch=8, warmup=5, per_iteration=50, average=0.999)
     training = make_training(one_step(), config)
     state = training.init(jax.random.key(0))
     begin = state.params
@@ -174,10 +175,8 @@ def refiner() -> Any:
     net = FieldNetwork(
         lambda key: {}, lambda p, u, noised, t, c: jnp.where(t > 999, c[0] * jnp.ones_like(u), 0.0)
     )
-    config = RefinerConfig(
-        min_noise_variance=1e-2, residual_scale=1.0, form="noise", first="zeros", sampler="renoise"
-    )
-    return make_refiner(net, config)
+    config = Refiner(min_noise_variance=1e-2, form="noise", first="zeros", sampler="renoise")
+    return config.make(net, 1.0)
 
 
 def test_a_rollout_is_repeated_steps_with_own_conditions() -> None:
@@ -199,9 +198,9 @@ def test_every_field_and_step_has_its_own_noise() -> None:
 
 def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
     wave = jnp.sin(jnp.arange(64) / 64 * 2 * jnp.pi)[None, None]
-    found = np.asarray(
-        sampled_horizon(refiner(), {}, wave, jnp.zeros((1, 1)), jax.random.key(0), 30, 8)
-    )[:, 0]
+    still = Fields(jnp.repeat(wave[:, None], 31, 1), jnp.zeros((1, 1)))
+    samples = sample("refiner", refiner(), {"none": jnp.zeros(1)}, Holdout(still, 30), 8)
+    found = samples.cross[0, :, 0]
     # Equal waves of variance 1/2 with independent noise of variance s t: correlation .5/(.5 + s t).
     rolled = roll_emulator(refiner(), {}, 0 * wave, jnp.zeros((1, 1)), jax.random.key(1), 30)
     step = float(jnp.square(jnp.diff(rolled[:, 0, 0], axis=0)).mean())
@@ -213,11 +212,11 @@ def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"updates": 0},
+        {"steps": 0},
         {"batch": 0},
         {"per_iteration": 7},
-        {"final_rate": 0.0},
-        {"final_rate": 1.0},
+        {"final_lr": 0.0},
+        {"final_lr": 1.0},
         {"warmup": 40},
         {"clip": 0.0},
         {"average": 1.0},
@@ -225,4 +224,4 @@ def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
 )
 def test_settings_are_checked(wrong: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        make_training(one_step(), TrainingConfig(**(vars(SMALL) | wrong)))
+        make_training(one_step(), Training(**(vars(SMALL) | wrong)))

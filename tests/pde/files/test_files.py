@@ -159,7 +159,7 @@ SMALL = [
     "--extent",
     "20",
     "24",
-    "--parameter",
+    "--parameter-range",
     "0.5",
     "1.5",
     "--no-progress",

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.files import read_apebench, read_fields, write_apebench
-from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate
+from jaxrl_rollouts.pde.files import read, read_apebench, write_apebench
+from jaxrl_rollouts.pde.generate import Simulation, Solved, generate
 
 ALL = slice(None)
 
@@ -42,7 +42,7 @@ def test_what_is_written_is_read(
     chunks = [solved((n, *shape), i) for i, n in enumerate(rows)]
     with tempfile.TemporaryDirectory() as folder:
         path = write_apebench(Path(folder) / "a_train.npy", iter(chunks), dtype=dtype)
-        found = read_fields(path)
+        found = read(path)
         values = found.read(ALL, ALL)
         plain = np.load(path)
     fields, extent, dt, value = (np.concatenate(column) for column in zip(*chunks, strict=True))
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(
 
 
 def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
-    config = GenerateConfig(
+    config = Simulation(
         equation="burgers",
         trajectories=5,
         points=16,
@@ -64,7 +64,7 @@ def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
         burn_in=2,
         chunk=2,
         extent=(20.0, 24.0),
-        parameter=(0.5, 1.5),
+        parameter_range=(0.5, 1.5),
     )
     whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
     path = tmp_path / "a.npy"
@@ -129,14 +129,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_scraped_scenario(path: Path) -> None:
-    found = read_fields(path)
+    found = read(path)
     assert found.layout == "APEBench" and found.shape == VALUES.shape
     assert found.channels == ("u_0", "u_1") and found.boundaries == ("periodic", "periodic")
     np.testing.assert_array_equal(found.read(ALL, ALL), VALUES)
     np.testing.assert_array_equal(found.dt, [0.1] * N)
     np.testing.assert_array_equal(found.extent, [[2.0, 2.0]] * N)
     assert {name: list(x) for name, x in found.parameters.items()} == {"diffusion_coef": [0.01] * N}
-    assert read_fields(path.with_name("2d_phy_burgers_test.npy")).shape[0] == 2
+    assert read(path.with_name("2d_phy_burgers_test.npy")).shape[0] == 2
 
 
 def test_a_scenario_without_units(path: Path) -> None:
@@ -244,12 +244,19 @@ BAD = {
 def test_malformed_files_are_named(path: Path, case: str) -> None:
     change, message = BAD[case]
     change(path)
-    for reader in (read_apebench, read_fields):
-        if reader is read_fields and case in ("an archive", "no description"):
-            continue  # plain arrays, which `read_fields` takes as they are
+    for reader in (read_apebench, read):
+        if reader is read and case in ("an archive", "no description"):
+            continue  # plain arrays, which `read` takes as they are
         with pytest.raises(DataError) as caught:
             reader(path)
         said = str(caught.value)
         assert "2d_phy_burgers" in said and ", expected " in said and "\n" not in said
         if reader is read_apebench or path.is_file() and path.read_bytes()[:6] == b"\x93NUMPY":
             assert message in said
+
+
+def test_diffusivity_and_drag_are_parameters(path: Path) -> None:
+    """As APEBench's flows in the plane have them."""
+    described(info={**INFO, "diffusivity": 0.002, "drag": -0.1, "num_warmup_steps": 3})(path)
+    found = {name: values[0] for name, values in read_apebench(path).parameters.items()}
+    assert found == {"diffusion_coef": 0.01, "diffusivity": 0.002, "drag": -0.1}

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
-from jaxrl_rollouts.pde.files import complete, from_arrays, read_arrays, read_fields
+from jaxrl_rollouts.pde.files import complete, from_arrays, read, read_arrays
 from jaxrl_rollouts.pde.streaming import all_fields
 
 RNG = np.random.default_rng(0)
@@ -59,7 +59,11 @@ REFUSED: dict[str, tuple[Any, dict, str]] = {
     "no time": (U, {"dt": 0.0}, "dt: found 0.0, expected above 0"),
     "nan dx": (U, {"dx": np.nan}, "dx: found a value that is not finite"),
     "names": (U, {"names": ("u", "v")}, "names: found 2 names, expected 1"),
-    "a boundary": (U, {"boundaries": "walls"}, "boundaries: found walls, expected 1 of periodic"),
+    "a boundary": (
+        U,
+        {"boundaries": "walls"},
+        "boundaries: found walls, expected 1: periodic, or wall",
+    ),
     "a parameter": (U, {"conditions": {"nu": [1, 2]}}, "nu: found shape"),
 }
 
@@ -74,19 +78,19 @@ def test_refused(what: str) -> None:
 
 def test_plain_files_are_read(tmp_path: Path) -> None:
     np.save(tmp_path / "u.npy", U)
-    found = read_fields(tmp_path / "u.npy")
+    found = read(tmp_path / "u.npy")
     assert found.shape == (3, 5, 1, 8) and found.boundaries == ("",) and np.isnan(found.dt).all()
     rest = {"boundaries": np.asarray("periodic"), "nu": np.arange(3.0)}
     np.savez(tmp_path / "u.npz", u=U, dt=0.1, channels=np.array(["height"]), **rest)
-    found = read_fields(tmp_path / "u.npz")
+    found = read(tmp_path / "u.npz")
     assert found.boundaries == ("periodic",) and found.channels == ("height",)
     np.testing.assert_array_equal(found.parameters["nu"], [0, 1, 2])
     np.savez(tmp_path / "two.npz", a=U, b=U)
     with pytest.raises(DataError, match="two.npz: arrays: found a, b, expected u"):
-        read_fields(tmp_path / "two.npz")
+        read(tmp_path / "two.npz")
     (tmp_path / "torn.npz").write_bytes((tmp_path / "u.npz").read_bytes()[:200])
     with pytest.raises(DataError, match="torn.npz: array"):
-        read_fields(tmp_path / "torn.npz")
+        read(tmp_path / "torn.npz")
 
 
 def test_some_trajectories_are_a_set() -> None:
@@ -121,11 +125,11 @@ def test_what_a_file_does_not_say_can_be_said_and_not_denied(tmp_path: Path) -> 
     assert said.extent.tolist() == [[1.0, 2.0]] * 2
     assert complete(plain, ("open",)).boundaries == ("open", "open")
     assert complete(said, ("wall", "periodic"), 0.5, (0.25, 0.25)).extent.tolist() == [[1, 2]] * 2
-    with pytest.raises(ConfigError, match="boundaries.*expected what plane.npz says: wall, per"):
+    with pytest.raises(ConfigError, match="boundaries.*expected what plane.npz has: wall, per"):
         complete(said, ("open",))
-    with pytest.raises(ConfigError, match="dt: found 0.1, expected what plane.npz says: 0.5"):
+    with pytest.raises(ConfigError, match="dt: found 0.1, expected what plane.npz has: 0.5"):
         complete(said, dt=0.1)
-    with pytest.raises(ConfigError, match=r"dx.*expected what plane.npz says: \[0.25, 0.25\]"):
+    with pytest.raises(ConfigError, match=r"dx.*expected what plane.npz has: \[0.25, 0.25\]"):
         complete(said, dx=(0.5, 0.25))
     with pytest.raises(ConfigError, match="boundaries.*expected one, or 2: one for each axis"):
         complete(plain, ("wall",) * 3)

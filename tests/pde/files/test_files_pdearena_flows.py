@@ -12,14 +12,14 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.files import (
-    read_fields,
+    read,
     read_pdearena,
     read_pdearena_flows,
     write_pdearena_flows,
 )
+from jaxrl_rollouts.pde.flow import find_flow
 from jaxrl_rollouts.pde.flows import to_vorticity
 from jaxrl_rollouts.pde.generate import Solved
-from jaxrl_rollouts.pde.study.flow import find_flow
 
 N, T, X, Y = 3, 14, 8, 6
 LENGTHS, DT = (32.0, 24.0), 1.5
@@ -46,7 +46,7 @@ def published(folder: Path, split: str = "valid") -> tuple[Path, np.ndarray]:
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 def test_a_published_file(tmp_path: Path, split: str) -> None:
     path, values = published(tmp_path, split)
-    found = read_fields(path)
+    found = read(path)
     assert found.layout == "PDEArena (flows)" and found.channels == ("u", "vx", "vy")
     assert found.boundaries == ("wall", "wall") and found.equation == ""
     assert find_flow(found) is None, "walls have no Fourier modes"
@@ -68,7 +68,7 @@ def test_inspect_says_what_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_only_what_is_asked_for_is_read(tmp_path: Path, bytes_read: list[int]) -> None:
     path, values = published(tmp_path)
-    found = read_fields(path)
+    found = read(path)
     bytes_read.clear()
     found.read(1, slice(3, 5))
     assert sum(bytes_read) == values[1, 3:5].nbytes
@@ -79,13 +79,13 @@ def test_coordinates_stand_in_for_spacings(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         for name in ("dt", "dx", "dy"):
             del file["valid"][name]
-    found = read_fields(path)
+    found = read(path)
     np.testing.assert_allclose(found.dt, DT)
     np.testing.assert_allclose(found.extent, np.tile(LENGTHS, (N, 1)))
     with h5py.File(path, "r+") as file:
         for name in "txy":
             del file["valid"][name]
-    found = read_fields(path)
+    found = read(path)
     assert np.isnan(found.dt).all() and np.isnan(found.extent).all()
 
 
@@ -108,7 +108,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = write_pdearena_flows(
         tmp_path / "flow_train.h5", iter(solved), equation="navier_stokes_2d"
     )
-    found = read_fields(path)
+    found = read(path)
     assert found.shape == (4, 4, 3, 8, 8) and found.equation == "navier_stokes_2d"
     assert found.boundaries == ("periodic", "periodic")
     np.testing.assert_array_equal(found.dt, whole.dt)
@@ -118,7 +118,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         group = file["train"]
         np.testing.assert_allclose(np.diff(group["x"][()]), group["dx"][()][:, None].repeat(7, 1))
         del group["dx"], group["dy"]
-    np.testing.assert_allclose(read_fields(path).extent, found.extent, rtol=1e-14)
+    np.testing.assert_allclose(read(path).extent, found.extent, rtol=1e-14)
     fields = found.read(ALL, ALL)
     np.testing.assert_array_equal(fields[:, :, :1], whole.fields)
     flow = find_flow(found)
@@ -177,7 +177,7 @@ def test_a_malformed_file_is_named(tmp_path: Path, name: str, value: object, mes
         if value is not None:
             file["valid"][name] = value
     with pytest.raises(DataError, match=message):
-        read_fields(path)
+        read(path)
 
 
 def test_a_bad_value_is_found_when_it_is_read(tmp_path: Path) -> None:
@@ -185,14 +185,14 @@ def test_a_bad_value_is_found_when_it_is_read(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["valid"]["vy"][1, 4, 2, 3] = np.inf
     with pytest.raises(DataError, match=r"valid/vy: found inf in trajectory 1, frame 4, chan.*vy"):
-        read_fields(path).read(ALL, ALL)
+        read(path).read(ALL, ALL)
 
 
 def test_strange_attributes_change_nothing(tmp_path: Path) -> None:
     path, _ = published(tmp_path)
     with h5py.File(path, "r+") as file:
         file["valid"].attrs.update(boundaries=[1, 2], equation=["kolmogorov_2d", "ks"])
-    found = read_fields(path)
+    found = read(path)
     assert found.boundaries == ("wall", "wall") and found.equation == ""
 
 
@@ -206,4 +206,4 @@ def test_one_layout_is_not_the_other(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="layout: found keys train.*vx, vy"):
         read_pdearena_flows(other)
     with pytest.raises(DataError, match="layout: .*in train: u"):
-        read_fields(other)
+        read(other)

@@ -12,7 +12,7 @@ import pytest
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.fieldset import to_fields
-from jaxrl_rollouts.pde.files import read_fields, read_pdebench
+from jaxrl_rollouts.pde.files import read, read_pdebench
 
 ALL = slice(None)
 N, T, X, Y = 4, 5, 8, 6
@@ -94,7 +94,7 @@ def made(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_one_tensor(made: Callable) -> None:
-    found = read_fields(made("tensor"))
+    found = read(made("tensor"))
     assert found.layout == "PDEBench (one array per field)" and found.channels == ("u",)
     with h5py.File(found.path) as file:
         np.testing.assert_array_equal(found.read(ALL, ALL)[:, :, 0], file["tensor"][:])
@@ -104,7 +104,7 @@ def test_one_tensor(made: Callable) -> None:
 
 
 def test_named_variables(made: Callable) -> None:
-    found = read_fields(made("flow"))
+    found = read(made("flow"))
     assert found.shape == (N, T, 4, X, Y)
     assert found.channels == ("density", "pressure", "Vx", "Vy")
     with h5py.File(found.path) as file:
@@ -112,23 +112,23 @@ def test_named_variables(made: Callable) -> None:
     np.testing.assert_array_equal(found.read(ALL, ALL), expected)
     np.testing.assert_allclose(found.extent, [[1.0, 3.0]] * N, rtol=1e-6)
     assert {k: x[0] for k, x in found.parameters.items()} == {"eta": 0.1, "zeta": 0.1, "M": 1}
-    data = to_fields(found, every=2, points=2, conditions=("M", "dx"))
+    data = to_fields(found, stride=2, points=2, conditions=("M", "dx"))
     np.testing.assert_array_equal(data.fields, expected[:, ::2, :, ::4, ::3])
     assert data.conditions.shape == (N, 3)  # one for the number, one for each axis
 
 
 def test_darcy_has_no_time(made: Callable) -> None:
-    found = read_fields(made("darcy"))
+    found = read(made("darcy"))
     assert found.shape == (N, 1, 2, X, Y) and found.channels == ("u", "nu")
     with h5py.File(found.path) as file:
         np.testing.assert_array_equal(found.read(ALL, ALL)[:, 0, 1], file["nu"][:])
     assert np.isnan(found.dt).all()
-    with pytest.raises(DataError, match="conditions: found no dt, expected a file that says it"):
+    with pytest.raises(DataError, match="conditions: found no dt, expected a file that has it"):
         to_fields(found, conditions=("dt",))
 
 
 def test_a_group_per_seed(made: Callable) -> None:
-    found = read_fields(made("seeds"))
+    found = read(made("seeds"))
     assert found.layout == "PDEBench (a group per seed)" and found.shape == (N, T, 2, X, Y)
     with h5py.File(found.path) as file:
         expected = np.stack([file[f"{seed:04d}/data"][:] for seed in range(N)])
@@ -140,7 +140,7 @@ def test_a_group_per_seed(made: Callable) -> None:
 
 
 def test_incompressible_flow(made: Callable) -> None:
-    found = read_fields(made("incompressible"))
+    found = read(made("incompressible"))
     assert found.layout == "PDEBench (incompressible)" and found.parameters == {}
     assert found.channels == ("velocity_x", "velocity_y", "particles", "force_x", "force_y")
     values = found.read(ALL, ALL)
@@ -157,7 +157,7 @@ def test_incompressible_flow(made: Callable) -> None:
 def test_a_window_reads_no_more_than_itself(
     made: Callable, bytes_read: list[int], kind: str
 ) -> None:
-    found = read_fields(made(kind))
+    found = read(made(kind))
     assert sum(bytes_read) < 2000  # coordinates
     bytes_read.clear()
     window = found.read(1, slice(0, 2))
@@ -278,6 +278,6 @@ def test_malformed_files_are_named(made: Callable, case: str) -> None:
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(DataError) as caught:
-        read_fields(path)
+        read(path)
     assert message in str(caught.value) and str(path) in str(caught.value)
     assert ", expected " in str(caught.value) and "\n" not in str(caught.value)

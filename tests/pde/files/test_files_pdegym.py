@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.pde.files import read_fields, read_pdegym
+from jaxrl_rollouts.pde.files import read, read_pdegym
 
 N, T, X, Y = 3, 21, 8, 6
 ALL = slice(None)
@@ -41,7 +41,7 @@ def written(folder: Path, key: str, channels: int) -> tuple[Path, np.ndarray]:
 )
 def test_a_published_file(tmp_path: Path, key: str, names: tuple[str, ...]) -> None:
     path, values = written(tmp_path, key, len(names))
-    found = read_fields(path)
+    found = read(path)
     assert found.layout == "PDEgym" and found.channels == names
     assert found.boundaries == ("periodic", "periodic")
     np.testing.assert_allclose(found.dt, 0.05)
@@ -59,7 +59,7 @@ def test_scalars_and_waves_that_run_at_a_speed_of_their_own(tmp_path: Path, wave
         file["solution"] = u
         if waves:
             file["c"] = c
-    found = read_fields(path)
+    found = read(path)
     assert found.layout == "PDEgym" and found.shape == (N, T, 1 + waves, X, Y)
     assert found.channels == ("u", "speed")[: 1 + waves] and found.constant == (1,) * waves
     assert found.boundaries == (("open",) * 2 if waves else ("periodic",) * 2)
@@ -72,12 +72,12 @@ def test_scalars_and_waves_that_run_at_a_speed_of_their_own(tmp_path: Path, wave
             del file["c"]
             file["c"] = c[:2]
         with pytest.raises(DataError, match=r"c: found shape \(2, 8, 6\), expected \(3, 8, 6\)"):
-            read_fields(path)
+            read(path)
 
 
 def test_only_what_is_asked_for_is_read(tmp_path: Path, bytes_read: list[int]) -> None:
     path, values = written(tmp_path, "velocity", 2)
-    found = read_fields(path)
+    found = read(path)
     bytes_read.clear()
     found.read(1, slice(3, 5))
     assert sum(bytes_read) == values[1, 3:5].nbytes
@@ -91,7 +91,7 @@ def test_another_shape_is_named(tmp_path: Path) -> None:
     with h5py.File(other, "w") as file:
         file["solution"] = np.ones((3, 4, 5), "f4")
     with pytest.raises(DataError, match=r"solution: found shape \(3, 4, 5\).*or n, t, x, y"):
-        read_fields(other)
+        read(other)
     with h5py.File(other, "a") as file:
         file["particles"] = np.ones(3, "f4")
     with pytest.raises(DataError, match="layout: found keys particles, solution"):
@@ -103,4 +103,4 @@ def test_a_bad_value_is_found_when_it_is_read(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["velocity"][1, 4, 1, 2, 3] = np.inf
     with pytest.raises(DataError, match=r"found inf in trajectory 1, frame 4, channel 1 \(velo"):
-        read_fields(path).read(ALL, ALL)
+        read(path).read(ALL, ALL)

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.files import read_fields, read_well, write_well
-from jaxrl_rollouts.pde.generate import GenerateConfig, Solved, generate
+from jaxrl_rollouts.pde.files import read, read_well, write_well
+from jaxrl_rollouts.pde.generate import Simulation, Solved, generate
 
 ALL = slice(None)
 
@@ -44,7 +44,7 @@ def test_what_is_written_is_read(
     names = ("u", "v")[:channels]
     with tempfile.TemporaryDirectory() as folder:
         path = write_well(Path(folder) / "a.h5", iter(chunks), channels=names, dtype=dtype)
-        found = read_fields(path)
+        found = read(path)
         values = found.read(ALL, ALL)
     fields, extent, dt, value = (np.concatenate(column) for column in zip(*chunks, strict=True))
     assert found.layout == "The Well" and found.channels == names
@@ -56,14 +56,14 @@ def test_what_is_written_is_read(
 
 
 def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
-    config = GenerateConfig(
+    config = Simulation(
         trajectories=5,
         points=16,
         frames=4,
         burn_in=2,
         chunk=2,
         extent=(20.0, 24.0),
-        parameter=(0.5, 1.5),
+        parameter_range=(0.5, 1.5),
     )
     whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
     found = read_well(write_well(tmp_path / "a.h5", generate(config), dtype="float64"))
@@ -91,8 +91,13 @@ def test_the_schema_is_the_wells(tmp_path: Path, vary: bool) -> None:
         assert list(axes.attrs["spatial_dims"]) == ["x"]
         assert axes["time"].attrs["sample_varying"] == axes["x"].attrs["sample_varying"] == vary
         assert axes["time"].shape == ((3, 4) if vary else (4,))
-        np.testing.assert_allclose(axes["time"][-1], chunk.dt[2] * np.arange(4) if vary else 0.75)
-        np.testing.assert_allclose(axes["x"][..., 1], chunk.extent / 6 if vary else 2.0 / 6)
+        scalars = [file[f"scalars/{name}"] for name in file["scalars"].attrs["field_names"]]
+        # The schema's float32, so that a torch batch is of one kind.
+        assert {a.dtype for a in (axes["time"], axes["x"], *scalars)} == {np.dtype(np.float32)}
+        last = chunk.dt[2] * np.arange(4) if vary else 0.75
+        np.testing.assert_allclose(axes["time"][-1], last, rtol=1e-6)
+        second = chunk.extent / 6 if vary else 2.0 / 6
+        np.testing.assert_allclose(axes["x"][..., 1], second, rtol=1e-6)
         assert not axes["x"].attrs["time_varying"]
         assert field.dtype == np.float32 and list(field.attrs["dim_varying"]) == [True]
         assert field.attrs["sample_varying"] and field.attrs["time_varying"]
@@ -141,7 +146,7 @@ def path(well_file: Any) -> Path:
 
 
 def test_a_file_of_the_wells_own(well_file: Any) -> None:
-    found = read_fields(well_file.path)
+    found = read(well_file.path)
     assert found.layout == "The Well" and found.shape == (B, T, 11, W, H)
     assert found.channels == (
         "density",
@@ -237,7 +242,7 @@ def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
         assert list(file["scalars"].attrs["field_names"]) == ["viscosity"]
         vectors = np.moveaxis(chunk.fields[:, :, [2, 1]], 2, -1)
         np.testing.assert_array_equal(file["t1_fields/velocity"], vectors)
-    found = read_fields(path)
+    found = read(path)
     assert found.channels == ("p", "a_x", "velocity_x", "velocity_y")
     np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, [0, 3, 2, 1]])
 
@@ -246,7 +251,7 @@ def test_a_channel_for_every_axis_is_a_vector(tmp_path: Path) -> None:
 def test_no_channel_is_lost_in_a_vector(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A field of the vector's own name, and a component of an axis that is not there."""
     chunk = solved((2, 3, 3, 5, 6))
-    found = read_fields(write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64"))
+    found = read(write_well(tmp_path / "a.h5", [chunk], channels=names, dtype="float64"))
     order = [names.index(name) for name in found.channels]
     assert sorted(found.channels) == sorted(names)
     np.testing.assert_array_equal(found.read(ALL, ALL), chunk.fields[:, :, order])
@@ -287,4 +292,48 @@ def test_a_bad_value_is_found_when_it_is_read(path: Path) -> None:
 def test_a_truncated_file(path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=r"flow\.hdf5: file: found .*expected a whole HDF5 file"):
-        read_fields(path)
+        read(path)
+
+
+def test_the_wells_own_dummy_file_reads(tmp_path: Path) -> None:
+    """The layout of its `dummy_data.py`: axes without `time_varying`, dimensions of a boundary as a
+    text, a scalar field with one component, and no values at the boundaries."""
+    rng = np.random.default_rng(0)
+    constant = rng.random((2, 8, 6, 1)).astype("f4")
+    vector = rng.random((2, 5, 8, 6, 2)).astype("f4")
+    with h5py.File(tmp_path / "dummy.hdf5", "w") as file:
+        file.attrs.update(dataset_name="dummy", grid_type="cartesian", n_spatial_dims=2)
+        file.attrs.update(n_trajectories=2, simulation_parameters=["a", "b"], a=0.25, b=0.75)
+        for name in "xy":
+            condition = file.create_group(f"boundary_conditions/{name}_periodic")
+            condition.attrs.update(associated_dims=name, associated_fields=[], bc_type="PERIODIC")
+            condition["mask"] = np.zeros(8, bool)
+        axes = file.create_group("dimensions")
+        axes.attrs["spatial_dims"] = ["x", "y"]
+        for name, count in (("time", 5), ("x", 8), ("y", 6)):
+            axes[name] = np.linspace(0, 1, count, dtype="f4")
+            axes[name].attrs["sample_varying"] = False
+        scalars = file.create_group("scalars")
+        scalars.attrs["field_names"] = ["a", "b"]
+        for name, value in (("a", 0.25), ("b", 0.75)):
+            scalars[name] = np.array([value])
+            scalars[name].attrs.update(time_varying=False, sample_varying=False)
+        for group, name, values, times in (
+            ("t0_fields", "constant_field", constant, False),
+            ("t1_fields", "field", vector, True),
+        ):
+            file.create_group(group).attrs["field_names"] = [name]
+            file[group][name] = values
+            varying = {"dim_varying": [True, True], "sample_varying": True, "time_varying": times}
+            file[group][name].attrs.update(varying)
+        file.create_group("t2_fields").attrs["field_names"] = []
+    found = read_well(tmp_path / "dummy.hdf5")
+    assert found.channels == ("constant_field", "field_x", "field_y") and found.constant == (0,)
+    assert found.boundaries == ("periodic", "periodic") and found.shape == (2, 5, 3, 8, 6)
+    assert {name: list(v) for name, v in found.parameters.items()} == {
+        "a": [0.25, 0.25],
+        "b": [0.75, 0.75],
+    }
+    fields = found.array()
+    np.testing.assert_array_equal(fields[:, 3, 0], constant[..., 0])
+    np.testing.assert_array_equal(fields[:, :, 1:], np.moveaxis(vector, -1, 2))

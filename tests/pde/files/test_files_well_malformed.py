@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.pde.files import read_fields
+from jaxrl_rollouts.pde.files import read
 
 B, T, W, H = 3, 5, 4, 6
 
@@ -139,6 +139,6 @@ def test_malformed_files_are_named(path: Path, case: str) -> None:
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(DataError) as caught:
-        read_fields(path)
+        read(path)
     assert message in str(caught.value) and str(path) in str(caught.value)
     assert ", expected " in str(caught.value) and "\n" not in str(caught.value)

@@ -20,7 +20,7 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import inspection
 from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
 from jaxrl_rollouts.pde.files import (
-    read_fields,
+    read,
     read_pdebench,
     write_apebench,
     write_pdearena,
@@ -53,8 +53,8 @@ def path(request: Any, tmp_path: Path) -> Path:
 
 
 def test_windows_are_consecutive_and_from_one_trajectory(path: Path) -> None:
-    found = read_fields(path)
-    batches = iterate_windows(found, np.random.default_rng(0), 16, 3, every=2)
+    found = read(path)
+    batches = iterate_windows(found, np.random.default_rng(0), 16, 3, stride=2)
     seen = list(islice(batches, 20))
     rows, begins = (np.concatenate([getattr(b, name) for b in seen]) for name in ("rows", "begins"))
     fields = np.concatenate([batch.fields for batch in seen])
@@ -67,7 +67,7 @@ def test_windows_are_consecutive_and_from_one_trajectory(path: Path) -> None:
 
 
 def test_windows_follow_the_seed(path: Path) -> None:
-    found = read_fields(path)
+    found = read(path)
     first, second, other = (
         list(islice(iterate_windows(found, np.random.default_rng(seed), 4, 2), 3))
         for seed in (1, 1, 2)
@@ -78,7 +78,7 @@ def test_windows_follow_the_seed(path: Path) -> None:
 
 
 def test_windows_read_only_themselves(path: Path, bytes_read: list[int]) -> None:
-    found = read_fields(path)
+    found = read(path)
     bytes_read.clear()
     batch = next(iterate_windows(found, np.random.default_rng(0), 3, 2, dtype="float64"))
     size = 8 if found.layout == "PDEArena" else 4
@@ -87,10 +87,10 @@ def test_windows_read_only_themselves(path: Path, bytes_read: list[int]) -> None
 
 
 def test_windows_that_do_not_fit(path: Path) -> None:
-    found, generator = read_fields(path), np.random.default_rng(0)
+    found, generator = read(path), np.random.default_rng(0)
     with pytest.raises(DataError, match=r"set.*frames: found 9, expected at least 10 for a window"):
-        iterate_windows(found, generator, 1, 4, every=3)
-    assert next(iterate_windows(found, generator, 1, 3, every=4)).begins == [0]
+        iterate_windows(found, generator, 1, 4, stride=3)
+    assert next(iterate_windows(found, generator, 1, 3, stride=4)).begins == [0]
     with pytest.raises(ValueError, match="expected 1 or more"):
         iterate_windows(found, generator, 0, 2)
 
@@ -100,7 +100,7 @@ def test_layouts_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
         ending = ".npy" if layout == "APEBench" else ""
         path = write(tmp_path / f"{layout}{ending}", [numbered(X)], **options)
         moved = path.rename(path.with_suffix(".xyz"))
-        assert read_fields(moved).layout == layout
+        assert read(moved).layout == layout
 
 
 @pytest.mark.parametrize("content", [b"time,u\n0,1\n", b"CDF\x01 old NetCDF", b"PK\x03\x04 zip"])
@@ -108,7 +108,7 @@ def test_files_of_no_known_kind(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.h5"
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        read_fields(path)
+        read(path)
     said = str(caught.value)
     assert f"{path}: layout: found a file that begins with {content[:16]!r}" in said
     assert all(name in said for name in ("PDEArena", "The Well", "PDEBench", "APEBench"))
@@ -119,10 +119,11 @@ def test_other_hdf5_files_are_described(tmp_path: Path) -> None:
         for name in ("p", "u", "t", "w"):
             file[f"train/{name}"] = np.ones(2)
     with pytest.raises(DataError, match=r"ns\.h5: layout: found train; in train: p, t, u, w, e"):
-        read_fields(tmp_path / "ns.h5")
-    for path in (tmp_path, tmp_path / "none.h5"):
-        with pytest.raises(DataError, match=r"file: found (a folder|nothing)"):
-            read_fields(path)
+        read(tmp_path / "ns.h5")
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "none.h5"):
+        with pytest.raises(DataError, match=r"folder: found no file|file: found nothing"):
+            read(path)
 
 
 def test_a_reader_refuses_another_layout(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ SMALL = [
     "--extent",
     "20",
     "24",
-    "--parameter",
+    "--parameter-range",
     "0.5",
     "1.5",
     "--no-progress",
@@ -163,7 +164,7 @@ def test_the_command_writes_other_layouts(
     said = capsys.readouterr().out
     assert f"{named}, 3 trajectories of 4 frames" in said and "diffusivity" in said
     assert "boundaries   periodic" in said
-    assert len(set(read_fields(path).parameters["diffusivity"])) == 3
+    assert len(set(read(path).parameters["diffusivity"])) == 3
 
 
 @pytest.mark.parametrize(("layout", "out"), [("apebench", "a.h5"), ("well", "a.npy")])
@@ -199,7 +200,9 @@ def test_a_set_without_time_or_extent_is_shown(tmp_path: Path, capsys: Any) -> N
     out = tmp_path / "a.png"
     cli.main(["pde", "inspect", str(tmp_path / "darcy.hdf5"), "--out", str(out)])
     said = capsys.readouterr().out
-    assert "frame time   not in the file" in said and "extent       1\n" in said and out.exists()
+    assert (
+        "frame time   not in the file" in said and "extent       1 x 1\n" in said and out.exists()
+    )
 
 
 @pytest.mark.parametrize(("rows", "limit"), [(2, 2**28), (64, 2 * 8 * X * 4)])

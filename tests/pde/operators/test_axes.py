@@ -12,31 +12,27 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldNetwork, per_channel, residual
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, grid_of, per_channel, residual
+from jaxrl_rollouts.pde.objectives import Mse
 from jaxrl_rollouts.pde.operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
+    Fno,
+    Resnet,
+    Unet,
 )
 from jaxrl_rollouts.pde.operators.fno import SpectralConv
 from jaxrl_rollouts.pde.operators.layers import (
     PeriodicConv,
     PeriodicUpsample,
-    grid_of,
     paddings,
 )
 from jaxrl_rollouts.pde.spectral import waves
 
 PADS = {"periodic": "wrap", "zero": "constant", "edge": "edge"}
 GRID = (8, 12)
-RESNET = ResnetConfig(width=6, blocks=1, dilations=(1, 2), embedding=8)
-UNET = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)
-FNO = FnoConfig(width=6, layers=2, modes=3, embedding=8)
-NETS = {"resnet": (make_resnet, RESNET), "unet": (make_unet, UNET), "fno": (make_fno, FNO)}
+RESNET = Resnet(width=6, blocks=1, dilations=(1, 2), embedding=8)
+UNET = Unet(hidden=8, multipliers=(1, 2), blocks=1)
+FNO = Fno(width=6, layers=2, modes=3, embedding=8)
+NETS = {"resnet": RESNET, "unet": UNET, "fno": FNO}
 
 
 def stirred(net: FieldNetwork) -> Any:
@@ -115,10 +111,10 @@ def test_upsampling_against_its_definition(padding: Any) -> None:
 )
 def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
     """Zero at the start, of the fields' shape, and a moved field gives a moved answer."""
-    make, config = NETS[name]
+    config = NETS[name]
     if name == "fno" and len(grid) == 3:
-        config = FnoConfig(width=6, layers=2, modes=2, embedding=8)
-    net = make(config, 2, grid)
+        config = Fno(width=6, layers=2, modes=2, embedding=8)
+    net = config.make(FieldShape(2, grid))
     u, noised = jax.random.normal(jax.random.key(2), (2, 2, *grid))
     np.testing.assert_array_equal(said(net, net.init(jax.random.key(0)), u, noised), 0.0)
     params = stirred(net)
@@ -133,7 +129,7 @@ def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
 
 def test_nothing_passes_through_a_wall() -> None:
     """A change in the first row reaches the last around a circle, and not where there are walls."""
-    config = ResnetConfig(width=6, blocks=1, dilations=(1,), embedding=8)
+    config = Resnet(width=6, blocks=1, dilations=(1,), embedding=8)
     u = jax.random.normal(jax.random.key(2), (1, 32, 8))
     moved = u.at[0, 0].add(1.0)
 
@@ -146,13 +142,13 @@ def test_nothing_passes_through_a_wall() -> None:
 
     assert last_row(("periodic", "periodic")) > 0.01
     assert last_row(("wall", "periodic")) == 0.0 == last_row(("open", "periodic"))
-    walls, circle = (make_resnet(config, 1, (32, 8), boundaries=b) for b in (("wall", ""), ()))
+    walls, circle = (config.make(FieldShape(1, (32, 8), boundaries=b)) for b in (("wall", ""), ()))
     params = stirred(circle)
     assert not np.allclose(said(walls, params, u), said(circle, params, u))
 
 
 def test_an_fno_continues_what_is_open_and_cuts_it_away() -> None:
-    net = make_fno(FNO, 1, (8, 16), boundaries=("wall", "periodic"))
+    net = FNO.make(FieldShape(1, (8, 16), boundaries=("wall", "periodic")))
     u = jax.random.normal(jax.random.key(2), (1, 8, 16))
     params = stirred(net)
     out = said(net, params, u)
@@ -198,7 +194,7 @@ def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
     Of Gaussian random fields without modes from `modes` on; three steps, each a residual.
     """
     modes, points, t, scale = 6, 16, 0.05, 0.3
-    net = make_fno(FnoConfig(width=1, layers=1, modes=modes, embedding=4), 1, (points, points))
+    net = Fno(width=1, layers=1, modes=modes, embedding=4).make(FieldShape(1, (points, points)))
     params = jax.tree.map(jnp.zeros_like, net.init(jax.random.key(0)))
     k = np.concatenate([np.arange(modes), np.arange(-modes, 0)])
     square = k[:, None] ** 2 + np.arange(modes)[None] ** 2
@@ -208,7 +204,7 @@ def test_a_whole_fno_of_one_layer_can_be_the_heat_equation() -> None:
     ]
     params["Dense_3"]["kernel"] = jnp.array([[1.0, -1.0]])
     params["Dense_4"]["kernel"] = jnp.array([[1.0], [-1.0]])
-    emulator = make_one_step(net, OneStepConfig(residual_scale=scale))
+    emulator = Mse().make(net, scale)
     wave = waves((points, points))
     rough = np.fft.rfft2(np.random.default_rng(0).normal(size=(points, points)))
     start = rough * (np.abs(wave) < modes).all(0)
@@ -224,7 +220,7 @@ def test_pdearenas_upsampling_is_an_option() -> None:
     """There zeros lie beyond the ends: a shifted field no longer gives a shifted answer."""
     u = jax.random.normal(jax.random.key(2), (1, 16))
     ours, theirs = (
-        make_unet(UnetConfig(8, (1, 2), 1, zero_upsampling=zero), 1, 16) for zero in (False, True)
+        Unet(8, (1, 2), 1, zero_upsampling=zero).make(FieldShape(1, 16)) for zero in (False, True)
     )
     params = stirred(ours)
     for net, shifts in ((ours, True), (theirs, False)):
@@ -257,6 +253,38 @@ def test_grids_that_are_none(points: Any) -> None:
 
 def test_more_modes_than_an_axis_has() -> None:
     with pytest.raises(ConfigError, match="modes: found 7, expected at most 4 on 8 x 16 points"):
-        make_fno(FnoConfig(modes=7), 1, (8, 16))
+        Fno(modes=7).make(FieldShape(1, (8, 16)))
     with pytest.raises(ConfigError, match="found 6, expected a multiple of 4"):
-        make_unet(UnetConfig(multipliers=(1, 1, 1)), 1, (8, 6))
+        Unet(multipliers=(1, 1, 1)).make(FieldShape(1, (8, 6)))
+
+
+def test_modes_of_each_axis_against_a_dense_reference() -> None:
+    """Every wavenumber of the product by itself, on 64 x 16 points with 8 x 4 of them."""
+    net = Fno(width=3, layers=1, modes=(8, 4), embedding=4).make(FieldShape(2, (64, 16)))
+    shape = net.init(jax.random.key(0))["SpectralConv_0"]["real"].shape
+    assert shape == (16, 4, 3, 3)
+    rng = np.random.default_rng(0)
+    real, imaginary = rng.normal(size=(2, *shape))
+    x = rng.normal(size=(64, 16, 3))
+    params = {"params": {"real": jnp.asarray(real), "imaginary": jnp.asarray(imaginary)}}
+    layer = SpectralConv(3, (8, 4))
+    found = layer.apply(params, jnp.asarray(x))
+    modes, out = np.fft.rfft2(x, axes=(0, 1)), np.zeros((64, 9, 3), complex)
+    for k in range(-8, 8):
+        for m in range(4):
+            out[k, m] = modes[k, m] @ (real[k, m] + 1j * imaginary[k, m])
+    np.testing.assert_allclose(found, np.fft.irfft2(out, (64, 16), (0, 1)), atol=1e-4)
+
+
+def test_one_number_of_modes_is_that_of_every_axis() -> None:
+    grid = FieldShape(1, (8, 12))
+    ones = [Fno(width=4, layers=1, modes=m, embedding=4).make(grid) for m in (3, (3, 3))]
+    trees = [net.init(jax.random.key(0)) for net in ones]
+    jax.tree.map(np.testing.assert_array_equal, *trees)
+    for modes, words in (
+        ((5, 3), "at most 4, 7"),
+        ((3,), "one for each of 2"),
+        (5, "at most 4 on"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Fno(modes=modes).make(grid)

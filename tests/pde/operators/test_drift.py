@@ -13,23 +13,22 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.drift import (
     AS_RELEASED,
     PUBLISHED,
-    DriftConfig,
+    Drift,
     DriftNet,
     Mixup,
-    make_drift,
     released_weights,
 )
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.study.fit import fit
 
 MIXERS = ("drift", "attention", "fourier", "conv")
 # XLA's own convolutions: their gradients compile in a tenth of the time.
-SMALL = DriftConfig(
+SMALL = Drift(
     dims=(4, 8), depths=(2, 1), embedding=4, gate_hidden=5, window=4, head=2, position_hidden=5,
     modes=2, skips=1, form="conv",
 )  # fmt: skip
@@ -69,7 +68,7 @@ def test_what_the_released_code_never_uses() -> None:
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_field_moved_by_whole_patches_gives_the_answer_moved(mixer: Any) -> None:
     """By the patches of the coarsest stage's token, and of a window where there are some."""
-    net = make_drift(replace(SMALL, mixer=mixer), 1, (N, N))
+    net = replace(SMALL, mixer=mixer).make(FieldShape(1, (N, N)))
     params, u = stirred(net), jax.random.normal(jax.random.key(2), (1, N, N))
     zero = jnp.zeros_like(u)
 
@@ -79,7 +78,7 @@ def test_a_field_moved_by_whole_patches_gives_the_answer_moved(mixer: Any) -> No
 
     by = 8 if mixer == "attention" else 4  # 2 points x window 4; 2 points x 2 tokens
     if mixer == "attention":  # the coarse stage is one window: positions in it are absolute there
-        net = make_drift(replace(SMALL, mixer=mixer, dims=(4,), depths=(2,)), 1, (N, N))
+        net = replace(SMALL, mixer=mixer, dims=(4,), depths=(2,)).make(FieldShape(1, (N, N)))
         params = stirred(net)
     expected = jnp.roll(said(u), (by, -by), (1, 2))
     np.testing.assert_allclose(said(jnp.roll(u, (by, -by), (1, 2))), expected, atol=2e-4)
@@ -90,7 +89,7 @@ def test_a_field_moved_by_whole_patches_gives_the_answer_moved(mixer: Any) -> No
     "mixer", ["drift", *(pytest.param(name, marks=pytest.mark.slow) for name in MIXERS[1:])]
 )
 def test_a_fresh_network_says_nothing_and_learns(mixer: Any) -> None:
-    net = make_drift(replace(SMALL, mixer=mixer), 1, (N, N), conditions=1)
+    net = replace(SMALL, mixer=mixer).make(FieldShape(1, (N, N), conditions=1))
     u = jax.random.normal(jax.random.key(2), (1, N, N))
 
     @jax.jit
@@ -115,9 +114,9 @@ def test_a_fresh_network_says_nothing_and_learns(mixer: Any) -> None:
 @pytest.mark.parametrize("mixer", ["drift", "conv"])
 def test_both_forms_of_its_convolutions_agree(mixer: Any) -> None:
     config, u = replace(SMALL, mixer=mixer, output_conv=True), jnp.ones((1, N, N)).at[0, 3].set(2)
-    params = stirred(make_drift(config, 1, (N, N)))
+    params = stirred(config.make(FieldShape(1, (N, N))))
     one, other = (
-        jax.jit(make_drift(replace(config, form=form), 1, (N, N)).apply)(
+        jax.jit(replace(config, form=form).make(FieldShape(1, (N, N))).apply)(
             params, u, jnp.zeros_like(u), 0.0, jnp.zeros(0)
         )
         for form in ("conv", "matmul")
@@ -128,7 +127,7 @@ def test_both_forms_of_its_convolutions_agree(mixer: Any) -> None:
 
 def test_released_weights_are_small_normals_and_biases_zero() -> None:
     config = replace(SMALL, as_released=("normal_init",))
-    params = jax.jit(make_drift(config, 1, (N, N)).init)(jax.random.key(0))
+    params = jax.jit(config.make(FieldShape(1, (N, N))).init)(jax.random.key(0))
     found = jax.tree_util.tree_flatten_with_path(params)[0]
     weights = np.concatenate([np.ravel(leaf) for _, leaf in found if leaf.ndim > 1])
     assert abs(weights.std() - 0.02) < 2e-3 and abs(weights.mean()) < 2e-3
@@ -141,9 +140,9 @@ def test_zero_padding_and_walls_are_seen() -> None:
     u = jax.random.normal(jax.random.key(2), (1, N, N))
     config = replace(SMALL, mixer="conv")
     nets = [
-        make_drift(config, 1, (N, N)),
-        make_drift(replace(config, as_released=("zero_padding",)), 1, (N, N)),
-        make_drift(config, 1, (N, N), boundaries=("wall", "wall")),
+        config.make(FieldShape(1, (N, N))),
+        replace(config, as_released=("zero_padding",)).make(FieldShape(1, (N, N))),
+        config.make(FieldShape(1, (N, N), boundaries=("wall", "wall"))),
     ]
     params = stirred(nets[0])
     circle, zero, wall = (
@@ -182,7 +181,7 @@ def test_the_last_convolution_is_the_identity_at_first() -> None:
 )
 def test_bad_settings_are_named(changes: dict[str, Any], points: Any, setting: str) -> None:
     with pytest.raises(ConfigError) as found:
-        make_drift(replace(SMALL, **changes), 1, points)
+        replace(SMALL, **changes).make(FieldShape(1, points))
     assert found.value.setting == setting
 
 
@@ -191,7 +190,7 @@ def test_fitted_saved_and_read_again(tmp_path: Path) -> None:
     """Two seeds side by side roll, saved and read, as they did before."""
     u = np.random.default_rng(0).normal(size=(3, 4, N, N)).astype(np.float32)
     small = replace(SMALL, depths=(1, 1), skips=0)
-    fitted = fit("mse", from_arrays(u, dt=0.1, axes=2), network=small, updates=2, seeds=2)
+    fitted = fit("mse", from_arrays(u, dt=0.1, axes=2), network=small, steps=2, seeds=2)
     before = fitted.roll(u[:, 0], 2, seed=1)
     after = load_emulator(fitted.save(tmp_path)).roll(u[:, :1], 2, seed=1)
     np.testing.assert_allclose(after, before, atol=1e-6)

@@ -12,13 +12,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.operators import (
-    FnoConfig,
-    ResnetConfig,
-    UnetConfig,
-    make_fno,
-    make_resnet,
-    make_unet,
+    Fno,
+    Resnet,
+    Unet,
 )
 from jaxrl_rollouts.pde.operators.layers import (
     PeriodicConv,
@@ -29,14 +27,14 @@ from jaxrl_rollouts.pde.operators.layers import (
 
 N = 32
 SMALL = {
-    "unet": lambda form="auto", p=1: make_unet(
-        UnetConfig(hidden=8, multipliers=(1, 2), form=form), 1, N, p
+    "unet": lambda form="auto", p=1: Unet(hidden=8, multipliers=(1, 2), form=form).make(
+        FieldShape(1, N, p)
     ),
-    "resnet": lambda form="auto", p=1: make_resnet(
-        ResnetConfig(width=6, blocks=1, dilations=(1, 2, 4), embedding=8, form=form), 1, N, p
-    ),
-    "fno": lambda form="auto", p=1: make_fno(
-        FnoConfig(width=6, layers=2, modes=5, embedding=8), 1, N, p
+    "resnet": lambda form="auto", p=1: Resnet(
+        width=6, blocks=1, dilations=(1, 2, 4), embedding=8, form=form
+    ).make(FieldShape(1, N, p)),
+    "fno": lambda form="auto", p=1: Fno(width=6, layers=2, modes=5, embedding=8).make(
+        FieldShape(1, N, p)
     ),
 }
 
@@ -68,9 +66,9 @@ def inputs() -> tuple:
 
 def test_the_unet_has_the_papers_size() -> None:
     """53.9 million with two conditions (time and space step), 215.5 million at twice the width."""
-    assert count(make_unet(UnetConfig(), 1, 256, 2)) == 53_924_225
-    assert count(make_unet(UnetConfig(), 1, 256, 0)) == 53_759_361
-    assert count(make_unet(UnetConfig(hidden=128), 1, 256, 2)) == 215_548_673
+    assert count(Unet().make(FieldShape(1, 256, 2))) == 53_924_225
+    assert count(Unet().make(FieldShape(1, 256, 0))) == 53_759_361
+    assert count(Unet(hidden=128).make(FieldShape(1, 256, 2))) == 215_548_673
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -178,7 +176,7 @@ def test_upsampling_against_its_definition() -> None:
 
 
 def test_a_kernel_that_reaches_around_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 8 points, expected at least 9"):
+    with pytest.raises(ConfigError, match="points: found 8, expected at least 9"):
         PeriodicConv(1, dilation=9).init(jax.random.key(0), jnp.zeros((8, 1)))
 
 
@@ -198,22 +196,22 @@ def test_equal_arguments_give_the_same_network() -> None:
     """`jit` compiles once per function object."""
     for make in SMALL.values():
         assert make() is make() is not make(p=2)
-    config = ResnetConfig(width=6, blocks=1, dilations=(1,), embedding=8)
-    line = make_resnet(config, 1, N)
-    assert line is make_resnet(config, 1, (N,), boundaries=("periodic",))
-    assert line is not make_resnet(config, 1, N, boundaries=("wall",))
+    config = Resnet(width=6, blocks=1, dilations=(1,), embedding=8)
+    line = config.make(FieldShape(1, N))
+    assert line is config.make(FieldShape(1, (N,), boundaries=("periodic",)))
+    assert line is not config.make(FieldShape(1, N, boundaries=("wall",)))
 
 
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: make_unet(UnetConfig(hidden=12), 1, N), "hidden"),
-        (lambda: make_unet(UnetConfig(multipliers=()), 1, N), "multipliers"),
-        (lambda: make_unet(UnetConfig(blocks=0), 1, N), "blocks"),
-        (lambda: make_resnet(ResnetConfig(dilations=(0,)), 1, N), "dilations"),
-        (lambda: make_resnet(ResnetConfig(embedding=7), 1, N), "embedding"),
-        (lambda: make_fno(FnoConfig(modes=18), 1, N), "modes"),
-        (lambda: make_fno(FnoConfig(width=0), 1, N), "width"),
+        (lambda: Unet(hidden=12).make(FieldShape(1, N)), "hidden"),
+        (lambda: Unet(multipliers=()).make(FieldShape(1, N)), "multipliers"),
+        (lambda: Unet(blocks=0).make(FieldShape(1, N)), "blocks"),
+        (lambda: Resnet(dilations=(0,)).make(FieldShape(1, N)), "dilations"),
+        (lambda: Resnet(embedding=7).make(FieldShape(1, N)), "embedding"),
+        (lambda: Fno(modes=18).make(FieldShape(1, N)), "modes"),
+        (lambda: Fno(width=0).make(FieldShape(1, N)), "width"),
     ],
 )
 def test_settings_are_checked(make: Any, named: str) -> None:
@@ -223,4 +221,4 @@ def test_settings_are_checked(make: Any, named: str) -> None:
 
 def test_a_grid_that_cannot_be_halved() -> None:
     with pytest.raises(ConfigError, match="found 20, expected a multiple of 8"):
-        make_unet(UnetConfig(), 1, 20)
+        Unet().make(FieldShape(1, 20))

@@ -11,14 +11,15 @@ import pytest
 from helpers_pdearena import NumpyUnet
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.pde.operators import UnetConfig, make_unet, unet_from_pdearena
+from jaxrl_rollouts.pde.emulator import FieldShape
+from jaxrl_rollouts.pde.operators import Unet, unet_from_pdearena
 
 TIME, CONDITIONS = 250.0, (4.5, 6.25)
-SMALL = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1, zero_upsampling=True)
-DEEP = UnetConfig(hidden=8, multipliers=(1, 2, 2), zero_upsampling=True)
+SMALL = Unet(hidden=8, multipliers=(1, 2), blocks=1, zero_upsampling=True)
+DEEP = Unet(hidden=8, multipliers=(1, 2, 2), zero_upsampling=True)
 
 
-def numpy_unet(config: UnetConfig, **how: Any) -> NumpyUnet:
+def numpy_unet(config: Unet, **how: Any) -> NumpyUnet:
     return NumpyUnet(config.hidden, config.multipliers, config.blocks, **how)
 
 
@@ -30,7 +31,7 @@ def away(said: Any, expected: np.ndarray) -> float:
 
 def difference(
     theirs: NumpyUnet,
-    config: UnetConfig,
+    config: Unet,
     points: tuple[int, ...],
     conditions: int,
     history: int = 1,
@@ -40,8 +41,8 @@ def difference(
     x = np.random.default_rng(1).normal(size=((history + 1) * theirs.channels, *points))
     given = CONDITIONS[:conditions]
     expected = theirs(x, TIME, given)
-    how = (config, theirs.channels, points, conditions, history)
-    net, params = make_unet(*how, boundaries), unet_from_pdearena(theirs.state, *how)
+    shape = FieldShape(theirs.channels, points, conditions, history, boundaries)
+    net, params = config.make(shape), unet_from_pdearena(theirs.state, config, shape)
     seen = x[: -theirs.channels], x[-theirs.channels :], np.array(given)
     with jax.enable_x64(True):
         params, *seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), (params, *seen))
@@ -61,17 +62,17 @@ def test_in_the_plane_with_a_history() -> None:
 
 def test_zeros_everywhere_are_walls() -> None:
     """PDEArena's default padding. At walls our up-sampling has zeros without the option."""
-    config = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)
+    config = Unet(hidden=8, multipliers=(1, 2), blocks=1)
     theirs = numpy_unet(config, circular=False)
     assert difference(theirs, config, (8, 12), 0, boundaries=("wall", "wall")) < 1e-7
 
 
 def test_without_zero_upsampling_it_is_another_network() -> None:
-    config = UnetConfig(hidden=8, multipliers=(1, 2), blocks=1)
+    config = Unet(hidden=8, multipliers=(1, 2), blocks=1)
     assert difference(numpy_unet(config), config, (16,), 2) > 0.01
 
 
-def state(config: UnetConfig = SMALL, conditions: int = 2) -> dict[str, np.ndarray]:
+def state(config: Unet = SMALL, conditions: int = 2) -> dict[str, np.ndarray]:
     theirs = numpy_unet(config)
     theirs(np.zeros((2, 16)), TIME, CONDITIONS[:conditions])
     return theirs.state
@@ -79,9 +80,9 @@ def state(config: UnetConfig = SMALL, conditions: int = 2) -> dict[str, np.ndarr
 
 def test_every_array_has_its_place() -> None:
     """The published model's names and size: 280 arrays; each number is there once."""
-    given = state(UnetConfig(hidden=8))
+    given = state(Unet(hidden=8))
     assert len(given) == 280 and "up.14.res.shortcut.bias" in given
-    params = unet_from_pdearena(given, UnetConfig(hidden=8), 1, 16, 2)
+    params = unet_from_pdearena(given, Unet(hidden=8), FieldShape(1, 16, 2))
     ours, theirs = (
         np.sort(np.concatenate([np.ravel(x) for x in arrays]))
         for arrays in (jax.tree.leaves(params), given.values())
@@ -92,16 +93,16 @@ def test_every_array_has_its_place() -> None:
 def test_lightnings_prefix_and_what_else_is_in_its_file() -> None:
     given = state()
     file = {f"model.{name}": values for name, values in given.items()} | {"loss.weight": np.ones(1)}
-    params = unet_from_pdearena(file, SMALL, 1, 16, 2, prefix="model.")
-    same = unet_from_pdearena(given, SMALL, 1, 16, 2)
+    params = unet_from_pdearena(file, SMALL, FieldShape(1, 16, 2), prefix="model.")
+    same = unet_from_pdearena(given, SMALL, FieldShape(1, 16, 2))
     jax.tree.map(np.testing.assert_array_equal, params, same)
 
 
 def test_what_does_not_fit_is_named() -> None:
     given = state()
 
-    def port(names: dict[str, Any], config: UnetConfig = SMALL, conditions: int = 2) -> None:
-        unet_from_pdearena(names, config, 1, 16, conditions)
+    def port(names: dict[str, Any], config: Unet = SMALL, conditions: int = 2) -> None:
+        unet_from_pdearena(names, config, FieldShape(1, 16, conditions))
 
     without = {name: values for name, values in given.items() if "middle.res1.conv" not in name}
     with pytest.raises(DataError, match=r"middle.res1.conv1.weight, .* and 1 more: found nothing"):

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.pde.operators import UnetConfig, make_unet, unet_from_pdearena
+from jaxrl_rollouts.pde.emulator import FieldShape
+from jaxrl_rollouts.pde.operators import Unet, unet_from_pdearena
 
 torch: Any = pytest.importorskip("torch")
 nn = torch.nn
@@ -119,15 +120,15 @@ def forward(unet: Any, x: Any) -> Any:
 def differences() -> dict[str, float]:
     """The largest of what two networks say, of the largest value, in single and in double."""
     torch.manual_seed(0)
-    unet, config = torch_unet(), UnetConfig(HIDDEN, MULTIPLIERS, BLOCKS, zero_upsampling=True)
+    unet, config = torch_unet(), Unet(HIDDEN, MULTIPLIERS, BLOCKS, zero_upsampling=True)
     state = {name: value.detach().numpy().copy() for name, value in unet.state_dict().items()}
     assert len(state) == 280 and sum(value.size for value in state.values()) == 3_384_161
     x = torch.randn(1, 2, POINTS)
     with torch.no_grad():
         single, double = forward(unet, x), forward(unet.double(), x.double())
     single, double = single[0].numpy(), double[0].numpy()
-    net = make_unet(config, 1, POINTS, len(CONDITIONS))
-    params = unet_from_pdearena(state, config, 1, POINTS, len(CONDITIONS))
+    net = config.make(FieldShape(1, POINTS, len(CONDITIONS)))
+    params = unet_from_pdearena(state, config, FieldShape(1, POINTS, len(CONDITIONS)))
     u, noised = x.numpy()[0, :1], x.numpy()[0, 1:]
     ours = np.asarray(net.apply(params, u, noised, TIME, jnp.array(CONDITIONS)))
     with jax.enable_x64(True):

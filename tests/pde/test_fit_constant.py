@@ -15,19 +15,19 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
-from jaxrl_rollouts.pde.files import from_arrays, read_fields, write_well
+from jaxrl_rollouts.pde.files import from_arrays, read, write_well
+from jaxrl_rollouts.pde.fitting import Fitted, fit
 from jaxrl_rollouts.pde.generate import Solved
-from jaxrl_rollouts.pde.operators import ResnetConfig
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.saved import _constant, load_emulator
-from jaxrl_rollouts.pde.study.fit import Fitted, fit
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report
 
 ALL = slice(None)
 N, T, X, DT = 48, 6, 16, 0.2
-NET = ResnetConfig(width=16, blocks=1, dilations=(1,), embedding=4)
-TINY = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-TRAINING = TrainingConfig(rate=3e-3, warmup=20, average=0.98)
+NET = Resnet(width=16, blocks=1, dilations=(1,), embedding=4)
+TINY = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+TRAINING = Training(lr=3e-3, warmup=20, average=0.98)
 
 
 def decay(seed: int = 0, rows: int = N, frames: int = T) -> np.ndarray:
@@ -44,13 +44,13 @@ def declared(u: np.ndarray) -> FieldSet:
 
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
-    return fit("mse", declared(decay()), network=NET, updates=300, training=TRAINING)
+    return fit("mse", declared(decay()), network=NET, steps=300, training=TRAINING)
 
 
 @pytest.mark.slow
 def test_the_coefficient_makes_the_difference(fitted: Fitted) -> None:
     u = decay(1)
-    without = fit("mse", decay()[:, :, 1], network=NET, updates=300, training=TRAINING)
+    without = fit("mse", decay()[:, :, 1], network=NET, steps=300, training=TRAINING)
     truth = np.swapaxes(u[:, 1:, 1:], 0, 1)
     rolled = fitted.roll(u[:, 0], T - 1)
     errors = [
@@ -66,7 +66,7 @@ def test_what_is_constant_stays_to_the_bit_and_is_kept(fitted: Fitted, tmp_path:
     assert (own.channels, own.width, own.changing) == (1, 2, (1,))
     c = decay()[:, 0, 0]
     assert own.constant[0] == pytest.approx(Scaling(c.mean(), 1 / c.std()), rel=1e-5)
-    assert isinstance(own.objective.residual_scale, float)
+    assert isinstance(own.scale, float)
     rolled = fitted.roll(u[:, 0], 7)
     np.testing.assert_array_equal(rolled[:, :, 0], np.broadcast_to(u[:, 0, 0], (7, N, X)))
     again = load_emulator(fitted.save(tmp_path / "emulator"))
@@ -91,22 +91,22 @@ def test_a_channel_that_never_changes_is_found_and_said(fitted: Fitted) -> None:
     alone = [other.roll(u[:, 0], 2, seed=seed) for seed in range(2)]
     assert not np.array_equal(*alone) and np.isfinite(alone).all()
     with pytest.raises(DataError, match="u_0: found no change from step to step"):
-        fit("mse", u[:, :1].repeat(3, 1), network=TINY, updates=1)
+        fit("mse", u[:, :1].repeat(3, 1), network=TINY, steps=1)
     with pytest.raises(DataError, match="c: found no change from step to step"):
-        fit("mse", declared(u)._replace(constant=(0, 1)), network=TINY, updates=1)
+        fit("mse", declared(u)._replace(constant=(0, 1)), network=TINY, steps=1)
 
 
 def test_a_constant_that_is_the_same_everywhere_does_no_harm() -> None:
     u = decay(rows=8)
     u[:, :, 0] = 3.0
-    own = fit("mse", declared(u), network=TINY, updates=2).emulator
+    own = fit("mse", declared(u), network=TINY, steps=2).emulator
     assert own.constant == {0: Scaling(3.0, 1.0)}
     assert np.isfinite(own.roll(u[:, 0], 2)).all()
 
 
 def test_a_history_holds_one_constant() -> None:
     u = decay(rows=8)
-    own = fit("mse", declared(u), network=TINY, updates=2, history=2).emulator
+    own = fit("mse", declared(u), network=TINY, steps=2, history=2).emulator
     rolled = own.roll(u[:, :2], 3)
     np.testing.assert_array_equal(rolled[:, :, 0], np.broadcast_to(u[:, 0, 0], (3, 8, X)))
     u[3, 1, 0, 2] += 1
@@ -120,7 +120,7 @@ def test_from_the_disk_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(streaming, "_AT_ONCE", 4 * T * X * 3)  # three trajectories
     u = from_arrays(decay(rows=8), dt=DT, names=("c", "u"))
     options: dict[str, Any] = {"network": TINY, "updates": 4}
-    options["training"] = TrainingConfig(batch=4, warmup=1)
+    options["training"] = Training(batch=4, warmup=1)
     for found in (u._replace(constant=(0,)), u):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -156,14 +156,14 @@ def test_pdebench_from_the_file_to_a_report_and_a_rollout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = forced(tmp_path / "ns.h5"), tmp_path / "runs"
-    found = read_fields(file)
+    found = read(file)
     assert [found.channels[i] for i in found.constant] == ["force_x", "force_y"]
     cli.dispatch(["pde", "inspect", str(file), "--out", str(tmp_path / "ns.png")])
     said = capsys.readouterr().out
     assert "5 channel(s)" in said and "constant     force_x, force_y: in the file once" in said
     moving = found.array()[:, :, :3].std()
     assert f"spread       {moving:.4g} (of 10" in said  # of those that change
-    sizes = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --updates 4 --batch 4"
+    sizes = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --steps 4 --batch 4"
     options = ["--out", str(out), "--no-progress", "--objective", "mse", *sizes.split()]
     cli.dispatch(["pde", "train", str(file), *options])
     assert "constant, not predicted: force_x, force_y" in capsys.readouterr().err
@@ -180,13 +180,13 @@ def test_pdebench_from_the_file_to_a_report_and_a_rollout(
     roll = ["pde", "roll", str(folder), str(file), "--steps", "3", "--rows", "2", "--out"]
     cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.png")])
     assert "constant, as in the file: force_x, force_y" in capsys.readouterr().out
-    again = read_fields(rolled)
+    again = read(rolled)
     order = [again.channels.index(name) for name in found.channels]  # vectors come last there
     assert [again.channels[i] for i in again.constant] == ["force_x", "force_y"]
     force = found.read(slice(0, 2), [0] * 4)[:, :, 3:]
     np.testing.assert_array_equal(again.array()[:, :, order[3:]], force)
     cli.dispatch([*roll, str(tmp_path / "rolled.npz"), "--picture", str(tmp_path / "rolled.gif")])
-    plain = read_fields(tmp_path / "rolled.npz")
+    plain = read(tmp_path / "rolled.npz")
     assert plain.channels == found.channels
     np.testing.assert_array_equal(plain.array(), again.array()[:, :, order])
 
@@ -198,7 +198,7 @@ def test_a_rollout_from_a_file_whose_constant_changes_is_refused(
     np.savez(tmp_path / "a.npz", u=u, dt=DT, channels=["c", "u"])
     roll = ["pde", "roll", folder, str(tmp_path / "a.npz"), "--steps", "2", "--out"]
     cli.dispatch([*roll, str(tmp_path / "out.h5")])
-    assert read_fields(tmp_path / "out.h5").constant == (0,)
+    assert read(tmp_path / "out.h5").constant == (0,)
     u[1, 3, 0] += 1
     np.savez(tmp_path / "a.npz", u=u, dt=DT, channels=["c", "u"])
     with pytest.raises(DataError, match="c: found a change in trajectory 1, frame 3"):
@@ -212,7 +212,7 @@ def test_a_test_file_whose_constant_changes_is_refused(tmp_path: Path) -> None:
     u[2, 2:, 0] += 1
     np.savez(tmp_path / "test.npz", u=u, channels=["c", "u"])
     command = ["pde", "train", str(tmp_path / "train.npz"), "--test", str(tmp_path / "test.npz")]
-    sizes = "--resnet.width 4 --resnet.blocks 1 --resnet.dilations 1 --updates 2 --seeds 1"
+    sizes = "--resnet.width 4 --resnet.blocks 1 --resnet.dilations 1 --steps 2 --seeds 1"
     with (
         pytest.warns(UserWarning, match="train.npz: c: the same in every frame"),
         pytest.raises(DataError, match="c: found a change in trajectory 2, frame 2"),
@@ -231,7 +231,7 @@ def test_the_well_keeps_static_fields_once(
     ones = np.ones(5)
     chunks = [Solved(fields[p], ones[p], ones[p], ones[p]) for p in (slice(0, 3), slice(3, 5))]
     path = write_well(tmp_path / "a.hdf5", chunks, channels=names, constant=(1, 2, 3))
-    found = read_fields(path)
+    found = read(path)
     assert {found.channels[i] for i in found.constant} == {"mask", "force_x", "force_y"}
     order = [names.index(name) for name in found.channels]
     np.testing.assert_array_equal(found.array(), fields[:, :, order])
@@ -240,11 +240,11 @@ def test_the_well_keeps_static_fields_once(
         assert file["t1_fields/force"].shape == (5, 3, 2, 2)
         assert not file["t1_fields/force"].attrs["time_varying"]
         assert file["t0_fields/u"].attrs["time_varying"]
-    half = read_fields(write_well(tmp_path / "b.hdf5", chunks, channels=names, constant=(2,)))
+    half = read(write_well(tmp_path / "b.hdf5", chunks, channels=names, constant=(2,)))
     assert half.constant == ()
     cli.dispatch(["pde", "inspect", str(tmp_path / "b.hdf5")])
     assert "unchanged    mask, force_x, force_y: the same" in capsys.readouterr().out
-    own = fit("mse", found, network=TINY, updates=2).emulator
+    own = fit("mse", found, network=TINY, steps=2).emulator
     assert own.changing == (0,) and own.names == found.channels
     with pytest.raises(DataError, match="u: found a change in trajectory 0, frame 1"):
         write_well(tmp_path / "c.hdf5", chunks, channels=names, constant=(0,))

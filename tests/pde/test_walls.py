@@ -8,8 +8,8 @@ import pytest
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, paddings
-from jaxrl_rollouts.pde.study.fit import fit
 
 ROWS, COLUMNS, RIM, FLOW = 16, 8, 2, 0.15
 NETWORKS = {
@@ -70,11 +70,11 @@ def test_fields_with_walls_do_not_leak_around_the_edge(name: str) -> None:
     Only what lies beyond the ends differs: windows are never moved.
     """
     u, test = between_walls(64), between_walls(64, 2, seed=1)
-    training = pde.Training(batch=16, rate=3e-3, shift=False)
+    training = pde.Training(batch=16, lr=3e-3, random_shift=False)
 
     def errors(kind: str) -> np.ndarray:
         fields = from_arrays(u, axes=2, boundaries=(kind, "periodic"))
-        fitted = fit("mse", fields, network=NETWORKS[name], updates=400, training=training)
+        fitted = fit("mse", fields, network=NETWORKS[name], steps=400, training=training)
         wrong = np.square(fitted.roll(test[:, 0], 1)[0, :, 0] - test[:, 1]).mean((0, 2))
         rim = np.concatenate([wrong[:RIM], wrong[-RIM:]])
         return np.sqrt(np.array([rim.mean(), wrong[2 * RIM : -2 * RIM].mean()]))

@@ -8,23 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, Scaling
+from jaxrl_rollouts.pde import fitting
+from jaxrl_rollouts.pde.emulator import FieldShape
+from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.objectives import OneStepConfig
-from jaxrl_rollouts.pde.operators import ResnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.study import fit as fitting
-from jaxrl_rollouts.pde.study import train as studying
-from jaxrl_rollouts.pde.study.fit import fit
-from jaxrl_rollouts.pde.study.train import StudyConfig, make_emulator, make_network, train_emulator
-from jaxrl_rollouts.pde.study.units import _rounded
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.fitting import fit
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Resnet
+from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.pde.units import _rounded
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.about import ABOUT
 from jaxrl_rollouts.record.context import RunContext
@@ -32,9 +30,8 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import PyTree
 
 N = 8
-NET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-QUICK = TrainingConfig(updates=2, batch=2, warmup=0, per_iteration=1)
-STUDY = StudyConfig(seeds=1, points=N, every=1, resnet=NET, training=QUICK)
+NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+QUICK = Training(steps=2, batch=2, warmup=0, per_iteration=1)
 U = np.random.default_rng(0).normal(size=(4, 6, 1, N)).cumsum(1).astype(np.float32)
 
 
@@ -43,7 +40,7 @@ def context(tmp_path: Path) -> RunContext:
     return RunContext(RunFolder.at(tmp_path / "run", "waves"), progress=False)
 
 
-def told_less(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
+def recorded_less(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
     """Trainings of a module say of themselves what earlier versions did: `names`."""
     train = module.train
 
@@ -54,7 +51,7 @@ def told_less(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None
 
 
 def fitted(context: RunContext | None, objective: Any = "refiner", **changes: Any) -> PyTree:
-    """Weights on waves between walls that are told a parameter from 1 to 2."""
+    """Weights on waves between walls that see a parameter from 1 to 2."""
     given: Any = {"dt": 0.5, "boundaries": "wall", "conditions": {"nu": np.linspace(1, 2, 4)}}
     options: Any = {"network": NET, "training": QUICK}
     for name, value in changes.items():
@@ -67,9 +64,9 @@ def fitted(context: RunContext | None, objective: Any = "refiner", **changes: An
     [
         ({"boundaries": "open"}, r"boundaries: found a training with \['wall'\]"),
         ({"conditions": {"nu": np.linspace(9, 3, 4)}}, r"conditions: .*\[1.0, 10.0\].*\[3.0, 1.6"),
-        ({"every": 2}, r"training.every: found a training with 1, expected 2"),
-        ({"objective": RefinerConfig(min_noise_variance=1e-3)}, r"objective.min_noise_variance"),
-        ({"objective": "mse"}, r"kind of objective: .*'RefinerConfig', expected 'OneStepConfig'"),
+        ({"stride": 2}, r"training.stride: found a training with 1, expected 2"),
+        ({"objective": Refiner(min_noise_variance=1e-3)}, r"objective.min_noise_variance"),
+        ({"objective": "mse"}, r"kind of objective: .*'Refiner', expected 'Mse'"),
         ({"network": replace(NET, dilations=(2,))}, r"network.dilations: .*\[1\], expected \[2\]"),
     ],
 )
@@ -82,7 +79,7 @@ def test_a_fit_with_another_setting_is_refused_by_name(
 
 
 def of_file(name: str, u: np.ndarray) -> FieldSet:
-    """Fields of a file of their own: nobody holds them against another's."""
+    """Fields of a file of their own: they are held against no other's."""
     return from_arrays(u, source=name)._replace(constant=tuple(range(1, u.shape[2])))
 
 
@@ -110,68 +107,62 @@ def test_a_fit_goes_on_from_a_record_of_before(
 ) -> None:
     """That said the objective, the network, the training and the history, and nothing else."""
     with monkeypatch.context() as earlier:
-        told_less(earlier, fitting, "objective", "network", "training", "history")
+        recorded_less(earlier, fitting, "objective", "network", "training", "history")
         first = fitted(context)
-    assert written(context, "emulator").keys() >= {"objective.residual_scale", "network.width"}
+    assert written(context, "emulator").keys() >= {"objective.refinements", "network.width"}
     assert not written(context, "emulator").keys() & {"boundaries", "units", "kind of network"}
     jax.tree.map(np.testing.assert_array_equal, first, fitted(context))
-    with pytest.raises(CheckpointError, match="objective.steps: found a training with 3"):
-        fitted(context, RefinerConfig(steps=2))
+    with pytest.raises(CheckpointError, match="objective.refinements: found a training with 3"):
+        fitted(context, Refiner(refinements=2))
 
 
 def written(context: RunContext, stage: str) -> dict[str, Any]:
     """What the checkpoint of a stage says it is of."""
-    return json.loads(checkpoint.text(context.folder.stage(stage), QUICK.updates, ABOUT) or "")
-
-
-def studied(context: RunContext, refiner: RefinerConfig | None = None, **changes: Any) -> PyTree:
-    """Weights of a study of refiners, some of whose settings are `changes`."""
-    study = replace(STUDY, **changes)
-    emulator = make_emulator("refiner", study, refiner)
-    data = Fields(jnp.asarray(U), jnp.zeros((len(U), len(study.conditions))))
-    return train_emulator("refiner", emulator, study, data, context).state.average
+    return json.loads(checkpoint.text(context.folder.stage(stage), QUICK.steps, ABOUT) or "")
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"refiner": RefinerConfig(min_noise_variance=1e-3)}, "objective.min_noise_variance"),
-        ({"refiner": RefinerConfig(sampler="renoise")}, "objective.sampler"),
-        ({"every": 2}, "every: found a training with 1, expected 2"),
-        ({"resnet": replace(NET, dilations=(2,))}, "network.dilations"),
+        ({"objective": Refiner(sampler="renoise")}, "objective.sampler"),
+        ({"training": replace(QUICK, lr=1e-4)}, "training.lr"),
     ],
 )
-def test_a_study_with_another_setting_is_refused_by_name(
-    context: RunContext, changes: dict, named: str
-) -> None:
-    studied(context)
+def test_other_settings_are_refused_too(context: RunContext, changes: dict, named: str) -> None:
+    fitted(context)
     with pytest.raises(CheckpointError, match=named):
-        studied(context, **changes)
+        fitted(context, **changes)
 
 
-def test_other_conditions_of_a_study_are_refused(context: RunContext) -> None:
-    studied(context, conditions=("dt",))
-    with pytest.raises(CheckpointError, match=r"conditions: .*\['dt'\], expected \['dx'\]"):
-        studied(context, conditions=("dx",))
+def test_other_conditions_are_refused(context: RunContext) -> None:
+    more = {"conditions": {"nu": np.linspace(1, 2, 4), "mu": np.linspace(1, 2, 4)}}
+    fitted(context, **more)
+    with pytest.raises(CheckpointError, match="conditions"):
+        fitted(context, conditions={"mu": np.linspace(1, 3, 4), "nu": np.linspace(1, 2, 4)})
 
 
-def test_a_study_goes_on_from_a_record_of_before(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That said the training alone, whose own `every` was not the study's."""
-    with monkeypatch.context() as earlier:
-        told_less(earlier, studying, "training")
-        first = studied(context, every=2)
-    said = written(context, "refiner")
-    assert said["training.every"] == 1 and "every" not in said
-    jax.tree.map(np.testing.assert_array_equal, first, studied(context, every=2))
+def test_a_network_of_ones_own_is_named_by_its_settings(context: RunContext) -> None:
+    fit("mse", U, network=Pointwise(1.0), training=QUICK, context=context, stage="own")
+    again = fit("mse", U, network=Pointwise(1.0), training=QUICK, context=context, stage="own")
+    assert len(again.history.curve("loss")[0]) == 2
+    with pytest.raises(CheckpointError, match=r"kind of network: .*slope = 1.0.*slope = 2.0"):
+        fit("mse", U, network=Pointwise(2.0), training=QUICK, context=context, stage="own")
 
 
-def test_what_another_emulator_was_made_with_is_said() -> None:
-    study = replace(STUDY, residual_scale=0.5)
-    first = make_emulator("mse", study)
-    net = make_network(study)
-    about = dict(make_refiner(net, RefinerConfig(), after=first).about)
-    assert about["after.objective"] == OneStepConfig(residual_scale=0.5)
+class Pointwise(nn.Module):
+    """Dense layers at every point."""
+
+    slope: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(1)(nn.tanh(self.slope * nn.Dense(3)(x)))
+
+
+def test_a_refiner_records_the_emulator_that_it_refines() -> None:
+    net = NET.make(FieldShape(1, N))
+    first = Mse().make(net, 0.5)
+    about = dict(Refiner().make(net, 0.5, after=first).about)
+    assert about["after.objective"] == Mse() and about["after.scale"] == 0.5
     assert about["after.network"] == about["network"] == NET
-    assert about["kind of objective"] == "RefinerConfig"
+    assert about["kind of objective"] == "Refiner"

@@ -14,15 +14,14 @@ from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.reports.pictures import colour
 from jaxrl_rollouts.reports.report import Report
 
-from .train import StudyConfig, StudyData
+from .evaluation import Holdout
 
 FRAMES = 5  # of a rollout over two axes of space that are drawn
 
 
 def draw_rollouts(
     report: Report,
-    study: StudyConfig,
-    data: StudyData,
+    data: Holdout,
     rollouts: Mapping[str, np.ndarray],
     *,
     clock: str = "time",
@@ -32,35 +31,36 @@ def draw_rollouts(
 
     Args:
         report: where it goes.
-        study, data: how the emulators were rolled, and over what.
+        data: how the emulators were rolled, and over what.
         rollouts: `[T, *space]` by name: `Evaluation.rollout`.
         clock: what `data.dt` counts, for the axis.
     """
-    truth = np.asarray(data.truth(study.steps, study.history)[:, 0, 0])
+    truth = np.asarray(data.truth()[:, 0, 0])
     if truth.ndim > 2:
         draw_frames(report, truth, rollouts, data.dt, clock)
         return
     caption = (
         "One test trajectory (space upwards, time to the right) and each method's rollout from "
-        "its first frame, first seed; right: prediction minus truth."
+        "its first frame, first seed; right: prediction minus truth, on a scale of its own."
     )
-    rows, limit = {"truth": truth, **rollouts}, float(np.abs(truth).max())
-    extent = (data.dt, study.steps * data.dt, 0.0, float(study.points))
-    style: dict[str, Any] = {"extent": extent, "vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
-    style |= {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    rows = {"truth": truth, **rollouts}
+    limit, error = largest(truth), largest(*(field - truth for field in rollouts.values()))
+    length = data.extent[0] if data.extent else float(truth.shape[1])
+    style: dict[str, Any] = {"extent": (data.dt, data.steps * data.dt, 0.0, length)}
+    style |= {"aspect": "auto", "origin": "lower", "interpolation": "nearest", "cmap": "RdBu_r"}
     titles = ["error" if panel == 3 else "" for panel in range(2 * len(rows))]
     size = {"columns": 2, "width": 5.0, "height": 1.25, "sharex": True, "sharey": True}
     with picture(report, "rollouts", caption, titles=titles, legend=False, **size) as axes:
         axes[1].set_visible(False)
         for left, right, (name, field) in zip(axes[::2], axes[1::2], rows.items(), strict=True):
-            for ax, values in ((left, field), (right, field - truth)):
-                ax.imshow(values.T, **style)
+            for ax, values, most in ((left, field, limit), (right, field - truth, error)):
+                ax.imshow(values.T, vmin=-most, vmax=most, **style)
                 ax.grid(visible=False)
-                ax.set_yticks([])
-            left.set_ylabel(name, fontsize=8)
+            left.set_ylabel(f"{name}, x", fontsize=8)
         for ax in axes[-2:]:
             ax.set_xlabel(clock)
-        axes[0].figure.colorbar(axes[0].images[0], ax=axes, shrink=0.6, pad=0.01)
+        axes[0].figure.colorbar(axes[0].images[0], ax=axes[::2], shrink=0.6, pad=0.01)
+        axes[0].figure.colorbar(axes[3].images[0], ax=axes[1::2], shrink=0.6, pad=0.01)
 
 
 def draw_frames(
@@ -79,31 +79,37 @@ def draw_frames(
         dt, clock: time of a step, and what it counts.
     """
     name, first = next(iter(rollouts.items()))
-    caption = f"Truth, {name} and its error, frame by frame; the colours of the frames above."
+    caption = f"Truth, {name} and its error, frame by frame; the error on a scale of its own."
     panels = {"truth": truth, name: first, "error": first - truth}
     report.animation("moving", moving_frames(panels, dt, clock), caption)
     caption = (
         "Frames of one test trajectory, first channel, and each method's rollout from its first "
-        "frame, first seed; below it prediction minus truth, on the same scale."
+        "frame, first seed; below it prediction minus truth, on a scale of its own."
     )
     at = sorted({int(t) for t in np.geomspace(1, len(truth), FRAMES).round()})
     rows = {"truth": truth}
     for name, field in rollouts.items():
         rows |= {name: field, f"{name}, error": field - truth}
     rows = {name: _in_plane(values) for name, values in rows.items()}
-    limit = float(np.abs(truth).max())
-    style: dict[str, Any] = {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r", "origin": "lower"}
+    limits = {name: largest(truth) for name in rows}
+    limits |= {name: largest(values) for name, values in rows.items() if name.endswith("error")}
+    style: dict[str, Any] = {"cmap": "RdBu_r", "origin": "lower"}
     titles = [f"{clock} {dt * t:.3g}" for t in at] + [""] * (len(at) * (len(rows) - 1))
     size = {"columns": len(at), "width": 1.5, "height": 1.5, "sharex": True, "sharey": True}
     with picture(report, "rollouts", caption, titles=titles, legend=False, **size) as axes:
         for row, (name, field) in enumerate(rows.items()):
             for column, t in enumerate(at):
                 ax = axes[row * len(at) + column]
-                ax.imshow(field[t - 1].T, **style)
+                ax.imshow(field[t - 1].T, vmin=-limits[name], vmax=limits[name], **style)
                 ax.grid(visible=False)
                 ax.set_xticks([])
                 ax.set_yticks([])
             axes[row * len(at)].set_ylabel(name, fontsize=8)
+
+
+def largest(*values: np.ndarray) -> float:
+    """The largest magnitude in arrays, above 0: half the width of a symmetric colour scale."""
+    return max(max((float(np.abs(v).max(initial=0.0)) for v in values), default=0.0), 1e-12)
 
 
 def _in_plane(values: np.ndarray) -> np.ndarray:
@@ -117,24 +123,27 @@ def moving_frames(
     """Fields `[T, *space]` side by side as frames of an animation, `[rows, columns, 3]` uint8.
 
     Args:
-        panels: by name; the first one decides the colours.
+        panels: by name; `error` has a colour scale of its own, others that of the first.
         dt, clock: time of a step, and what it counts.
         most: frames; of longer rollouts some are left out.
         size: of a panel, in pixels at least.
     """
     fields = {name: _in_plane(values) for name, values in panels.items()}
     first = next(iter(fields.values()))
-    norm = Normalize(-float(np.abs(first).max()), float(np.abs(first).max()))
+    limits = {name: largest(fields[name] if name == "error" else first) for name in fields}
+    norms = {name: Normalize(-limit, limit) for name, limit in limits.items()}
     times, width = max(-(-size // n) for n in first.shape[1:]), 18
     frames = []
     for t in np.unique(np.linspace(0, len(first) - 1, most).round().astype(int)):
         drawn = []
         for name, values in fields.items():
             turned = values[t].T[::-1]  # the first axis to the right, the second upwards
-            coloured = colormaps["RdBu_r"](norm(turned), bytes=True)[..., :3]
+            coloured = colormaps["RdBu_r"](norms[name](turned), bytes=True)[..., :3]
             large = coloured.repeat(times, 0).repeat(times, 1)
             head = Image.new("RGB", (large.shape[1], width), "white")
             text = f"{name}, {clock} {dt * (t + 1):.3g}" if not drawn else name
+            if name == "error" and drawn:
+                text = f"error, to {limits[name]:.2g}"
             ImageDraw.Draw(head).text((4, 3), text, fill="black")
             panel = np.concatenate([np.asarray(head), large])
             drawn.append(np.pad(panel, ((0, 4), (4, 4), (0, 0)), constant_values=255))
@@ -178,5 +187,5 @@ def draw_spectra(
         right.semilogy(numbers, true_late[1:], color="black", linestyle="--", label="truth")
         right.set_ylim(bottom=max(float(true_late[1:].min()), 1e-7) / 3)
         for ax in (left, right):
-            ax.set_xlabel("wavenumber")
+            ax.set_xlabel("wavenumber (waves along the longest axis)")
         left.set_ylabel("mean |rfft|")

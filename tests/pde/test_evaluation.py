@@ -11,50 +11,49 @@ import pytest
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.pde.baselines import make_low_pass
-from jaxrl_rollouts.pde.emulator import persistence
+from jaxrl_rollouts.pde.emulator import FieldShape, persistence
+from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.fieldset import Fields
-from jaxrl_rollouts.pde.operators import ResnetConfig, make_resnet
-from jaxrl_rollouts.pde.refiner import RefinerConfig, make_refiner
-from jaxrl_rollouts.pde.study.look import evaluate
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData
+from jaxrl_rollouts.pde.objectives import Refiner
+from jaxrl_rollouts.pde.operators import Resnet
 
-STUDY = StudyConfig(seeds=2, points=8, steps=5, sampled_steps=5)
+SEEDS = 2
 
 
-def waves(phase: float) -> StudyData:
+def waves(phase: float) -> Holdout:
     """Three trajectories of six frames of waves that travel."""
     x = np.arange(8) * 2 * np.pi / 8
     u = np.sin(x + phase + np.arange(3)[:, None, None] + 0.1 * np.arange(6)[:, None])
     fields = Fields(jnp.asarray(u[:, :, None], jnp.float32), jnp.zeros((3, 0)))
-    return StudyData(fields, fields, 0.1, np.ones(3))
+    return Holdout(fields, 5, seeds=SEEDS, dt=0.1)
 
 
 def test_other_trajectories_are_judged_by_the_same_programs() -> None:
     devices._mapped.cache_clear()
     arms = persistence(1)
-    first = evaluate("first", arms, (), STUDY, waves(0.0), None)
+    first = evaluate("first", arms, (), waves(0.0))
     programs = devices._mapped.cache_info().misses
-    second = evaluate("second", arms, (), STUDY, waves(1.0), None)
+    second = evaluate("second", arms, (), waves(1.0))
     assert devices._mapped.cache_info().misses == programs == 2
     assert (first.rollout != second.rollout).any()
 
 
 @pytest.mark.slow
 def test_single_steps_are_judged_after_each_refinement_as_if_it_were_the_last() -> None:
-    config = RefinerConfig(steps=2)
-    net = make_resnet(ResnetConfig(width=4, blocks=1, dilations=(1, 2), embedding=4), 1, 8)
-    emulator = make_refiner(net, config)
-    params = jax.vmap(net.init)(jax.random.split(jax.random.key(3), STUDY.seeds))
+    config = Refiner(refinements=2)
+    net = Resnet(width=4, blocks=1, dilations=(1, 2), embedding=4).make(FieldShape(1, 8))
+    emulator = config.make(net, 0.3)
+    params = jax.vmap(net.init)(jax.random.split(jax.random.key(3), SEEDS))
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # its last layer is zero at first
-    whole = evaluate("whole", emulator, params, STUDY, waves(0.0), None)
-    assert whole.one_step.shape == (STUDY.seeds, 3)
+    whole = evaluate("whole", emulator, params, waves(0.0))
+    assert whole.one_step.shape == (SEEDS, 3)
     for count in range(3):
-        stopped = make_refiner(net, replace(config, applied=count))
-        alone = evaluate("alone", stopped, params, STUDY, waves(0.0), None)
+        stopped = replace(config, applied=count).make(net, 0.3)
+        alone = evaluate("alone", stopped, params, waves(0.0))
         for name in ("one_step", "first_error"):
             found, last = getattr(whole, name)[:, count], getattr(alone, name)[:, -1]
             np.testing.assert_allclose(found, last, rtol=1e-5)
     low = make_low_pass(emulator, 1)
-    kept = (params, jnp.ones((STUDY.seeds, 5)))
-    same = evaluate("low", low, kept, STUDY, waves(0.0), None)
+    kept = (params, jnp.ones((SEEDS, 5)))
+    same = evaluate("low", low, kept, waves(0.0))
     np.testing.assert_allclose(same.one_step, whole.one_step, rtol=1e-4)

@@ -22,7 +22,7 @@ from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from .emulator import (
+from ..emulator import (
     FIRST_INDEX,
     Emulator,
     FieldNetwork,
@@ -37,21 +37,19 @@ from .emulator import (
     residual,
     squared_error,
 )
-from .schedule import make_schedule, sampler_weights
+from ..schedule import make_schedule, sampler_weights
 
 
 @dataclass(frozen=True)
-class RefinerConfig:
+class Refiner:
     """Schedule and forms; defaults are the paper's main setting.
 
     Attributes:
-        steps: refinements K after the first prediction; the network is called K + 1 times.
+        refinements: K, after the first prediction; the network is called K + 1 times.
         min_noise_variance: of the finest noise, in units of the scaled residual. A *variance*:
             the released code calls it `min_noise_std` and uses it as one.
         max_noise_variance: of the first refinement's noise, the others lying geometrically
             between; None for the paper's, `min_noise_variance ** (1 / K)`.
-        residual_scale: c; about the standard deviation of a step's change: one for all channels,
-            or one for each.
         form: what the network predicts: `v` (released code) or the `noise` (paper's pseudo-code).
         first: the second input of the first prediction: `noise` (released code) or `zeros`.
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
@@ -64,10 +62,9 @@ class RefinerConfig:
             `default` of GPUs and TPUs it would drown in rounding. CPUs have `highest` anyway.
     """
 
-    steps: int = positive(3)
+    refinements: int = positive(3)
     min_noise_variance: float = number(2e-7, above=0, below=1)
     max_noise_variance: float | None = None
-    residual_scale: Scale = 0.3
     form: Literal["v", "noise"] = "v"
     first: Literal["noise", "zeros"] = "noise"
     first_share: float | None = number(
@@ -80,10 +77,14 @@ class RefinerConfig:
     precision: Literal["highest", "high", "default"] = "highest"
 
     def validate(self) -> None:
-        if self.applied is not None and self.applied > self.steps:
-            raise ConfigError("applied", self.applied, f"from 0 to steps ({self.steps})")
+        if self.applied is not None and self.applied > self.refinements:
+            raise ConfigError(
+                "applied", self.applied, f"from 0 to refinements ({self.refinements})"
+            )
         highest = self.max_noise_variance
-        if highest is not None and (self.steps < 2 or not self.min_noise_variance < highest < 1):
+        if highest is not None and (
+            self.refinements < 2 or not self.min_noise_variance < highest < 1
+        ):
             expected = f"above min_noise_variance ({self.min_noise_variance:g}), below 1"
             raise ConfigError(
                 "max_noise_variance",
@@ -91,7 +92,6 @@ class RefinerConfig:
                 expected,
                 "leave it out with a single refinement: there is one noise only",
             )
-        check_scale(self.residual_scale)
         if self.form == "noise" and (self.first, self.sampler) != ("zeros", "renoise"):
             raise ConfigError(
                 "form",
@@ -100,106 +100,115 @@ class RefinerConfig:
                 "there is no signal in the first input to scale the noise against",
             )
 
+    def make(self, net: FieldNetwork, scale: Scale, after: Emulator | None = None) -> Emulator:
+        """An emulator that predicts and refines; equal arguments give the same functions.
 
-def make_refiner(
-    net: FieldNetwork, config: RefinerConfig, *, after: Emulator | None = None
-) -> Emulator:
-    """An emulator that predicts and refines. Equal arguments give the same functions.
+        Args:
+            net: the network.
+            scale: c, of a step's change: one for all channels or one for each.
+            after: an emulator whose step is the first prediction; the network then only refines.
+                Its parameters come first in the pair `(theirs, the network's)` and are not trained.
+                A refiner of one step after another one has weights of its own at every noise.
 
-    Args:
-        net: the network.
-        config: schedule and forms.
-        after: an emulator whose step is the first prediction; the network then only refines. Its
-            parameters come first in the pair `(theirs, the network's)` and are not trained. A
-            refiner of one step after another one has weights of its own at every noise.
-
-    Raises:
-        ConfigError: a setting is out of range, or settings contradict each other.
-    """
-    emulator = _refiner(net, config, after)
-    if config.precision != "highest" and jax.default_backend() != "cpu":
-        warnings.warn(
-            f"refiner: matrix products of {config.precision} precision round fields more coarsely "
-            "than the finest noise; expected precision 'highest'",
-            stacklevel=2,
-        )
-    return emulator
+        Raises:
+            ConfigError: a setting is out of range, or settings contradict each other.
+        """
+        emulator = _refiner(net, self, scale, after)
+        if self.precision != "highest" and jax.default_backend() != "cpu":
+            warnings.warn(
+                f"refiner: matrix products of {self.precision} precision round fields more "
+                "coarsely than the finest noise; expected precision 'highest'",
+                stacklevel=2,
+            )
+        return emulator
 
 
 @functools.lru_cache(maxsize=32)
-def _refiner(net: FieldNetwork, config: RefinerConfig, after: Emulator | None) -> Emulator:
-    refiner = _with_weights(net, config, after)
+def _refiner(net: FieldNetwork, config: Refiner, scale: Scale, after: Emulator | None) -> Emulator:
+    parts = _with_weights(net, config, scale, after)
     calls = _applied(config) + (1 if after is None else after.calls)
     before = () if after is None else after.about
     return Emulator(
-        functools.partial(init, refiner),
-        functools.partial(step, refiner),
-        functools.partial(loss, refiner),
+        functools.partial(init, parts),
+        functools.partial(step, parts),
+        functools.partial(loss, parts),
         frames=net.history + 1,
         calls=config.samples * calls,
         history=net.history,
-        stages=functools.partial(stages, refiner),
+        stages=functools.partial(stages, parts),
         about=(
             *net.about,
             *kind_and_settings("objective", config),
+            ("scale", scale),
             *((f"after.{name}", value) for name, value in before),
         ),
     )
 
 
-class Refiner(NamedTuple):
+class RefinerParts(NamedTuple):
     """A network, its schedule and forms; what `init`, `step` and `loss` share.
 
     Attributes:
-        net, config, after: as for `make_refiner`.
-        clean, dirt: `[K + 1]` weights of signal and noise in the noised input of every index.
+        net, config, scale, after: as of `Refiner.make`.
+        signal_scale, noise_scale: `[K + 1]` weights of signal and noise in the second input of
+            every index.
         on_guess, on_noised, on_fresh: `[K + 1]` as in `schedule.sampler_weights`.
         odds: `[K + 1]` shares of the training samples.
     """
 
     net: FieldNetwork
-    config: RefinerConfig
+    config: Refiner
+    scale: Scale
     after: Emulator | None
-    clean: jax.Array
-    dirt: jax.Array
+    signal_scale: jax.Array
+    noise_scale: jax.Array
     on_guess: jax.Array
     on_noised: jax.Array
     on_fresh: jax.Array
     odds: jax.Array
 
 
-def _with_weights(net: FieldNetwork, config: RefinerConfig, after: Emulator | None) -> Refiner:
+def _with_weights(
+    net: FieldNetwork, config: Refiner, scale: Scale, after: Emulator | None
+) -> RefinerParts:
     check(config)
+    check_scale(scale)
     if after is not None and config.first_share is not None:
         raise ConfigError("first_share", config.first_share, "None: first predictions are not its")
     if after is not None and after.history != net.history:
         raise ConfigError("after", f"history {after.history}", f"the network's ({net.history})")
-    last, v_form = config.steps, config.form == "v"
+    last, v_form = config.refinements, config.form == "v"
     plan = make_schedule(last, config.min_noise_variance, config.max_noise_variance)
-    # 1 - signal loses the finest noise in float32.
+    # Not one minus the share below: that loses the finest noise in float32.
     noise_share = 1.0 - plan.signal if v_form else plan.variance
-    clean = np.sqrt(1.0 - noise_share) if v_form else np.ones(last + 1)
-    weights = (clean, np.sqrt(noise_share), *sampler_weights(plan, config.form, config.sampler))
+    signal_scale = np.sqrt(1.0 - noise_share) if v_form else np.ones(last + 1)
+    weights = (
+        signal_scale,
+        np.sqrt(noise_share),
+        *sampler_weights(plan, config.form, config.sampler),
+    )
     share = config.first_share if config.first_share is not None else 1.0 / (last + 1)
     share = 0.0 if after is not None else share
     odds = jnp.append(jnp.full((last,), (1.0 - share) / last), share)
-    return Refiner(net, config, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds=odds)
+    return RefinerParts(
+        net, config, scale, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds=odds
+    )
 
 
-def _applied(config: RefinerConfig) -> int:
-    return config.steps if config.applied is None else config.applied
+def _applied(config: Refiner) -> int:
+    return config.refinements if config.applied is None else config.applied
 
 
-def init(refiner: Refiner, key: jax.Array) -> PyTree:
+def init(parts: RefinerParts, key: jax.Array) -> PyTree:
     """The network's parameters, or the pair of the first emulator's and the network's."""
-    if refiner.after is None:
-        return refiner.net.init(key)
+    if parts.after is None:
+        return parts.net.init(key)
     after_key, net_key = jax.random.split(key)
-    return refiner.after.init(after_key), refiner.net.init(net_key)
+    return parts.after.init(after_key), parts.net.init(net_key)
 
 
 def call(
-    refiner: Refiner,
+    parts: RefinerParts,
     params: PyTree,
     field: jax.Array,
     noised: jax.Array,
@@ -207,106 +216,108 @@ def call(
     conditions: jax.Array,
 ) -> jax.Array:
     """The network at index `t`; its second input is the noised residual `[C, *space]`."""
-    config, params = refiner.config, params if refiner.after is None else params[1]
+    config, params = parts.config, params if parts.after is None else params[1]
     if config.first == "zeros":
-        noised = jnp.where(t == config.steps, 0.0, noised)
-    index = t * (FIRST_INDEX / config.steps)
+        noised = jnp.where(t == config.refinements, 0.0, noised)
+    index = t * (FIRST_INDEX / config.refinements)
     with jax.default_matmul_precision(config.precision):
-        return refiner.net.apply(params, field, noised, index, conditions)
+        return parts.net.apply(params, field, noised, index, conditions)
 
 
-def denoised(refiner: Refiner, prediction: jax.Array, noised: jax.Array, t: jax.Array) -> jax.Array:
+def denoised(
+    parts: RefinerParts, prediction: jax.Array, noised: jax.Array, t: jax.Array
+) -> jax.Array:
     """The clean residual `x` that a prediction at index `t` stands for.
 
-    With `z = clean_t x + dirt_t e`, form `v` predicts `clean_t e - dirt_t x`, so
-    `x = clean_t z - dirt_t v` (`clean^2 + dirt^2 = 1`). Form `noise` predicts `e` of
-    `z = x + dirt_t e`, so `x = z - dirt_t e`; the first prediction is `x` itself.
+    With `z = signal_t x + noise_t e`, form `v` predicts `signal_t e - noise_t x`, so
+    `x = signal_t z - noise_t v` (`signal_t^2 + noise_t^2 = 1`). Form `noise` predicts `e` of
+    `z = x + noise_t e`, so `x = z - noise_t e`; the first prediction is `x` itself.
     """
-    if refiner.config.form == "v":
-        return refiner.clean[t] * noised - refiner.dirt[t] * prediction
-    first = t == refiner.config.steps
-    return jnp.where(first, prediction, noised - refiner.dirt[t] * prediction)
+    if parts.config.form == "v":
+        return parts.signal_scale[t] * noised - parts.noise_scale[t] * prediction
+    first = t == parts.config.refinements
+    return jnp.where(first, prediction, noised - parts.noise_scale[t] * prediction)
 
 
 def loss(
-    refiner: Refiner, params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
+    parts: RefinerParts, params: PyTree, key: jax.Array, window: jax.Array, conditions: jax.Array
 ) -> tuple[jax.Array, Metrics]:
     """The training objective of the paper's section 3, of one window at one random index.
 
-    `|| net(u, clean_t x + dirt_t e, t) - y ||^2` with the residual `x = (u(t + dt) - u(t)) / c`,
-    noise `e` and the target `y = clean_t e - dirt_t x` (form `v`) or `e` (form `noise`; `x` at the
-    first prediction). First predictions count `first_weight` times.
+    `|| net(u, signal_t x + noise_t e, t) - y ||^2` with the residual `x = (u(t + dt) - u(t)) / c`,
+    noise `e` and the target `y = signal_t e - noise_t x` (form `v`) or `e` (form `noise`; `x`
+    at the first prediction). First predictions count `first_weight` times.
     """
-    config = refiner.config
+    config = parts.config
     index_key, noise_key = jax.random.split(key)
-    t = jax.random.choice(index_key, config.steps + 1, p=refiner.odds)
-    field, following = opening(window, refiner.net.history)
-    x = residual(field, following[0], config.residual_scale)
+    t = jax.random.choice(index_key, config.refinements + 1, p=parts.odds)
+    field, following = opening(window, parts.net.history)
+    x = residual(field, following[0], parts.scale)
     noise = draws.normal(noise_key, x.shape, x.dtype)
-    noised = refiner.clean[t] * x + refiner.dirt[t] * noise
-    prediction = call(refiner, params, field, noised, t, conditions)
+    noised = parts.signal_scale[t] * x + parts.noise_scale[t] * noise
+    prediction = call(parts, params, field, noised, t, conditions)
     if config.form == "v":
-        target = refiner.clean[t] * noise - refiner.dirt[t] * x
+        target = parts.signal_scale[t] * noise - parts.noise_scale[t] * x
     else:
-        target = jnp.where(t == config.steps, x, noise)
+        target = jnp.where(t == config.refinements, x, noise)
     value = squared_error(prediction, target)
-    first = (t == config.steps).astype(value.dtype)
+    first = (t == config.refinements).astype(value.dtype)
     weighed = value * (1.0 + first * (config.first_weight - 1.0))
     return weighed, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
 
 
 def predict(
-    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+    parts: RefinerParts, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
     """Residuals `[K + 1, C, *space]`: a first prediction and after each of its refinements.
 
     The noised input of index `t - 1` is `on_guess_t x + on_noised_t z_t + on_fresh_t e`, with `x`
     the clean residual that index `t` predicts.
     """
-    config, after, last = refiner.config, refiner.after, refiner.config.steps
-    frame = latest(field, refiner.net.history)
+    config, after, last = parts.config, parts.after, parts.config.refinements
+    frame = latest(field, parts.net.history)
 
     def noise(t: Any) -> jax.Array:
         return draws.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
 
     def renoised(guess: jax.Array, noised: jax.Array, t: Any) -> jax.Array:
-        mixed = refiner.on_guess[t] * guess + refiner.on_noised[t] * noised
-        return mixed + refiner.on_fresh[t] * noise(t)
+        mixed = parts.on_guess[t] * guess + parts.on_noised[t] * noised
+        return mixed + parts.on_fresh[t] * noise(t)
 
     def refine(noised: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        prediction = call(refiner, params, field, noised, t, conditions)
-        guess = denoised(refiner, prediction, noised, t)
+        prediction = call(parts, params, field, noised, t, conditions)
+        guess = denoised(parts, prediction, noised, t)
         return renoised(guess, noised, t), guess
 
     noised, begin = noise(last + 1), last  # nothing but noise at index K
     first = []
     if after is not None:
         given = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
-        guess = residual(field, latest(given, refiner.net.history), config.residual_scale)
+        guess = residual(field, latest(given, parts.net.history), parts.scale)
         noised, begin, first = renoised(guess, noised, last), last - 1, [guess[None]]
     indices = jnp.arange(begin, last - _applied(config) - 1, -1)
     return jnp.concatenate([*first, jax.lax.scan(refine, noised, indices)[1]])
 
 
 def stages(
-    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+    parts: RefinerParts, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
     """`u + c x` `[K + 1, H * C, *space]` with the residual `x` after 0, 1, ... refinements, a mean
     over `samples` predictions."""
-    config = refiner.config
-    scale = per_channel(config.residual_scale, field)
+    config = parts.config
+    scale = per_channel(parts.scale, field)
     if config.samples == 1:
-        guesses = predict(refiner, params, key, field, conditions)
+        guesses = predict(parts, params, key, field, conditions)
     else:
         keys = jax.random.split(key, config.samples)
-        guess = functools.partial(predict, refiner)
+        guess = functools.partial(predict, parts)
         sampled = jax.vmap(guess, in_axes=(None, 0, None, None))(params, keys, field, conditions)
         guesses = sampled.mean(0)
     return jax.vmap(lambda x: pushed(field, scale * x))(guesses)
 
 
 def step(
-    refiner: Refiner, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
+    parts: RefinerParts, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
     """The last of the `stages`."""
-    return stages(refiner, params, key, field, conditions)[-1]
+    return stages(parts, params, key, field, conditions)[-1]

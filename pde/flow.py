@@ -1,4 +1,4 @@
-"""What is asked of flows in the plane: vorticity, kinetic energy, structure functions."""
+"""Measures of flows in the plane: vorticity, kinetic energy, structure functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import metrics
-from ..fieldset import FieldSet
-from ..flows import to_velocity, to_vorticity
+from . import metrics
+from .fieldset import FieldSet
+from .flows import to_velocity, to_vorticity
 
 # Names of the channels of a flow: its vorticity, or its velocity.
 KNOWN = (("vorticity",), ("w",), ("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))

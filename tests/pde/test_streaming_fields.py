@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.pde import streaming
-from jaxrl_rollouts.pde.files import read_fields, write_well
+from jaxrl_rollouts.pde.files import read, write_well
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.generate import Solved
-from jaxrl_rollouts.pde.operators import ResnetConfig
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.streaming import deviation
-from jaxrl_rollouts.pde.study.fit import fit
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.training import Training
 
-NET = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
+NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
 
 
 @pytest.mark.slow
@@ -29,9 +29,9 @@ def test_an_emulator_learns_the_same_from_a_file_on_disk(
     values = rng.normal((100, -1), (30, 0.1), (7, 10, 8, 2)).swapaxes(2, 3)
     path = tmp_path / "well.hdf5"
     write_well(path, [Solved(values, *np.full((2, 7), 8.0), np.arange(7.0))], channels=("u", "v"))
-    found = read_fields(path)
+    found = read(path)
     assert found.layout == "The Well"
-    config = TrainingConfig(batch=3, warmup=2)
+    config = Training(batch=3, warmup=2)
     options = {"network": NET, "history": 2, "every": 2, "updates": 6, "seeds": 3}
     memory, disk = (
         fit("mse", found, training=config, stream=stream, **options)

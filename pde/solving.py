@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..equations import equation
-from ..fieldset import FieldSet
-from ..files import from_arrays
-from ..generate import GenerateConfig, Solved, generate
+from .equations import equation
+from .fieldset import FieldSet
+from .files import from_arrays
+from .generate import Simulation, Solved, generate
 
 
-def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> FieldSet:
+def solve(config: Simulation | None = None, *, progress: bool = False) -> FieldSet:
     """Solve an equation many times, in float64.
 
-        fields = solve(Equation("ks", trajectories=64, points=64, extent=(22, 22), dt=(0.8, 0.8)))
+        fields = solve(Simulation("ks", trajectories=64, points=64, extent=(22, 22), dt=(0.8, 0.8)))
 
     Args:
         config: which equation, how often, how long; PDE-Refiner's training set if left out.
@@ -27,7 +27,7 @@ def solve(config: GenerateConfig | None = None, *, progress: bool = False) -> Fi
         DivergenceError: a solution became infinite.
         MissingExtraError: the extra `pde` is not installed.
     """
-    config = config or GenerateConfig()
+    config = config or Simulation()
     chunks = generate(config, progress=progress)
     solved = Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
     which = equation(config.equation)

@@ -11,11 +11,10 @@ from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..fieldset import FieldSet
-from .fit import Fitted
-from .look import Evaluation, high_correlation_times, true_spectrum
+from .evaluation import Evaluation, Holdout, high_correlation_times, late_spectrum
+from .fieldset import FieldSet
+from .fitting import Fitted
 from .pictures import draw_rollouts, draw_spectra, line
-from .train import StudyConfig, StudyData
 
 COLOURS = {
     "persistence": "#888888",
@@ -30,8 +29,7 @@ def make_report(
     report: Report,
     fitted: Fitted,
     train: FieldSet,
-    study: StudyConfig,
-    data: StudyData,
+    data: Holdout,
     arms: Mapping[str, Evaluation],
 ) -> None:
     """Fill a report.
@@ -40,11 +38,11 @@ def make_report(
         report: an empty one.
         fitted: the emulator.
         train: what it was trained on.
-        study, data: how it was tested, and on what.
+        data: how it was measured, and on what.
         arms: evaluations by name, the emulator's first.
     """
     own, dt = fitted.emulator, data.dt
-    end = study.steps * dt
+    end = data.steps * dt
     clock = "time" if own.dt else "frames"
     rows, held = [], []
     for name, arm in arms.items():
@@ -54,7 +52,7 @@ def make_report(
             f"T(0.8), mean curve, {clock}": curve,
             f"T(0.8), per trajectory, {clock}": each,
             f"T(0.9), mean curve, {clock}": high_correlation_times(arm.correlation, dt, 0.9)[0],
-            "NRMSE halfway": arm.nrmse[:, study.steps // 2].mean(-1),
+            "NRMSE halfway": arm.nrmse[:, data.steps // 2].mean(-1),
             "NRMSE at the end": arm.nrmse[:, -1].mean(-1),
         }
         rows.append({"": name} | {column: summarize(values) for column, values in row.items()})
@@ -62,23 +60,24 @@ def make_report(
             held.append(name)
     report.table("on trajectories it has not seen", rows)
     report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
-    late = true_spectrum(study, data)
+    late = np.asarray(late_spectrum(data.truth(), data))
     name, arm = next(iter(arms.items()))
     report.table("by wavenumber", _spectra_rows(name, arm, late))
-    draw_rollouts(report, study, data, {name: arm.rollout}, clock=clock)
-    _draw_correlation(report, study, data, arms, clock)
+    draw_rollouts(report, data, {name: arm.rollout}, clock=clock)
+    _draw_correlation(report, data, arms, clock)
+    _draw_validation(report, fitted, name)
     spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
     draw_spectra(report, spectra, late, colours=COLOURS)
-    told = ", ".join(own.conditions) or "nothing"
+    seen = ", ".join(own.conditions) or "no conditions"
     report.note(
         f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
-        f"{len(data.test.fields)} others, {study.steps} steps of {dt:g} in {clock}. Errors are in "
-        f"standard deviations of the training data. The emulator is told {told}."
+        f"{len(data.fields.fields)} others, {data.steps} steps of {dt:g} in {clock}. Errors are in "
+        f"standard deviations of the training data. The emulator sees {seen}."
     )
     if held:
         report.note(
             f"The test ends at {end:g} in {clock}: T(0.8) of {', '.join(held)} is at least that, "
-            "and how much more was not seen. Longer trajectories, or --test with such, would tell."
+            "and how much more is unknown. Longer trajectories, or --test with such, would show it."
         )
     if own.constant:
         names = ", ".join(train.channels[i] for i in own.constant)
@@ -88,15 +87,16 @@ def make_report(
         )
     if "" in (train.boundaries or ("",)):
         report.note(
-            "The file does not say what lies beyond the ends of every axis: windows were moved "
-            "around those only if shift_axes asked for it, but the network joins their ends; if "
-            "they are walls, say so: --boundaries."
+            "It is not known what lies beyond the ends of every axis: windows were moved "
+            "around those only with shift_axes, but the network joins their ends; if "
+            "they are walls, give --boundaries."
         )
     if {*train.boundaries} - {"", "periodic"}:
         kinds = ", ".join(kind or "unknown" for kind in train.boundaries)
         report.note(
-            f"Boundaries: {kinds}. The network goes on with zeros behind walls and with the last "
-            "value where space is open."
+            f"Boundaries: {kinds}. Behind a wall the network sees zeros (a channel's mean), "
+            "behind a Dirichlet end the end's value, else the last value. Spectra between them are "
+            "those of a cosine transform."
         )
 
 
@@ -144,15 +144,34 @@ def _spectra_rows(name: str, arm: Evaluation, late: np.ndarray) -> list[dict]:
     ]
 
 
+def _draw_validation(report: Report, fitted: Fitted, name: str) -> None:
+    """The error of a step on the validation trajectories while training, where there are some."""
+    if not any("validation_error" in record.metrics for record in fitted.history.records):
+        return
+    at, errors = fitted.history.curve("validation_error")
+    made, (ax,) = figure(1, 1, titles=("Validation",))
+    steps = at * fitted.training.per_iteration
+    curve_with_band(ax, steps, errors.T, name, colours=COLOURS)
+    ax.set_yscale("log")
+    ax.set_xlabel("gradient steps")
+    ax.set_ylabel("error of a step, standard deviations")
+    best = steps[errors.argmin(0)]
+    report.picture(
+        "validation",
+        made,
+        "Root mean square error of a step on trajectories that are not trained on. The weights of "
+        f"the lowest are kept: after {best.mean():,.0f} steps on average.",
+    )
+
+
 def _draw_correlation(
     report: Report,
-    study: StudyConfig,
-    data: StudyData,
+    data: Holdout,
     arms: Mapping[str, Evaluation],
     clock: str,
 ) -> None:
     made, (left, right) = figure(1, 2, titles=("Correlation with the truth", "NRMSE"))
-    at = data.dt * np.arange(1, study.steps + 1)
+    at = data.dt * np.arange(1, data.steps + 1)
     for name, arm in arms.items():
         style: dict[str, Any] = {"colours": COLOURS, "linestyle": line(name)}
         curve_with_band(left, at, arm.correlation.mean(2), name, **style)

@@ -12,16 +12,16 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
-from ..constant import constant_fields
-from ..emulator import Scale, Told
-from ..fieldset import TOLD, Fields, FieldSet, Scaling, condition_values, to_units
-from ..saved import TrainedEmulator
-from ..streaming import deviation, trajectories
-from ..training import TrainingConfig
+from .constant import constant_fields
+from .emulator import Conditioning, Scale
+from .fieldset import SPAN, Fields, FieldSet, Scaling, condition_values, to_units
+from .streaming import deviation, trajectories
+from .trained import TrainedEmulator
+from .training import Training
 
 
 def standardised(
-    found: FieldSet,
+    fields: FieldSet,
     u: np.ndarray,
     units: tuple[Scaling, ...],
     scalings: Mapping[str, Scaling],
@@ -30,14 +30,16 @@ def standardised(
     """Fields `[N, T, C, *X]` and conditions as a network sees them.
 
     Args:
-        found: of which the conditions are, and the constant channels.
+        fields: of which the conditions are, and the constant channels.
         u: its fields that change.
         units: of `channel_units`.
         scalings: of `condition_scalings`.
         constant: of `constant_units`.
     """
     seen = scaled(units, u, axes=u.ndim - 3)
-    return Fields(jnp.asarray(seen), jax.tree.map(jnp.asarray, told(found, scalings, constant)))
+    return Fields(
+        jnp.asarray(seen), jax.tree.map(jnp.asarray, conditions_of(fields, scalings, constant))
+    )
 
 
 def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
@@ -45,24 +47,26 @@ def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.nd
     return to_units(units, u, axes)
 
 
-def told(
-    found: FieldSet,
+def conditions_of(
+    fields: FieldSet,
     scalings: Mapping[str, Scaling],
     constant: Mapping[int, Scaling] | None = None,
 ) -> Any:
-    """Conditions of every trajectory as a network is told them, `[N, P]` float32; `Told` with the
-    constant channels `[N, S, *X]` where there are some."""
-    columns = [np.zeros((found.shape[0], 0))]
-    columns += [scale(condition_values(found, name)) for name, scale in scalings.items()]
+    """Conditions of every trajectory as a network sees them, `[N, P]` float32.
+
+    `Conditioning` with the constant channels `[N, S, *X]` where there are some.
+    """
+    columns = [np.zeros((fields.shape[0], 0))]
+    columns += [scale(condition_values(fields, name)) for name, scale in scalings.items()]
     conditions: Any = np.concatenate(columns, 1).astype(np.float32)
     if not constant:
         return conditions
-    fields = constant_fields(found, tuple(constant))
-    seen: Any = scaled(tuple(constant.values()), fields, axes=fields.ndim - 2)
-    return Told(conditions, seen)
+    still = constant_fields(fields, tuple(constant))
+    seen: Any = scaled(tuple(constant.values()), still, axes=still.ndim - 2)
+    return Conditioning(conditions, seen)
 
 
-def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
+def channel_units(fields: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
     """Mean and one over the standard deviation of every channel of `[N, T, C, *X]`.
 
     Raises:
@@ -71,80 +75,82 @@ def channel_units(found: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
     over = (0, 1, *range(3, u.ndim))
     mean, spread = deviation((u[part] for part in trajectories(u.shape)), over)
     if (spread == 0).any():
-        name = found.channels[int(spread.argmin())] if found.channels else "u"
-        raise DataError(found.path, name, "a constant", "a channel that changes")
+        name = fields.channels[int(spread.argmin())] if fields.channels else "u"
+        raise DataError(fields.path, name, "a constant", "a channel that changes")
     return tuple(Scaling(float(m), float(1 / s)) for m, s in zip(mean, spread, strict=True))
 
 
-def constant_units(found: FieldSet) -> dict[int, Scaling]:
+def constant_units(fields: FieldSet) -> dict[int, Scaling]:
     """As `channel_units`, of the constant channels, by number; the factor is 1 where one is the
     same everywhere."""
-    if not found.constant:
+    if not fields.constant:
         return {}
-    fields = constant_fields(found, found.constant)
-    mean, spread = deviation([fields], (0, *range(2, fields.ndim)))
+    still = constant_fields(fields, fields.constant)
+    mean, spread = deviation([still], (0, *range(2, still.ndim)))
     factor = 1 / np.where(spread == 0, 1.0, spread)
     units = (Scaling(float(m), float(f)) for m, f in zip(mean, factor, strict=True))
-    return dict(zip(found.constant, units, strict=True))
+    return dict(zip(fields.constant, units, strict=True))
 
 
-def step_scale(found: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], every: int) -> Scale:
+def step_scale(fields: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], stride: int) -> Scale:
     """Standard deviation of a step's change of standardised `[N, T, C, *X]`, three digits: a number
     for a single channel, else one for each.
 
     Raises:
         DataError: too few frames for a step, or a channel that is the same in every frame.
     """
-    if u.shape[1] <= every:
-        raise DataError(found.path, "frames", u.shape[1], f"at least {every + 1}, a step")
+    if u.shape[1] <= stride:
+        raise DataError(fields.path, "frames", u.shape[1], f"at least {stride + 1}, a step")
     parts = (scaled(units, u[part], axes=u.ndim - 3) for part in trajectories(u.shape))
-    changes = (part[:, every:] - part[:, :-every] for part in parts)
+    changes = (part[:, stride:] - part[:, :-stride] for part in parts)
     if u.shape[2] == 1:
         spread = [deviation(changes, tuple(range(u.ndim)))[1]]
     else:
         spread = deviation(changes, (0, 1, *range(3, u.ndim)))[1]
     scales = tuple(float(f"{one:.3g}") for one in spread)
     if not min(scales) > 0:
-        name = found.channels[scales.index(min(scales))] if found.channels else "u"
-        raise DataError(found.path, name, "no change from step to step", "fields that change")
+        name = fields.channels[scales.index(min(scales))] if fields.channels else "u"
+        raise DataError(fields.path, name, "no change from step to step", "fields that change")
     return scales[0] if len(scales) == 1 else scales
 
 
-def condition_scalings(found: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
-    """How conditions are told, by name: from 0 to 10 over the trajectories.
+def condition_scalings(fields: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
+    """How networks see conditions, by name: from 0 to 10 over the trajectories.
 
     Raises:
         DataError: one that the file does not know, or whose value it does not say.
     """
     if names is None:
-        known = {"dt": found.dt, "dx": found.extent, **found.parameters}
+        known = {"dt": fields.dt, "dx": fields.extent, **fields.parameters}
         names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v, 0).any())
     scalings = {}
     for name in names:
-        values = condition_values(found, name)
+        values = condition_values(fields, name)
         span = float(np.ptp(values))
-        scalings[name] = Scaling(float(values.min()), TOLD / span if span else 1.0)
+        scalings[name] = Scaling(float(values.min()), SPAN / span if span else 1.0)
     return scalings
 
 
-def learned_from(own: TrainedEmulator, objective: Any, training: TrainingConfig) -> dict[str, Any]:
-    """What decides what an emulator learns, by name (`loop.train`): first what somebody chose, then
+def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> dict[str, Any]:
+    """What decides what an emulator learns, by name (`loop.train`): first what was chosen, then
     what was measured.
 
     Args:
         own: the emulator.
-        objective: its settings as they were given; the residual scale is measured.
+        objective: its settings.
         training: of it.
     """
+    about = dict(own.emulator.about)
+    scale = about.pop("scale", own.scale)  # measured: what was chosen is compared first
     return {
         "boundaries": own.boundaries,
         "conditions": {name: _rounded(scale) for name, scale in own.conditions.items()},
         "constant": {number: _rounded(scale) for number, scale in own.constant.items()},
-        **dict(own.emulator.about),
+        **about,
         "objective": objective,
         "training": training,
         "history": own.history,
-        "residual_scale": own.objective.residual_scale,
+        "scale": scale,
         "units": [_rounded(unit) for unit in own.units],
     }
 

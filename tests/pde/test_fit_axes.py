@@ -13,16 +13,16 @@ from PIL import Image
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
-from jaxrl_rollouts.pde.files import from_arrays, read_fields
-from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig
+from jaxrl_rollouts.pde.files import from_arrays, read
+from jaxrl_rollouts.pde.fitting import Fitted, fit
+from jaxrl_rollouts.pde.operators import Fno, Resnet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.study.fit import Fitted, fit
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report
 
 GRID = (8, 12)
-FNO = FnoConfig(width=12, layers=2, modes=3, embedding=8)
-QUICK = TrainingConfig(rate=3e-3, warmup=20, average=0.99, batch=16)
+FNO = Fno(width=12, layers=2, modes=3, embedding=8)
+QUICK = Training(lr=3e-3, warmup=20, average=0.99, batch=16)
 
 
 def drifting(count: int = 16, frames: int = 6) -> np.ndarray:
@@ -41,13 +41,13 @@ def drifting(count: int = 16, frames: int = 6) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def fitted() -> Fitted:
-    return fit("mse", from_arrays(drifting(), dt=0.5), network=FNO, updates=300, training=QUICK)
+    return fit("mse", from_arrays(drifting(), dt=0.5), network=FNO, steps=300, training=QUICK)
 
 
 def test_an_emulator_learns_and_keeps_its_grid(fitted: Fitted, tmp_path: Path) -> None:
     u, own = drifting(), fitted.emulator
     assert own.points == GRID == own.grid and own.boundaries == ("periodic", "periodic")
-    assert len(own.objective.residual_scale) == 2
+    assert len(own.scale) == 2
     rolled = fitted.roll(u[:, 0], 5)
     assert rolled.shape == (5, 16, 2, *GRID)
     error = np.abs(rolled - np.swapaxes(u[:, 1:], 0, 1)).mean((0, 1, 3, 4))
@@ -72,10 +72,10 @@ def test_a_saved_grid_that_is_none_is_named(fitted: Fitted, tmp_path: Path) -> N
 def test_walls_stay_walls(tmp_path: Path) -> None:
     """Windows are moved along circles only, and the network knows where it must not go around."""
     u = drifting()[:, :, :1]
-    net = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
+    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
     fields = from_arrays(u, boundaries=("wall", "periodic"))
-    walled = fit("mse", fields, network=net, updates=2, training=QUICK)
-    free = fit("mse", from_arrays(u), network=net, updates=2, training=QUICK)
+    walled = fit("mse", fields, network=net, steps=2, training=QUICK)
+    free = fit("mse", from_arrays(u), network=net, steps=2, training=QUICK)
     assert load_emulator(walled.save(tmp_path / "walls")).boundaries == ("wall", "periodic")
     given = jax.tree.map(np.asarray, free.emulator.params)
     ones = jax.tree.map(lambda x: x + 0.1, given)
@@ -91,11 +91,11 @@ def test_walls_stay_walls(tmp_path: Path) -> None:
 def test_a_spacing_is_told_for_every_axis() -> None:
     """And only if trajectories differ in it: axes may."""
     u = drifting(6)
-    net = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-    same = fit("mse", from_arrays(u, dx=(0.1, 0.3)), network=net, updates=2)
+    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+    same = fit("mse", from_arrays(u, dx=(0.1, 0.3)), network=net, steps=2)
     assert not same.emulator.conditions
     dx = np.stack([np.linspace(0.1, 0.2, 6), np.linspace(0.3, 0.6, 6)], 1)
-    own = fit("mse", from_arrays(u, dx=dx), network=net, updates=2)
+    own = fit("mse", from_arrays(u, dx=dx), network=net, steps=2)
     assert list(own.emulator.conditions) == ["dx"]
     rolled = own.roll(from_arrays(u, dx=dx), 2)
     np.testing.assert_array_equal(own.roll(u[:, 0], 2, conditions={"dx": dx}), rolled)
@@ -127,7 +127,7 @@ def test_from_a_file_to_a_report_and_a_rollout(
     file, out = tmp_path / "drift.npz", tmp_path / "runs"
     np.savez(file, u=u, dt=0.5, dx=0.1, boundaries=np.asarray(["periodic", "wall"]))
     command = ["pde", "train", str(file), "--out", str(out), "--no-progress", "--network", "fno"]
-    sizes = "--fno.width 4 --fno.layers 1 --fno.modes 2 --updates 10 --batch 4"
+    sizes = "--fno.width 4 --fno.layers 1 --fno.modes 2 --steps 10 --batch 4"
     cli.dispatch(command + sizes.split())
     (folder,) = out.iterdir()
     report = load_report(folder)
@@ -149,7 +149,7 @@ def test_from_a_file_to_a_report_and_a_rollout(
     capsys.readouterr()
     cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.png")])
     assert "stays above 0.8" in capsys.readouterr().out
-    found = read_fields(rolled)
+    found = read(rolled)
     assert found.shape == (2, 4, 2, *GRID) and found.boundaries == ("periodic", "wall")
     np.testing.assert_allclose(found.extent[0], [0.8, 1.2])
     cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.gif")])
@@ -174,7 +174,7 @@ def test_a_rollout_over_circles_is_a_file_of_the_well(
     folder = str(fitted.save(tmp_path / "emulator"))
     cli.dispatch(["pde", "roll", folder, "drift.npz", "--picture", "rolled.gif"])
     cli.dispatch(["pde", "roll", folder, "drift.npz", "--steps", "4", "--out", "rolled.npz"])
-    long, short = read_fields("rolled.h5"), read_fields("rolled.npz")
+    long, short = read("rolled.h5"), read("rolled.npz")
     assert long.layout == "The Well" and long.shape == (3, 201, 2, *GRID)
     assert long.channels == short.channels == ("density", "drift")
     assert long.boundaries == ("periodic", "periodic")

@@ -11,18 +11,20 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.files import from_arrays, read_fields
-from jaxrl_rollouts.pde.operators import ResnetConfig, UnetConfig, make_resnet
+from jaxrl_rollouts.pde.emulator import FieldShape
+from jaxrl_rollouts.pde.files import from_arrays, read
+from jaxrl_rollouts.pde.fitting import Fitted, _training, fit
+from jaxrl_rollouts.pde.operators import Resnet, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.study.fit import Fitted, _training, fit, hold_fields
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.pde.training_fields import hold_fields
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import load_report
 
 N = 16
-NET = ResnetConfig(width=12, blocks=1, dilations=(1, 2, 1), embedding=8)
-QUICK = TrainingConfig(rate=3e-3, warmup=50, average=0.99)
+NET = Resnet(width=12, blocks=1, dilations=(1, 2, 1), embedding=8)
+QUICK = Training(lr=3e-3, warmup=50, average=0.99)
 
 
 def waves(count: int = 24, frames: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -39,13 +41,13 @@ def waves(count: int = 24, frames: int = 8) -> tuple[np.ndarray, np.ndarray]:
 def fitted() -> Fitted:
     u, way = waves()
     fields = from_arrays(u, dt=0.5, conditions={"way": way, "same": 1.0})
-    return fit("mse", fields, network=NET, updates=1000, seeds=2, key=3, training=QUICK)
+    return fit("mse", fields, network=NET, steps=1000, seeds=2, key=3, training=QUICK)
 
 
 def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
     u, way = waves()
     assert list(fitted.emulator.conditions) == ["way"] and fitted.emulator.dt == 0.5
-    scales = fitted.emulator.objective.residual_scale
+    scales = fitted.emulator.scale
     assert isinstance(scales, tuple) and all(0.1 < scale < 1.0 for scale in scales)  # standardised
     rolled = fitted.roll(u[:, 0], 7, conditions={"way": way}, seed=1)
     assert rolled.shape == (7, 24, 2, N)
@@ -73,7 +75,7 @@ def test_a_second_fit_compiles_nothing(caplog: pytest.LogCaptureFixture) -> None
     rolled = []
     for session in range(2):
         with jax.log_compiles(), caplog.at_level("WARNING", "jax"):
-            rolled.append(fit("refiner", fields, network=NET, updates=2).roll(fields, 2))
+            rolled.append(fit("refiner", fields, network=NET, steps=2).roll(fields, 2))
         done = [r.getMessage() for r in caplog.records if "XLA compilation" in r.getMessage()]
         assert bool(done) == (session == 0), done
         caplog.clear()
@@ -83,43 +85,42 @@ def test_a_second_fit_compiles_nothing(caplog: pytest.LogCaptureFixture) -> None
 def test_what_cannot_be_trained_is_refused_by_name() -> None:
     u, _ = waves(2, 3)
     with pytest.raises(DataError, match="u_0: found no change from step to step"):
-        fit("mse", u[:, :1].repeat(3, 1), updates=1)
+        fit("mse", u[:, :1].repeat(3, 1), steps=1)
     with pytest.raises(DataError, match="frames: found 3, expected at least 5, a training window"):
-        fit("mse", u, every=2, history=2, updates=1)
+        fit("mse", u, stride=2, history=2, steps=1)
     with pytest.raises(ConfigError, match="objective.*did you mean refiner"):
-        fit("refine", u, updates=1)
+        fit("refine", u, steps=1)
     with pytest.raises(ConfigError, match="network.*did you mean unet"):
-        fit("mse", u, network="uunet", updates=1)
+        fit("mse", u, network="uunet", steps=1)
     with pytest.raises(DataError, match="u: found nan in trajectory 1, frame 2, channel 0"):
-        fit("mse", np.where(np.arange(6).reshape(2, 3, 1, 1) == 5, np.nan, u), updates=1)
+        fit("mse", np.where(np.arange(6).reshape(2, 3, 1, 1) == 5, np.nan, u), steps=1)
 
 
 def test_windows_are_moved_along_axes_that_are_circles_or_said_to_be() -> None:
     u, _ = waves(2, 6)
 
-    def taken(axes: tuple[int, ...] | None, boundaries: str) -> TrainingConfig:
+    def taken(axes: tuple[int, ...] | None, boundaries: str) -> Training:
         return _training(
-            TrainingConfig(shift_axes=axes), 1, 1, from_arrays(u, None, None, None, boundaries)
+            Training(shift_axes=axes), 1, 1, from_arrays(u, None, None, None, boundaries)
         )
 
     assert taken(None, "periodic").shift_axes == (0,)
-    assert not taken(None, "").shift and not taken((), "periodic").shift
-    assert taken((0,), "").shift and taken((0,), "").shift_axes == (0,)  # the caller's word
+    assert not taken(None, "").random_shift
+    assert not taken((), "periodic").random_shift
+    assert taken((0,), "").random_shift and taken((0,), "").shift_axes == (0,)  # the caller's word
     for axes in ((1,), (-1,)):
         with pytest.raises(ConfigError, match="shift_axes: .*expected .*axes of space: 0"):
             taken(axes, "periodic")
-    with pytest.raises(
-        ConfigError, match="expected periodic axes; array says that axis 0 is: wall"
-    ):
+    with pytest.raises(ConfigError, match="expected periodic axes; array has axis 0: wall"):
         taken((0,), "wall")
 
 
 def test_a_network_knows_its_grid() -> None:
-    net = make_resnet(NET, 1, N, conditions=1)
-    params, told = net.init(jax.random.key(0)), jnp.zeros((1,))
+    net = NET.make(FieldShape(1, N, conditions=1))
+    params, given = net.init(jax.random.key(0)), jnp.zeros((1,))
 
     def apply(*shape: int) -> jax.Array:
-        return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, told)
+        return net.apply(params, jnp.zeros(shape), jnp.zeros(shape), 0.0, given)
 
     assert apply(1, N).shape == (1, N)
     with pytest.raises(ConfigError, match=r"on 16 x 16 points', expected 1 channels .* on 16 p"):
@@ -130,7 +131,7 @@ def test_a_network_knows_its_grid() -> None:
         apply(2, N)
     with pytest.raises(ConfigError, match="conditions: found '\\[0\\]', expected \\[1\\]"):
         net.apply(params, jnp.zeros((1, N)), jnp.zeros((1, N)), 0.0, jnp.zeros((0,)))
-    assert UnetConfig().hidden
+    assert Unet().hidden
 
 
 def test_from_a_file_to_a_report_and_a_long_rollout(
@@ -140,7 +141,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     file, out = tmp_path / "waves.npz", tmp_path / "runs"
     np.savez(file, u=u[:, :, :1], dt=0.5, way=way, boundaries=np.asarray("periodic"))
     sizes = "--resnet.width 8 --resnet.blocks 1 --resnet.dilations 1 2 --resnet.embedding 8"
-    short = "--objective mse --updates 20 --batch 8"
+    short = "--objective mse --steps 20 --batch 8"
     cli.dispatch(
         ["pde", "train", str(file), "--out", str(out), "--no-progress", "--history", "2"]
         + sizes.split()
@@ -151,7 +152,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     rows = report.tables["on trajectories it has not seen"]
     assert [row[""] for row in rows] == ["mse", "mse, low-pass", "linear", "persistence"]
     assert rows[0]["one-step MSE"].seeds == 2
-    assert set(report.pictures) == {"rollouts", "correlation", "spectra"}
+    assert set(report.pictures) == {"rollouts", "correlation", "spectra", "validation"}
     rolled, picture = tmp_path / "rolled.h5", tmp_path / "rolled.png"
     capsys.readouterr()
     cli.dispatch(
@@ -159,7 +160,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
         + ["--out", str(rolled), "--picture", str(picture)]
     )
     assert "stays above 0.8" in capsys.readouterr().out and picture.stat().st_size
-    found = read_fields(rolled)
+    found = read(rolled)
     assert found.shape == (3, 31, 1, N) and found.dt[0] == 0.5
     np.testing.assert_allclose(found.read(ALL, 0)[:, 0, 0], u[:3, 1, 0], rtol=1e-6)
     before = load_report(folder).to_json()["tables"]

@@ -1,0 +1,344 @@
+"""An emulator of fields of your own, in one call.
+
+fields = from_arrays(u, dt=0.1)                  # u [N, T, X]
+fitted = fit("mse", fields, steps=5000, seeds=2)
+rolled = fitted.roll(u[:, 0], 1000)              # [1000, N, 1, X]
+fitted.save("emulator")
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxrl_rollouts.averaged import AveragedState
+from jaxrl_rollouts.devices import BATCH
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import Stream
+from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.history import History
+from jaxrl_rollouts.trees import PyTree
+
+from .adapters import NetworkLike, network_like
+from .constant import changing, check_changing
+from .emulator import Objective
+from .equations import EQUATIONS
+from .fieldset import FieldSet
+from .registries import OBJECTIVES
+from .streaming import windows_feed
+from .trained import Range, TrainedEmulator
+from .training import Training, make_training
+from .training_fields import FieldsLike, fieldset_of, hold_fields, parted
+from .units import (
+    channel_units,
+    condition_scalings,
+    conditions_of,
+    constant_units,
+    learned_from,
+    scaled,
+    standardised,
+    step_scale,
+)
+from .validation import Validation
+
+
+class Fitted(NamedTuple):
+    """A trained emulator, all seeds.
+
+    Attributes:
+        emulator: what is saved, with the averaged weights `[seeds, ...]`: the last ones, or where
+            there was a validation those whose error was lowest.
+        trained: what the loop returned.
+        training: how it was trained, with what was left out filled in.
+    """
+
+    emulator: TrainedEmulator
+    trained: Trained
+    training: Training
+
+    @property
+    def stride(self) -> int:
+        """Frames of the data per step."""
+        return self.emulator.stride
+
+    @property
+    def history(self) -> History:
+        """The loss and other metrics over training, `validation_error` among them."""
+        return self.trained.history
+
+    @property
+    def params(self) -> PyTree:
+        """The averaged weights, `[seeds, ...]`."""
+        return self.emulator.params
+
+    def roll(
+        self,
+        initial: ArrayLike | FieldSet,
+        steps: int,
+        key: jax.Array | int = 0,
+        *,
+        conditions: Mapping[str, ArrayLike] | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Roll fields forward.
+
+        Args:
+            initial: `[N, C, *X]`, `[N, *X]` of a single channel, or `[N, H, C, *X]` for an emulator
+                with a history; or trajectories, whose first frames and conditions are taken.
+            steps: how many.
+            key: consumed by stochastic emulators, or the number to make one of.
+            conditions: values in the data's units, one or `[N]`, by name.
+            seed: which of the trained seeds.
+
+        Returns:
+            `[steps, N, C, *X]` float32 in the data's units, the start left out.
+
+        Raises:
+            DataError: fields of another shape, or not finite.
+            ConfigError: `steps` below 1, or conditions that are not the emulator's.
+        """
+        own = self.emulator
+        start: Any = initial
+        if not isinstance(start, FieldSet):
+            start = np.asarray(start)
+            if own.width == own.history == 1 and start.ndim == 1 + len(own.grid):
+                start = start[:, None]
+        return own.roll(start, steps, key, conditions=conditions, seed=seed)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it, to be read by `load_emulator`; returns the folder."""
+        return self.emulator.save(folder)
+
+
+def fit(
+    objective: str | Objective,
+    fields: FieldsLike,
+    *,
+    network: str | NetworkLike = "resnet",
+    conditions: tuple[str, ...] | None = None,
+    history: int = 1,
+    stride: int = 1,
+    steps: int | None = None,
+    seeds: int = 1,
+    key: jax.Array | int = 0,
+    training: Training | None = None,
+    start: PyTree | None = None,
+    validation: FieldSet | None = None,
+    evaluations: int = 20,
+    stage: str = "emulator",
+    context: RunContext | None = None,
+    stream: Stream = "auto",
+) -> Fitted:
+    """Train an emulator on trajectories of fields, all seeds side by side.
+
+    Channels are standardised, the residual scale is the standard deviation of a step's change, of
+    each channel, and conditions are scaled to 0 to 10: all three are measured on `fields` and kept
+    with the emulator, as are the boundaries, which say how the network goes on beyond the ends of
+    an axis.
+
+    Channels that are constant in time, by the file's word or because they never change, are seen at
+    every step and neither predicted nor counted in a loss or an error.
+
+    Args:
+        objective: `mse`, `refiner`, `unrolled` or another of `registries.OBJECTIVES`; or settings:
+            `Unrolled(length=9)`.
+        fields: of `from_arrays` or `read`; or an array, a file or several, for those.
+        network: `resnet`, `unet`, `fno`, `drift` or another of `registries.NETWORKS`; settings; or
+            a network of one's own: a flax Linen module, two functions, `from_equinox` (`adapters`).
+        conditions: what the emulator sees besides: `dt`, `dx` and parameters; None for those that
+            differ between the trajectories.
+        history: frames it sees.
+        stride: frames of the data per step.
+        steps: gradient steps; instead of the training's.
+        seeds: how many emulators.
+        key: consumed, or the number to make one of.
+        training: batch, learning rate and so on. Windows are moved around the circle along axes
+            that are known to be periodic, unless the equation is known to be forced there; its
+            `shift_axes` decide otherwise, also for axes of which nothing is known.
+        start: parameters `[seeds, ...]` to begin with instead of new ones.
+        validation: other trajectories; the error of a step on them is in the history, and the
+            weights of the lowest are kept for each seed.
+        evaluations: how often that is measured.
+        stage, context: as for `loop.train`.
+        stream: leave the fields on the disk and read windows while training: `auto`, where they
+            do not fit into memory; `always`; `never`.
+
+    Raises:
+        ConfigError: an unknown name, or a setting out of range.
+        DataError: fields that the networks here cannot do, or that never change; or others than
+            an earlier session of the run had.
+        DivergenceError: the loss became NaN or infinite.
+        Interrupted: the context's stop flag was raised.
+    """
+    config, net = objective_of(objective), network_like(network)
+    data_set = fieldset_of(fields)
+    check_changing(data_set)
+    for name, count in {"history": history, "stride": stride, "seeds": seeds}.items():
+        if count < 1:
+            raise ConfigError(name, count, "at least 1")
+    data_set, u = parted(data_set, stream)
+    hold_fields(data_set, u, stage, context)
+    own = untrained(config, net, data_set, u, conditions, history, stride)
+    needed = (own.emulator.frames - 1) * stride + 1
+    if u.shape[1] < needed:
+        raise DataError(
+            data_set.path, "frames", u.shape[1], f"at least {needed}, a training window"
+        )
+    often = evaluations if validation is not None else 1
+    training = _training(training, steps, stride, data_set, often)
+    functions = make_training(own.emulator, training)
+    data: Any = (
+        windows_feed(
+            u,
+            conditions_of(data_set, own.conditions, own.constant),
+            functools.partial(scaled, own.units, axes=len(own.grid)),
+            own.emulator.frames,
+            training,
+        )
+        if isinstance(u, np.memmap)
+        else standardised(data_set, u, own.units, own.conditions, own.constant)
+    )
+    keys: Any = jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds)
+    begin: Callable[..., AveragedState] = functions.init
+    if start is not None:
+        begin, keys = _from_params(functions.init), (keys, start)
+    judged = Validation.of(own, validation) if validation is not None else None
+    trained = train(
+        functions.update,
+        begin,
+        keys,
+        data,
+        iterations=functions.iterations,
+        stage=stage,
+        units_per_iteration=training.per_iteration,
+        evaluate=judged,
+        evaluate_every=max(1, functions.iterations // often) if judged else None,
+        alone=(BATCH, training.batch),
+        context=context,
+        about=learned_from(own, config, training),
+    )
+    params = judged.best if judged else trained.state.average
+    return Fitted(replace(own, params=params), trained, training)
+
+
+def untrained(
+    objective: Objective,
+    network: NetworkLike,
+    fields: FieldSet,
+    u: np.ndarray,
+    conditions: tuple[str, ...] | None = None,
+    history: int = 1,
+    stride: int = 1,
+) -> TrainedEmulator:
+    """An emulator without parameters, with everything that is measured on its training data.
+
+    Args:
+        objective, network: settings.
+        fields, u: of `parted`.
+        conditions, history, stride: as of `fit`.
+    """
+    moving = changing(fields)
+    units = channel_units(moving, u)
+    facts = {"stride": stride, "channel_names": list(fields.channels), "data": fields.path.name}
+    known = np.isfinite(fields.extent).all()
+    return TrainedEmulator(
+        network,
+        objective,
+        step_scale(moving, u, units, stride),
+        None,
+        u.shape[2],
+        fields.shape[3] if len(fields.shape) == 4 else fields.shape[3:],
+        history,
+        condition_scalings(fields, conditions),
+        _mean_dt(fields, stride),
+        units,
+        facts,
+        boundaries=fields.boundaries,
+        constant=constant_units(fields),
+        extent=tuple(map(_ends, fields.extent.T)) if known else (),
+        parameters={name: _ends(values) for name, values in fields.parameters.items()},
+    )
+
+
+def _ends(values: np.ndarray) -> Range:
+    return float(values.min()), float(values.max())
+
+
+@functools.lru_cache(maxsize=8)
+def _from_params(init: Callable[..., AveragedState]) -> Callable[..., AveragedState]:
+    def begin(given: tuple[jax.Array, PyTree], data: PyTree) -> AveragedState:
+        key, params = given
+        return init(key, data)._replace(params=params, average=params)
+
+    return begin
+
+
+def objective_of(given: str | Objective) -> Objective:
+    """Settings of an objective, of a name or themselves.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if isinstance(given, str):
+        return OBJECTIVES[given]()
+    if isinstance(given, type) or not callable(getattr(given, "make", None)):
+        found = given.__name__ if isinstance(given, type) else type(given).__name__
+        hint = f"give an object of it: {found}()" if isinstance(given, type) else ""
+        expected = f"a name or settings of {', '.join(OBJECTIVES)}"
+        raise ConfigError("objective", found, expected, hint)
+    return given
+
+
+def _training(
+    training: Training | None,
+    steps: int | None,
+    stride: int,
+    fields: FieldSet,
+    evaluations: int = 1,
+) -> Training:
+    """The training's settings, for so many steps, moving windows along circles only."""
+    training = training or Training()
+    if steps is not None and steps >= 1:
+        warmup = min(training.warmup, steps // 10)
+        training = replace(training, steps=steps, warmup=warmup, per_iteration=1)
+    elif steps is not None:
+        raise ConfigError("steps", steps, "at least 1")
+    if steps is not None or training.steps // training.per_iteration < evaluations:
+        # Records come between iterations only: as many steps in each as evaluations leave.
+        most = min(100, max(1, training.steps // evaluations))
+        per = max(n for n in range(1, most + 1) if training.steps % n == 0)
+        training = replace(training, per_iteration=per)
+    circles = training.shift_axes
+    if circles is None:
+        forced = EQUATIONS[fields.equation].forced if fields.equation else ()
+        kinds = enumerate(fields.boundaries)
+        circles = tuple(axis for axis, kind in kinds if kind == "periodic" and axis not in forced)
+    _check_circles(circles, fields)
+    shift = training.random_shift and bool(circles)
+    return replace(training, stride=stride, random_shift=shift, shift_axes=circles or None)
+
+
+def _check_circles(axes: tuple[int, ...], fields: FieldSet) -> None:
+    """`ConfigError` where windows cannot be moved along one of the axes: a wall, or no axis."""
+    count = len(fields.shape[3:])
+    for axis in axes:
+        if not 0 <= axis < count:
+            known = "0" if count == 1 else f"0 to {count - 1}"
+            raise ConfigError("shift_axes", list(axes), f"axes of space: {known}")
+        kind = fields.boundaries[axis] if fields.boundaries else ""
+        if kind not in ("", "periodic"):
+            expected = f"periodic axes; {fields.path.name} has axis {axis}: {kind}"
+            raise ConfigError("shift_axes", list(axes), expected)
+
+
+def _mean_dt(fields: FieldSet, stride: int) -> float | None:
+    """Time of a step; None where it is not known."""
+    return stride * float(fields.dt.mean()) if np.isfinite(fields.dt).all() else None

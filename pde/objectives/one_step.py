@@ -1,0 +1,177 @@
+"""What the objectives without refinement share: the step `u + c * net(u)` and its losses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.configs import check, number
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
+
+from ..emulator import (
+    FIRST_INDEX,
+    Conditions,
+    Emulator,
+    FieldNetwork,
+    Metrics,
+    Scale,
+    check_scale,
+    kind_and_settings,
+    latest,
+    per_channel,
+    pushed,
+    residual,
+    squared_error,
+)
+from ..spectral import waves
+
+Error = Callable[[jax.Array, jax.Array], jax.Array]
+Loss = Callable[[PyTree, jax.Array, jax.Array, Conditions], tuple[jax.Array, Metrics]]
+Distance = Literal["squared", "relative_l1"]
+
+
+class OneStep(NamedTuple):
+    """A network, the scale of its output and the error of a scaled change.
+
+    Attributes:
+        net: the network.
+        scale: c, for all channels or for each.
+        distance: `squared` or `relative_l1`; see `OneStepObjective`.
+        error: of `squared`: `(prediction, target) -> []`, both scaled changes `[C, *space]`.
+        frequency_weight: of `frequency_error`.
+    """
+
+    net: FieldNetwork
+    scale: Scale
+    distance: Distance = "squared"
+    error: Error = squared_error
+    frequency_weight: float = 0.0
+
+    def change(self, params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
+        """The scaled change `[C, *space]` that the network predicts, without a second input."""
+        nothing = jnp.zeros_like(latest(field, self.net.history))
+        return self.net.apply(params, field, nothing, FIRST_INDEX, conditions)
+
+    def loss(self, prediction: jax.Array, field: jax.Array, after: jax.Array) -> jax.Array:
+        """Error of a scaled change, for the frame that comes `after` a field."""
+        target = residual(field, after, self.scale)
+        if self.distance == "relative_l1":
+            by = per_channel(self.scale, prediction)
+            value = relative_error(by * prediction, by * target, after)
+        else:
+            value = self.error(prediction, target)
+        if self.frequency_weight:
+            extent = self.net.shape.extent if self.net.shape else ()
+            value += self.frequency_weight * frequency_error(prediction, target, extent)
+        return value
+
+    def next_field(self, field: jax.Array, prediction: jax.Array) -> jax.Array:
+        """The field after a scaled change, `u + c * prediction`."""
+        return pushed(field, per_channel(self.scale, prediction) * prediction)
+
+    def emulator(
+        self,
+        config: Any,
+        loss: Loss,
+        *,
+        ahead: int = 1,
+        change: Callable[..., jax.Array] | None = None,
+        calls: int = 1,
+    ) -> Emulator:
+        """The emulator that is trained on a loss.
+
+        Args:
+            config: the objective's settings.
+            loss: of a window.
+            ahead: frames that a window has beyond the history.
+            change: `(params, field, conditions)`, the scaled change of a step; None for the
+                network's.
+            calls: of the network in it.
+        """
+        net, predict = self.net, change or self.change
+
+        def step(
+            params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions
+        ) -> jax.Array:
+            del key
+            return self.next_field(field, predict(params, field, conditions))
+
+        about = net.about + kind_and_settings("objective", config) + (("scale", self.scale),)
+        frames = net.history + ahead
+        return Emulator(net.init, step, loss, frames, calls, net.history, about=about)
+
+
+@dataclass(frozen=True)
+class OneStepObjective:
+    """What the losses of one-step objectives have in common.
+
+    Attributes:
+        loss: what is averaged: `squared` differences of scaled changes; `relative_l1`, absolute
+            ones of the fields over the mean size of the true one, channel by channel (Poseidon's
+            and DRIFT-Net's is by groups of channels, a velocity being one).
+        frequency_weight: of `frequency_error`, which is added, on periodic fields; DRIFT-Net's,
+            whose released code divides it by the number of points, where it is a millionth of the
+            loss.
+    """
+
+    loss: Distance = "squared"
+    frequency_weight: float = number(0.0, least=0)
+
+    def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
+        """The step and its loss, with settings checked.
+
+        Raises:
+            ConfigError: a setting is out of range, or `frequency_weight` between walls.
+        """
+        check(self)
+        check_scale(scale)
+        if self.frequency_weight:
+            check_circles("frequency_weight", self.frequency_weight, net)
+        return OneStep(net, scale, self.loss, frequency_weight=self.frequency_weight)
+
+
+def check_circles(setting: str, value: Any, net: FieldNetwork) -> None:
+    """`ConfigError` where a network's fields end at walls: a Fourier transform joins the ends."""
+    kinds = net.shape.boundaries if net.shape else ()
+    if {*kinds} - {"", "periodic"}:
+        expected = (
+            f"periodic boundaries with it, not {', '.join(kind or 'unknown' for kind in kinds)}"
+        )
+        hint = "its derivatives are Fourier's, which take the ends of an axis for joined"
+        raise ConfigError(setting, value, expected, hint)
+
+
+def relative_error(prediction: jax.Array, target: jax.Array, truth: jax.Array) -> jax.Array:
+    """`mean |p - t| / (mean |truth| + 1e-10)` of every channel of `[C, *space]`, their mean."""
+    space = tuple(range(1, target.ndim))
+    size = jnp.abs(truth).mean(space) + 1e-10
+    return (jnp.abs(prediction - target).mean(space) / size).mean()
+
+
+def frequency_error(
+    prediction: jax.Array, target: jax.Array, extent: tuple[float, ...] = ()
+) -> jax.Array:
+    """`mean (|k| / k_max)^1.5 |F(p - t)|^2` over channels and the bins of a unitary transform.
+
+    `|k|` is physical; its largest is that of the grid's corner (DRIFT-Net, on a square).
+
+    Args:
+        prediction, target: `[C, *space]`.
+        extent: length of every axis; () for grid cells that are as long along each.
+    """
+    shape, axes = target.shape[1:], tuple(range(1, target.ndim))
+    both = waves(shape, extent)
+    highest = max(float(np.abs(both).max()), 1.0)
+    length = np.sqrt(np.square(both / highest).sum(0))
+    modes = jnp.fft.rfftn(prediction - target, axes=axes, norm="ortho")
+    return ((length / max(length.max(), 1e-8)) ** 1.5 * jnp.square(jnp.abs(modes))).mean()
+
+
+cached = functools.lru_cache(maxsize=32)

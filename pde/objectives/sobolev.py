@@ -1,0 +1,76 @@
+"""The error of one step and of its derivatives (Lippe et al. 2023, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import check, number, positive
+from jaxrl_rollouts.trees import PyTree
+
+from ..emulator import Conditions, Emulator, FieldNetwork, Metrics, Scale, check_scale, opening
+from ..spectral import ratios
+from .one_step import Error, OneStep, cached, check_circles
+
+
+@dataclass(frozen=True)
+class Sobolev:
+    """Mean square error of a scaled change and of its spectral derivatives; periodic fields only.
+
+    Attributes:
+        order: highest derivative in the norm.
+        frequency_weight: as of `OneStepObjective`.
+    """
+
+    order: int = positive(1)
+    frequency_weight: float = number(0.0, least=0)
+
+    @cached
+    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
+        """The emulator of a network; equal arguments give the same functions.
+
+        Raises:
+            ConfigError: a setting is out of range, or the fields end at walls.
+        """
+        check(self)
+        check_scale(scale)
+        check_circles("objective", "sobolev", net)
+        error = sobolev_error(self.order, net.shape.extent if net.shape else ())
+        one = OneStep(net, scale, error=error, frequency_weight=self.frequency_weight)
+
+        def loss(
+            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
+        ) -> tuple[jax.Array, Metrics]:
+            del key
+            field, following = opening(window, net.history)
+            return one.loss(one.change(params, field, conditions), field, following[0]), {}
+
+        return one.emulator(self, loss)
+
+
+def sobolev_error(order: int, extent: tuple[float, ...] = ()) -> Error:
+    """Squared error of a field and of its first `order` derivatives, as a mean over space.
+
+    Derivatives are spectral on a domain whose longest axis is 2 pi long, so a unit sine of physical
+    wavenumber k counts `1 + k^2 + ... + k^(2 order)` times.
+
+    Args:
+        order: highest derivative.
+        extent: length of every axis; () for grid cells that are as long along each.
+    """
+
+    def error(prediction: jax.Array, target: jax.Array) -> jax.Array:
+        shape, axes = target.shape[1:], tuple(range(1, target.ndim))
+        grids = [
+            jnp.fft.fftfreq(n, 1.0 / n) * ratio
+            for n, ratio in zip(shape, ratios(shape, extent), strict=True)
+        ]
+        squared = sum(jnp.square(k) for k in jnp.meshgrid(*grids, indexing="ij"))
+        weight = sum(squared**i for i in range(order + 1))
+        modes = jnp.fft.fftn(prediction - target, axes=axes)
+        points = target[0].size
+        return (weight * jnp.square(jnp.abs(modes))).sum() / points**2
+
+    return error

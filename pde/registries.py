@@ -1,0 +1,51 @@
+"""Names of networks, objectives and layouts of files; nothing is imported before it is needed.
+
+Other packages bring theirs by entry points, as `module:Class`:
+
+    [project.entry-points."jaxrl_rollouts.networks"]     # dataclass with make(FieldShape)
+    mine = "my_package:MyNetwork"
+    [project.entry-points."jaxrl_rollouts.objectives"]   # dataclass with make(FieldNetwork, Scale)
+    [project.entry-points."jaxrl_rollouts.layouts"]      # class with matches(path) and read(path)
+"""
+
+from __future__ import annotations
+
+from jaxrl_rollouts.registry import Registry
+
+_PDE = "jaxrl_rollouts.pde"
+
+NETWORKS = Registry(
+    "network",
+    "jaxrl_rollouts.networks",
+    {
+        "resnet": f"{_PDE}.operators.resnet:Resnet",
+        "unet": f"{_PDE}.operators.unet:Unet",
+        "fno": f"{_PDE}.operators.fno:Fno",
+        "drift": f"{_PDE}.operators.drift:Drift",
+    },
+)
+OBJECTIVES = Registry(
+    "objective",
+    "jaxrl_rollouts.objectives",
+    {
+        "mse": f"{_PDE}.objectives.mse:Mse",
+        "pushforward": f"{_PDE}.objectives.pushforward:Pushforward",
+        "unrolled": f"{_PDE}.objectives.unrolled:Unrolled",
+        "sobolev": f"{_PDE}.objectives.sobolev:Sobolev",
+        "correction": f"{_PDE}.objectives.correction:Correction",
+        "refiner": f"{_PDE}.objectives.refiner:Refiner",
+    },
+)
+LAYOUTS = Registry(
+    "layout",
+    "jaxrl_rollouts.layouts",
+    {
+        "arrays": f"{_PDE}.files.layouts:Arrays",
+        "apebench": f"{_PDE}.files.layouts:ApeBench",
+        "pdearena": f"{_PDE}.files.layouts:PdeArena",
+        "pdearena_flows": f"{_PDE}.files.layouts:PdeArenaFlows",
+        "well": f"{_PDE}.files.layouts:Well",
+        "pdegym": f"{_PDE}.files.layouts:PdeGym",
+        "pdebench": f"{_PDE}.files.layouts:PdeBench",
+    },
+)

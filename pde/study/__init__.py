@@ -1,1 +1,0 @@
-"""From fields to trained emulators, rolled forward and judged."""

@@ -1,0 +1,301 @@
+"""A trained emulator: rolls fields in the data's units, without the run that made it.
+
+emulator = load_emulator("runs/ks/emulator")
+fields = emulator.roll(u0, 1000)          # u0 [C, *N] or [B, C, *N] -> [1000, (B,) C, *N]
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.saved import one_seed
+from jaxrl_rollouts.trees import PyTree
+
+from .adapters import NetworkLike, built
+from .boundaries import between_ends
+from .constant import check_constant, others, with_constant
+from .emulator import (
+    Conditioning,
+    Emulator,
+    FieldNetwork,
+    FieldShape,
+    Objective,
+    Points,
+    Scale,
+    grid_of,
+)
+from .field import roll_emulator
+from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, from_units, to_units
+
+Range = tuple[float, float]
+
+
+def scalings(names: tuple[str, ...]) -> dict[str, Scaling]:
+    """How this library scales conditions of these names."""
+    return {name: CONDITIONS.get(name, Scaling()) for name in names}
+
+
+@dataclass(frozen=True)
+class TrainedEmulator:
+    """An emulator with the parameters it learned.
+
+    Attributes:
+        network: it steps with; settings, or a network of one's own.
+        objective: it was trained by.
+        scale: c of a step `u + c net(u)`, one for all channels or one for each.
+        params: leading axis = seeds; the moving average where there is one.
+        channels, points: of its fields `[C, *N]`, those that change; points of one axis, or of
+            each.
+        history: `H`, frames it steps from.
+        conditions: what it sees of a trajectory, and how that is scaled.
+        dt: time from one frame to the next of what it rolls; None where it is not known.
+        units: of every channel, for an emulator of standardised fields; () for fields as they are.
+        facts: what else is known (data, channel names), for `emulator.json`.
+        boundaries: of every axis, as a `FieldSet` has them; none is periodic.
+        constant: channels of the data that are constant in time, by their numbers among all
+            channels, and how they are scaled: seen at every step, predicted at none.
+        extent: lowest and highest length of every axis of the training data; () where it is not
+            known.
+        parameters: lowest and highest value of every parameter of the training data, by name, those
+            that did not vary included.
+    """
+
+    network: NetworkLike
+    objective: Objective
+    scale: Scale
+    params: PyTree
+    channels: int
+    points: Points
+    history: int = 1
+    conditions: Mapping[str, Scaling] = field(default_factory=dict)
+    dt: float | None = None
+    units: tuple[Scaling, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    boundaries: tuple[str, ...] = ()
+    constant: Mapping[int, Scaling] = field(default_factory=dict)
+    extent: tuple[Range, ...] = ()
+    parameters: Mapping[str, Range] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Channels of the data: those that change and those that are constant."""
+        return self.channels + len(self.constant)
+
+    @property
+    def changing(self) -> tuple[int, ...]:
+        """Numbers of the channels that change, among all."""
+        return others(self.width, self.constant)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all channels, where they are known."""
+        named = tuple(map(str, self.facts.get("channel_names") or ()))
+        return named if len(named) == self.width else ()
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Points per axis."""
+        return grid_of(self.points)
+
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """Mean length of every axis; () where it is not known."""
+        return tuple((low + high) / 2 for low, high in self.extent)
+
+    @functools.cached_property
+    def net(self) -> FieldNetwork:
+        """Its network."""
+        scalars = sum(map(self._columns, self.conditions))
+        shape = FieldShape(
+            self.width, self.points, scalars, self.history, self.boundaries, self.lengths
+        )
+        net = built(self.network, shape)
+        net = with_constant(net) if self.constant else net
+        units = self.units or (Scaling(),) * self.channels
+        return between_ends(net, tuple(self.boundaries), units)
+
+    @functools.cached_property
+    def emulator(self) -> Emulator:
+        """Its functions, in `units`."""
+        return self.objective.make(self.net, self.scale)
+
+    @property
+    def stride(self) -> int:
+        """Frames of the data per step."""
+        return int(self.facts.get("stride", 1))
+
+    def start(
+        self, fields: FieldSet, stride: int | None = None
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """First frames `[N, (H,) C, *X]` of trajectories, all channels, and their conditions.
+
+        Args:
+            fields: the trajectories.
+            stride: frames of theirs per step; None for as many as in the training data.
+        """
+        stride = stride or self.stride
+        frames = fields.read(slice(None), slice(0, (self.history - 1) * stride + 1, stride))
+        conditions = {name: condition_values(fields, name) for name in self.conditions}
+        return frames[:, 0] if self.history == 1 else frames, conditions
+
+    def roll(
+        self,
+        initial: ArrayLike | FieldSet,
+        steps: int,
+        key: jax.Array | int = 0,
+        *,
+        conditions: Mapping[str, ArrayLike] | None = None,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Roll fields forward.
+
+        Args:
+            initial: one field `[C, *N]` or many `[B, C, *N]`; `[H, C, *N]` or `[B, H, C, *N]`,
+                oldest frame first, for an emulator that sees a history. Of all channels, those
+                that are constant included; where there is one, several fields may be `[B, *N]`.
+                Or trajectories, whose first frames and conditions are taken.
+            steps: how many.
+            key: consumed by stochastic emulators, or the number to make one of.
+            conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
+                of several axes `[B, axes]`.
+            seed: which of the trained seeds.
+
+        Returns:
+            `[steps, C, *N]` or `[steps, B, C, *N]` float32, the start left out; constant channels
+            are what they were.
+
+        Raises:
+            DataError: fields of another shape, or not finite; or a constant channel that changes
+                within a history.
+            ConfigError: `steps` below 1; conditions that are not the emulator's, or any beside
+                trajectories.
+            CheckpointError: there is no such seed.
+        """
+        if steps < 1:
+            raise ConfigError("steps", steps, "at least 1")
+        params = one_seed(self.params, seed)
+        if isinstance(initial, FieldSet):
+            if conditions is not None:
+                expected = "none beside trajectories, which have their own"
+                hint = "give their first frames instead: roll(emulator.start(fields)[0], ...)"
+                raise ConfigError("conditions", sorted(conditions), expected, hint)
+            check_parameters(self, initial)
+            initial, conditions = self.start(initial)
+        fields, single = self._fields(initial)
+        given: Any = self._scaled(conditions or {}, len(fields))
+        held = fields[:, -1, list(self.constant)]
+        if self.constant:
+            check_constant("initial", fields, self.constant, self.names)
+            seen = to_units(tuple(self.constant.values()), held, len(self.grid))
+            given = Conditioning(given, jnp.asarray(seen))
+        moving = fields[:, :, list(self.changing)] if self.constant else fields
+        start = jnp.asarray(moving.reshape(len(fields), -1, *self.grid))
+        key = jax.random.key(key) if isinstance(key, int) else key
+        units, axes = self.units or (Scaling(),) * self.channels, len(self.grid)
+        start = to_units(units * self.history, start, axes)
+        rolled = np.asarray(_roll(self.emulator)(params, start, given, key, steps))
+        rolled = from_units(units, rolled, axes)
+        if self.constant:
+            whole = np.empty((*rolled.shape[:2], self.width, *self.grid), rolled.dtype)
+            whole[:, :, list(self.changing)], whole[:, :, list(self.constant)] = rolled, held
+            rolled = whole
+        return rolled[:, 0] if single else rolled
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it into a folder, to be read by `load_emulator`."""
+        from .saved import save_emulator
+
+        return save_emulator(folder, self)
+
+    def _fields(self, initial: ArrayLike) -> tuple[np.ndarray, bool]:
+        """`[B, H, C, *N]` of all channels, and whether it was one field."""
+        values = np.asarray(initial, np.float32)
+        shape = (self.width, *self.grid)
+        shape = shape if self.history == 1 else (self.history, *shape)
+        if self.width == self.history == 1 and values.ndim == len(shape) and len(values) > 1:
+            values = values[:, None]  # `[B, *N]`, as they lie in an array of one channel
+        single = values.ndim == len(shape)
+        many = values[None] if single else values
+        if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):
+            expected = f"{list(shape)} or {['B', *shape]}".replace("'", "")
+            raise DataError("initial", "shape", list(values.shape), expected)
+        if not np.isfinite(values).all():
+            bad = np.argwhere(~np.isfinite(values))[0].tolist()
+            raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")
+        return many.reshape(len(many), self.history, self.width, *self.grid), single
+
+    def _columns(self, name: str) -> int:
+        """How many scalars a condition is: a spacing for every axis, one of all others."""
+        return len(self.grid) if name == "dx" else 1
+
+    def _scaled(self, given: Mapping[str, ArrayLike], rows: int) -> jax.Array:
+        """Scaled conditions `[B, P]`."""
+        if set(given) != set(self.conditions):
+            expected = f"{sorted(self.conditions)}, which the emulator was trained with"
+            raise ConfigError("conditions", sorted(given), expected)
+        columns = [np.zeros((rows, 0))]
+        for name, scaling in self.conditions.items():
+            values, width = np.asarray(given[name], np.float64), self._columns(name)
+            known = ((), (1,), (rows,), (rows, width))
+            if values.shape not in known or not np.isfinite(values).all():
+                expected = f"one finite number or {rows}" + f" x {width}" * (width > 1)
+                raise ConfigError(f"conditions.{name}", values.tolist(), expected)
+            single = values.reshape(-1, 1) if values.ndim < 2 else values
+            columns.append(np.broadcast_to(scaling.checked(name, single), (rows, width)))
+        return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
+
+
+@functools.lru_cache(maxsize=32)
+def _roll(emulator: Emulator) -> Any:
+    return jax.jit(functools.partial(roll_emulator, emulator), static_argnums=4)
+
+
+def check_parameters(own: TrainedEmulator, fields: FieldSet) -> None:
+    """Warn of parameters outside the range that an emulator was trained on, or not in the file.
+
+    Those that are conditions are checked where they are scaled.
+
+    Args:
+        own: the emulator.
+        fields: what it is rolled from.
+    """
+    outside, absent = [], []
+    for name, (low, high) in own.parameters.items():
+        if name in own.conditions:
+            continue
+        values = fields.parameters.get(name)
+        if values is None or not np.isfinite(values).all():
+            absent.append(name)
+            continue
+        near = 0.01 * max(abs(low), abs(high), high - low)
+        if values.min() < low - near or values.max() > high + near:
+            outside.append(
+                f"{name}: found {_span(values.min(), values.max())}, expected {_span(low, high)}"
+            )
+    if outside:
+        warnings.warn(
+            f"{fields.path}: {'; '.join(outside)}: the emulator was trained on no others and does "
+            "not see this parameter",
+            stacklevel=3,
+        )
+    if absent:
+        warnings.warn(
+            f"{fields.path}: {', '.join(absent)}: not in the file, so not checked against the "
+            "emulator's training data",
+            stacklevel=3,
+        )
+
+
+def _span(low: float, high: float) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.4g}" for value in (low, high)))

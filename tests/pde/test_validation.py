@@ -1,0 +1,84 @@
+"""The error while training, and the weights where it was lowest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import pde
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde.emulator import FieldNetwork
+from jaxrl_rollouts.pde.fieldset import take_trajectories
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+
+N = 8
+
+
+def doubling(count: int, factor: float) -> np.ndarray:
+    """`[count, 5, N]`, every frame `factor` times the one before."""
+    first = np.random.default_rng(count).normal(size=(count, 1, N))
+    return first * factor ** np.arange(5.0)[:, None]
+
+
+def gain() -> FieldNetwork:
+    """One number times the field."""
+    return FieldNetwork(lambda key: jnp.zeros(()), lambda p, u, noised, t, c: p * u)
+
+
+# The weight goes from zero past 0.05 to that of the training set, 0.2, in units of the scale.
+TRAINING = pde.Training(
+    steps=60, batch=8, lr=0.05, final_lr=0.05, warmup=0, average=0.0, per_iteration=3
+)
+
+
+def test_the_best_weights_are_kept_and_the_curve_is_in_the_history() -> None:
+    fields = pde.from_arrays(doubling(6, 1.2))
+    other = pde.from_arrays(doubling(4, 1.05))
+    fitted = pde.fit(
+        "mse", fields, network=gain(), training=TRAINING, validation=other, evaluations=20, seeds=2
+    )
+    at, errors = fitted.history.curve("validation_error")
+    assert errors.shape == (20, 2) and list(at)[-1] == 20
+    best = int(errors[:, 0].argmin())
+    assert 0 < best < 19  # it falls, and rises again
+    scale: Any = fitted.emulator.scale
+    assert float(fitted.params[0]) * scale == pytest.approx(0.05, abs=0.03)
+    assert float(fitted.trained.state.average[0]) * scale > 0.12
+    # What is in the history is the error of steps on those trajectories, in training units.
+    factor = fitted.emulator.units[0].factor
+    wrong = fitted.roll(doubling(4, 1.05)[:, :4].reshape(-1, N), 1)[0, :, 0]
+    exact = np.sqrt(np.square(wrong - doubling(4, 1.05)[:, 1:].reshape(-1, N)).mean()) * factor
+    assert float(errors[best, 0]) == pytest.approx(exact, rel=1e-3)
+    plain = pde.fit("mse", fields, network=gain(), training=TRAINING, seeds=2)
+    jax.tree.map(
+        np.testing.assert_array_equal, plain.trained.state.average, fitted.trained.state.average
+    )
+
+
+def test_a_resumed_training_keeps_its_best_weights(tmp_path: Path) -> None:
+    fields, other = pde.from_arrays(doubling(6, 1.2)), pde.from_arrays(doubling(4, 1.05))
+
+    def fitted() -> Any:
+        context = RunContext(RunFolder.at(tmp_path / "run", "gain"), progress=False)
+        return pde.fit(
+            "mse", fields, network=gain(), training=TRAINING, validation=other, context=context
+        ).params
+
+    np.testing.assert_array_equal(fitted(), fitted())
+
+
+def test_other_fields_are_refused() -> None:
+    fields = pde.from_arrays(doubling(6, 1.2))
+    for other, words in (
+        (pde.from_arrays(np.ones((2, 5, 4)).cumsum(1)), "channels, points: found"),
+        (pde.from_arrays(doubling(6, 1.2)[:, :1]), "frames: found 1, expected more than 1"),
+    ):
+        with pytest.raises(DataError, match=words):
+            pde.fit("mse", fields, network=gain(), training=TRAINING, validation=other)
+    assert take_trajectories(fields, slice(0, 2)).shape[0] == 2
