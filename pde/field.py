@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.rollouts import Model, StepOutcome, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, StepResult, outcome, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Conditions, Emulator
@@ -27,7 +27,7 @@ def field_model(stepper: Stepper, *, own_params: bool = False) -> Model:
 
     def step(
         params: PyTree, key: jax.Array, state: jax.Array, action: Any, member: Any
-    ) -> tuple[jax.Array, StepOutcome]:
+    ) -> tuple[jax.Array, StepResult]:
         batch = state.shape[0]
         keys = jax.random.split(key, batch)
         axes = (0 if own_params else None, 0, 0)
