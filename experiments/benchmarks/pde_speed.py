@@ -13,15 +13,11 @@ that differ are an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
-from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.claims import add_claim
-from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.timing import Timing
 from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
 from jaxrl_rollouts.record.context import RunContext
@@ -29,7 +25,6 @@ from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import GOALS, LISTINGS
 from . import pde_speed_cells as cells
-from .conv_forms import FormSizes, time_forms
 from .goals import claim_times, show_seeds
 from .pde_speed_cells import COMPARED, NEEDS, Case, Config, Networks, Work
 
@@ -52,8 +47,6 @@ def run(config: Config, context: RunContext) -> Report:
     train = cells.make_ours(cells.resnet_case(config, width, plain=False)).train
     title = f"dilated ResNet, width {width}, batch {config.line.batch}"
     show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
-    forms = time_forms(context, config.forms)
-    report.table("convolutions in the plane: CPU ms a training step", forms)
     note_meaning(report, config, peak)
     timing.note_load(report, "at the end")
     return report
@@ -96,41 +89,6 @@ def show_against(
             )  # fmt: skip
     for kind in KINDS:
         report.table(f"{title}: {kind} steps per second", rows[kind])
-    if getattr(config, f"{peer}_python"):
-        draw_against(report, compared, {case.name: each for case, each in timings})
-
-
-def draw_against(report: Report, compared: str, timings: Mapping[str, Timing]) -> None:
-    """Everybody's steps per second, training beside rollouts; several networks over ours."""
-    caption = "Higher is faster; medians, same network and batch."
-    shares = compared in ("plane", "neuralop")  # networks, whose steps cost differently much
-    if shares:
-        caption = (
-            "Steps per second over ours (1): higher is faster; medians, same network and batch."
-        )
-    size = {"width": 3.6 + 0.6 * (len(timings) > 2) * len(timings), "titles": tuple(KINDS)}
-    size["title"] = COMPARED[compared].title
-    with picture(report, f"against_{compared}", caption, **size) as axes:
-        for ax, kind in zip(axes, KINDS.values(), strict=True):
-            draw_bars(ax, {name: each.rates.of(kind) for name, each in timings.items()}, shares)
-        axes[0].set_ylabel("steps per second" + (", ours 1" if shares else ""))
-
-
-def draw_bars(ax: Axes, rates: Mapping[str, timing.Rates], shares: bool) -> None:
-    """A group of bars for each network, a bar for everybody in it."""
-    everybody = list(dict.fromkeys(who for each in rates.values() for who in each))
-    thick = 0.8 / len(everybody)
-    units = [each.median("ours") if shares else 1.0 for each in rates.values()]
-    for i, who in enumerate(everybody):
-        at = np.arange(len(rates)) + thick * (i - (len(everybody) - 1) / 2)
-        heights = [
-            each.median(who) / unit if who in each else 0.0
-            for each, unit in zip(rates.values(), units, strict=True)
-        ]
-        bars = ax.bar(at, heights, 0.9 * thick, label=who)
-        ax.bar_label(bars, fmt="%.2g" if shares else "%.3g", fontsize=6 if shares else 7)
-    names = [name.replace(", ", ",\n") if len(rates) > 2 else name for name in rates]
-    ax.set_xticks(range(len(rates)), names, fontsize=7 if len(rates) > 2 else None)
 
 
 def note_meaning(report: Report, config: Config, peak: float) -> None:
@@ -171,7 +129,6 @@ SMALL = Networks(
 )
 SMOKE = Config(
     widths=(8,), blocks=1, dilation_factor=1, points=16, line=TINY, networks=SMALL, plane=TINY,
-    forms=FormSizes(points=(8,), channels=4, steps=2, repeats=1),
     repeats=2, seeds=(1, 2), seeds_width=8, torch_compile=False,
 )  # fmt: skip
 PRESETS = {"smoke": SMOKE, "cpu": Config()}

@@ -41,7 +41,6 @@ from jaxrl_rollouts.pde.training import TrainingConfig, make_training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from .conv_forms import FormSizes
 from .goals import PEERS
 
 CHANNELS = 1
@@ -123,7 +122,6 @@ class Config:
         line: how much is timed on one axis.
         networks: in the plane, and the FNO.
         plane: how much is timed in the plane.
-        forms: of convolutions in the plane that are timed, and how much.
         repeats: rounds in which everybody is timed once.
         seeds: numbers of them that are timed side by side.
         seeds_width: width of the networks whose seeds are timed.
@@ -140,7 +138,6 @@ class Config:
     line: Work = Work()
     networks: Networks = field(default_factory=Networks)
     plane: Work = Work(batch=8, trajectories=32, frames=16, updates=10, fields=16, steps=10)
-    forms: FormSizes = FormSizes()
     repeats: int = positive(5)
     seeds: tuple[int, ...] = (1, 2, 4, 8)
     seeds_width: int = 32

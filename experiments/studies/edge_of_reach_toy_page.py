@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize, to_hex
+from matplotlib.colors import Normalize, to_hex
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import level, picture
@@ -98,59 +96,6 @@ def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
         right.set(yscale="log", ylabel="value at the start")
 
 
-def draw_map(report: Report, grid: Grid) -> None:
-    """Return and promise over methods and horizons: median, lowest and highest seed."""
-    arms = list(dict.fromkeys(arm for arm, _ in grid))
-    horizons = list(dict.fromkeys(k for _, k in grid))
-    caption = (
-        "Medians over seeds, and from the lowest to the highest. Left: return, % of the optimum. "
-        "Right: the promise at the start states (an optimal policy has 96 there). RAVL's numbers: "
-        "critics, diversity."
-    )
-    panels = {
-        "Return": ("percent", Normalize(0, 100), "viridis"),
-        "Promise": ("estimated_value", LogNorm(50, 1e5, clip=True), "magma_r"),
-    }
-    with picture(report, "map", caption, titles=list(panels), legend=False, width=4.4) as axes:
-        for ax, (metric, norm, palette) in zip(axes, panels.values(), strict=True):
-            every = np.array([[grid[arm, k][metric] for k in horizons] for arm in arms])
-            middle, low, high = np.median(every, -1), every.min(-1), every.max(-1)
-            ax.imshow(middle, cmap=palette, norm=norm, aspect="auto")
-            for row, column in np.ndindex(middle.shape):
-                light = (norm(middle[row, column]) < 0.5) == (palette == "viridis")
-                ink = "white" if light else "black"
-                place: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
-                ends = f"{low[row, column]:.0f} to {high[row, column]:.0f}"
-                ax.text(column, row - 0.12, f"{middle[row, column]:.0f}", fontsize=8, **place)
-                ax.text(column, row + 0.25, ends, fontsize=5, **place)
-            ax.set_xticks(range(len(horizons)), [str(k) for k in horizons])
-            ax.set_yticks(range(len(arms)), arms)
-            ax.set_xlabel("k: steps of a rollout")
-            ax.grid(visible=False)
-
-
-def draw_why(report: Report, grid: Grid) -> None:
-    """What the least critic says at the edge against what the policy earns, every seed a dot."""
-    caption = (
-        "Every dot is a seed: how far the least critic lies above the true optimal value at edge "
-        "states (left of the line it is below), and what the policy earns."
-    )
-    marks = dict(zip(dict.fromkeys(k for _, k in grid), "osD^vPX", strict=False))
-    with picture(report, "why", caption, width=5.2, height=3.2) as (ax,):
-        for (arm, k), cell in grid.items():
-            if arm != PATCHED:
-                shade = colour(BASE if arm == BASE else "ravl")
-                style: dict[str, Any] = {"color": shade, "linestyle": ""}
-                ax.plot(cell["excess"], cell["percent"], marks[k], markersize=4, alpha=0.7, **style)
-        for k, mark in marks.items():
-            ax.plot([], [], mark, color="black", markersize=4, label=f"k = {k}")
-        for name in (BASE, "ravl"):
-            ax.plot([], [], "o", color=colour(name), label=name)
-        ax.axvline(0.0, color="black", linewidth=0.8, linestyle=":")
-        ax.set_xscale("symlog", linthresh=10)
-        ax.set(xlabel="least critic minus V* at the edge", ylabel="return, % of optimum")
-
-
 def _plane_axes(ax: Axes, data: PlaneData, reach: Reach, *, outline: str = "black") -> np.ndarray:
     """The square, the goal and the two outlines of the edge; returns what both axes go along."""
     axis, k = np.asarray(data.square[:, 0, 0]), reach.horizon
@@ -161,29 +106,6 @@ def _plane_axes(ax: Axes, data: PlaneData, reach: Reach, *, outline: str = "blac
     ax.set(aspect="equal", xlim=(axis[0], axis[-1]), ylim=(axis[0], axis[-1]))
     ax.grid(visible=False)
     return axis
-
-
-def draw_reach(report: Report, config: Config, data: PlaneData) -> None:
-    """Data, reach, edge, goal."""
-    axis, shade = np.asarray(data.square[:, 0, 0]), colour("data")
-    reach = reach_of(config, config.horizons[-1])
-    k = reach.horizon
-    kinds = {
-        f"reached in fewer than {k} steps:\nvalues are corrected": REACHED,
-        f"edge: reached in {k} steps only;\nbootstrapped from, never updated": IMPOSSIBLE,
-    }
-    caption = f"The plane: data and start states, and where {k} model steps from them can lead."
-    with picture(report, "reach", caption, legend=False, width=5.4, height=4.2) as (ax,):
-        distance = np.asarray(reach.distance(data.square)).T
-        ax.contourf(axis, axis, distance, [-1, k - 1, k], colors=list(kinds.values()))
-        points = np.asarray(data.rows.observations)[::4]
-        ax.plot(*points.T, ".", color=shade, markersize=1, rasterized=True)
-        ax.plot([], [], "o", color=shade, markersize=3, label="data and start states")
-        for text, fill in kinds.items():
-            ax.plot([], [], color=fill, linewidth=7, label=text)
-        _plane_axes(ax, data, reach)
-        beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-        ax.legend(fontsize=8, frameon=False, labelspacing=1.0, **beside)
 
 
 def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> None:

@@ -11,13 +11,11 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.pde.metrics import mean_spectrum
-from jaxrl_rollouts.pde.study.pictures import draw_frames
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..kit.colours import colour
-from ..kit.draw import curve_with_band
-from .operators_cells import BASELINES, DriftNetConfig, Flows, speed
+from .operators_cells import DriftNetConfig, Flows, speed
 
 SOURCE = "DRIFT-Net (ICLR 2026), tables of NS-SL and NS-PwC, ablations"
 PUBLISHED = (158.0, 118.0)  # training steps per second of DRIFT-Net and scOT, hardware unknown
@@ -45,12 +43,6 @@ def make_report(
     report.table("parts of the mixer", _part_rows(config, flows, parts))
     _claims(report, config, cells, flows)
     _draw_errors(report, config, cells, flows)
-    _draw_shells(report, config, cells, flows, truth)
-    _draw_drift(report, config, cells, flows)
-    rolled = {name: cells["updates", name] for name in config.mixers}
-    rolled["fno"] = cells["updates", "fno"]
-    alive = {name: cell["rollout"] for name, cell in rolled.items() if not cell.diverged}
-    draw_frames(report, truth[0, 1 : config.steps + 1, 0], alive, config.test.dt[0], "time")
     train, test = config.train, config.test
     report.note(
         f"Vorticity of decaying flows on {train.points} x {train.points} points, solved on "
@@ -206,51 +198,3 @@ def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flo
             ax.set_xlim(-0.5, len(names) - 0.5)
             ax.set_ylim(0.0, 1.1 * max(highest))
         axes[0].set_ylabel("relative L1, %")
-
-
-def _shown(config: DriftNetConfig, cells: Grid, baselines: tuple[str, ...]) -> dict[str, Cell]:
-    """Mixers and the FNO with as many updates, and baselines."""
-    points = [("updates", name) for name in (*config.mixers, "fno")]
-    points += [("none", name) for name in baselines]
-    return {name: cells[m, name] for m, name in points if (m, name) in cells.trained}
-
-
-def _draw_shells(
-    report: Report, config: DriftNetConfig, cells: Grid, flows: Flows, truth: np.ndarray
-) -> None:
-    caption = (
-        "Error of a step over the field's amplitude, by length of the wave vector; mixers with as "
-        "many updates."
-    )
-    with picture(report, "shells", caption, titles=config.starts) as axes:
-        for ax, start in zip(axes, config.starts, strict=True):
-            rows = flows.of(config, start)
-            amplitude = _amplitude(truth[rows])
-            for name, cell in _shown(config, cells, BASELINES).items():
-                errors = shell_errors(cell, rows, amplitude)
-                curve_with_band(ax, np.arange(1, errors.shape[1] + 1), errors, name)
-            ax.set_yscale("log")
-            ax.set_xlabel("wavenumber")
-        axes[0].set_ylabel("error over amplitude")
-
-
-def _draw_drift(report: Report, config: DriftNetConfig, cells: Grid, flows: Flows) -> None:
-    start, dt = config.starts[0], config.test.dt[0]
-    rows = flows.of(config, start)
-    caption = (
-        f"Rollouts of {config.steps} steps, {start}; mixers with equal updates. Left: relative L1, "
-        "median over trajectories. Right: kinetic energy over the true one's, minus 1; mean over "
-        "trajectories. Dotted: the end of the times trained on."
-    )
-    titles = ("Relative L1, %", "Kinetic energy, relative difference")
-    with picture(report, "drift", caption, titles=titles) as (left, right):
-        for name, cell in _shown(config, cells, ("linear", "solver")).items():
-            errors = 100.0 * np.median(cell["relative_l1"][..., rows], -1)
-            time = dt * np.arange(1, errors.shape[1] + 1)
-            curve_with_band(left, time, errors, name)
-            curve_with_band(right, time, cell["energy"][..., rows].mean(-1), name)
-        left.set_yscale("log")
-        right.set_yscale("symlog", linthresh=0.01)
-        for ax in (left, right):
-            ax.axvline(dt * (config.train.frames - 1), color="#777777", linestyle=":")
-            ax.set_xlabel("time")

@@ -13,8 +13,8 @@ import pytest
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.peer import Outputs, Peer, Theirs, shaken
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.experiments.speed.pde_speed import EXPERIMENT
-from jaxrl_rollouts.experiments.speed.pde_speed_cells import (
+from jaxrl_rollouts.experiments.benchmarks.pde_speed import EXPERIMENT
+from jaxrl_rollouts.experiments.benchmarks.pde_speed_cells import (
     COMPARED,
     NETWORKS,
     Case,
@@ -58,13 +58,10 @@ def peer(script: Path, outputs: Outputs = ()) -> Peer:
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
     cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
     report = load_report(next(tmp_path.iterdir()))
-    assert len(report.tables) == 2 * len(COMPARED) + 2
+    assert len(report.tables) == 2 * len(COMPARED) + 1
     for name, rows in report.tables.items():
         if name == "seeds side by side":
             assert [row["seeds"] for row in rows] == [1, 2]
-            continue
-        if "convolutions" in name:
-            assert {row["form"] for row in rows} == {"conv", "patches", "matmul"}
             continue
         assert len(rows) == (3 if "plane" in name else 2 if "neuraloperator" in name else 1)
         for row in rows:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.experiments.speed.speed import (
+from jaxrl_rollouts.experiments.benchmarks.speed import (
     ACTIONS,
     OBSERVATIONS,
     Config,
