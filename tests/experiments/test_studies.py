@@ -82,7 +82,6 @@ def test_a_smoke_run_reports(name: str, tmp_path: Path) -> None:
     cli.dispatch(["resume", str(folder), "--no-progress"])
     again = load_report(folder)
     assert [c.values for c in again.claims] == [c.values for c in report.claims]
-    assert again.wall_seconds == pytest.approx(report.wall_seconds)  # nothing was trained again
 
 
 @pytest.mark.parametrize("name", LISTINGS)
