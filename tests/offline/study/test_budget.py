@@ -109,19 +109,3 @@ def test_the_long_budget_serves_every_method() -> None:
     bound = budget.study.agent
     steps = budget.study.epochs * budget.study.rollouts.updates_per_epoch
     assert steps * bound.polyak * (1 - bound.discount) == pytest.approx(40)
-
-
-@pytest.mark.parametrize(
-    "name", ["hopper-mixed-real-95-forty", "halfcheetah-mixed-real-95-mopo-forty"]
-)
-def test_the_long_budget_is_what_reports_were_made_with(name: str) -> None:
-    """Penalties were swept there; HalfCheetah's temperatures never reach the bound."""
-    results = Path(__file__).parents[3] / "experiments/results/ravl_mujoco"
-    made = json.loads((results / name / "report.json").read_text())["config"]["study"]
-    study = json.loads(json.dumps(asdict(long_budget().study)))
-    for config in (made, study):
-        config["methods"]["mopo"].pop("penalty"), config["methods"]["mobile"].pop("penalty")
-        config["methods"]["mobile"].pop("least_target")  # 0 there, where returns are positive
-    if name.startswith("halfcheetah"):
-        assert study["agent"].pop("max_alpha") == 1 and made["agent"].pop("max_alpha") is None
-    assert study == made
