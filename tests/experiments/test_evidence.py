@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.experiments.collect import collect
+from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,3 +112,22 @@ def test_numbers_of_the_front_page_are_measured() -> None:
         cells = row.split("|", 2)[2]
         missing = [n for n in NUMBER.findall(cells) if not within(n, known(study))]
         assert NUMBER.findall(cells) and not missing, (study, missing)
+
+
+def test_a_run_is_collected_once(tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    report = Report("toy", "smoke", {}, "jaxrl-rollouts run toy", 2)
+    report.note(f"Data waves: sha256 {'ab' * 32}.")
+    report.table("results", [{"method": "ravl", "steps": 30, "return": np.array([1.0, 2.1234567])}])
+    report.save(run)
+    other = "old,,another: t: x,0,,return,5,abc"
+    (tmp_path / "toy.csv").write_text(",".join(COLUMNS) + f"\n{other}\n")
+    for _ in range(2):  # the second time its rows are replaced
+        collect(run, "toy", tmp_path, "c0ffee")
+    arm = "waves,abababab,mine: results: method=ravl"
+    assert (tmp_path / "toy.csv").read_text().splitlines()[1:] == [
+        other,
+        f"{arm},all,30,steps,30,c0ffee",
+        f"{arm},0,30,return,1,c0ffee",
+        f"{arm},1,30,return,2.12346,c0ffee",
+    ]
