@@ -1,15 +1,12 @@
-"""What the site takes from elsewhere: experiments' pages, their navigation, equations as MathML.
+"""What the site takes from elsewhere: pages of results with their tables, the API, MathML.
 
-The page of a report is `experiments/results/NAME/README.md`, with others beside it where one would
-be too long; they are told where they lie, so here they are only copied, with their pictures.
-Equations become MathML while the site is built, so that reading it asks no other server for a
-script.
+Results lie in `experiments/results` and are copied with their pictures and CSV files. Equations
+become MathML while the site is built, so that no page asks another server for a script.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from html import unescape
 from pathlib import Path
@@ -21,45 +18,34 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORT = re.compile(r"\{\{ (\w+) \}\}")
 NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
-RESULTS = ROOT / "experiments" / "results"
+EXPERIMENTS = ROOT / "experiments"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Every method's page, every experiment's and every room of the API, by name."""
-    pages = Path(config.docs_dir)
-    lists = {
-        "Methods": [f"methods/{stem}.md" for stem in stems(pages / "methods")],
-        "Experiments": [{name: of_experiment(name)} for name in experiments()],
-        "API": [f"api/{stem}.md" for stem in stems(pages / "api")],
-    }
-    for section in config.nav or []:
-        for name, entries in section.items():
-            if name in lists:
-                entries.extend(lists[name])
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the experiments' pages, pictures and reports."""
-    for name in experiments():
-        for path in sorted((RESULTS / name).rglob("*")):
-            if path.suffix in (".png", ".json"):
-                place = f"experiments/{path.relative_to(RESULTS)}"
-                files.append(File.generated(config, place, abs_src_path=str(path)))
-        for place, page in told(name).items():
-            files.append(File.generated(config, place, content=links_of_the_site(page.read_text())))
-    files.append(File.generated(config, "experiments/index.md", content=overview()))
+    """Add the pages of results, their pictures and tables."""
+    for page in sorted((EXPERIMENTS / "results").glob("*.md")):
+        place = f"results/{page.name}"
+        files.append(File.generated(config, place, content=page.read_text()))
+    files.append(File.generated(config, "results/index.md", content=overview()))
+    for folder, suffix in (("results", ".png"), ("evidence", ".csv")):
+        for path in sorted((EXPERIMENTS / folder).rglob(f"*{suffix}")):
+            place = str(path.relative_to(EXPERIMENTS))
+            files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
 
 
+def overview() -> str:
+    """The page of all results, `experiments/README.md`, whose links begin one folder above."""
+    text = (EXPERIMENTS / "README.md").read_text().replace("](results/", "](")
+    text = re.sub(r"\[([^\]]*)\]\(evidence(?:/archive)?\)", r"\1", text)
+    return text.replace("](evidence/", "](../evidence/")
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """`{{ experiment }}` becomes a link to its page, with how many of its claims hold; `{{ names
-    of PACKAGE }}` the documentation of its `__all__`."""
-    markdown = NAMES.sub(lambda match: names(match[1]), markdown)
-    return REPORT.sub(lambda match: verdict(match[1]), markdown)
+    """`{{ names of PACKAGE }}` becomes the documentation of its `__all__`."""
+    return NAMES.sub(lambda match: names(match[1]), markdown)
 
 
 def names(package: str) -> str:
@@ -81,14 +67,6 @@ def entry(package: str, name: str, value: Any) -> str:
     return f"{heading}\n\n{shown}"
 
 
-def verdict(name: str) -> str:
-    claims = json.loads((RESULTS / name / "report.json").read_text())["claims"]
-    held = sum(claim["holds"] for claim in claims)
-    early = sum(claim.get("verdict") == "not converged" for claim in claims)
-    text = f"{held} of {len(claims)} claims hold" + f", {early} not converged" * bool(early)
-    return f"[`{name}`](../experiments/{name}/index.md): {text}"
-
-
 def on_page_content(html: str, **_: Any) -> str:
     """Equations as MathML, which browsers draw by themselves."""
 
@@ -98,39 +76,3 @@ def on_page_content(html: str, **_: Any) -> str:
         return f'<div class="equation">{convert(unescape(match[2]), display="block")}</div>'
 
     return EQUATION.sub(drawn, html)
-
-
-def stems(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.md") if path.stem != "index")
-
-
-def experiments() -> list[str]:
-    """Names of the experiments that have a page."""
-    return sorted(path.parent.name for path in RESULTS.glob("*/README.md"))
-
-
-def told(name: str) -> dict[str, Path]:
-    """An experiment's pages by their places on the site, the first one first."""
-    first = RESULTS / name / "README.md"
-    others = sorted(page for page in first.parent.glob("*.md") if page != first)
-    here = f"experiments/{name}"
-    return {f"{here}/index.md": first, **{f"{here}/{page.name}": page for page in others}}
-
-
-def of_experiment(name: str) -> str | list[Any]:
-    """In the navigation: its page, or its pages."""
-    pages = told(name)
-    first, *others = pages
-    named: list[Any] = [{pages[place].stem.replace("_", " "): place} for place in others]
-    return [first, *named] if named else first
-
-
-def links_of_the_site(text: str) -> str:
-    """Links to a folder's first page, which has another name here."""
-    return re.sub(r"(\]\([^)\s]*)\bREADME\.md", r"\1index.md", text)
-
-
-def overview() -> str:
-    """The page of all experiments, `experiments/README.md`."""
-    text = (ROOT / "experiments" / "README.md").read_text()
-    return links_of_the_site(text.replace("](results/", "]("))

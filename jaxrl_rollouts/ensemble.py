@@ -16,7 +16,7 @@ from .devices import cores_are_devices
 from .networks import Network
 from .trees import PyTree
 
-IN_TURN = 20  # members: fewer are as quick side by side (experiments/results/speed)
+IN_TURN = 20  # members: fewer are as quick side by side (experiments/results/speed.md)
 
 
 class Ensemble(NamedTuple):

@@ -1,1 +1,1 @@
-"""What experiments are made of: grids of arms, claims, drawings, colours, pages, timing."""
+"""What studies share: colours, drawings, checks before a run."""

@@ -61,20 +61,8 @@ def of_dataset(config: Any) -> list[str]:
     return check_datasets([config.dataset])
 
 
-def of_study(config: Any) -> list[str]:
-    return check_datasets([config.study.dataset])
-
-
-def of_cases(config: Any) -> list[str]:
-    return check_datasets(case.data for case in config.cases().values())
-
-
 def of_pairs(config: Any) -> list[str]:
     return check_datasets((name for pair in config.pairs for name in pair), play=False)
-
-
-def of_environments(config: Any) -> list[str]:
-    return check_environments(config.environments)
 
 
 def of_dials(config: Any) -> list[str]:

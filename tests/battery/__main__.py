@@ -20,7 +20,7 @@ from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
 PARTS = ("kills", "damage", "pressure", "hostile")
-OUT = Path(__file__).parents[2] / "experiments" / "results" / "battery"
+OUT = Path("runs") / "battery"
 
 
 def main() -> int:

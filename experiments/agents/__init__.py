@@ -1,1 +1,0 @@
-"""Experiments on agents that learn without a world model, offline and online."""

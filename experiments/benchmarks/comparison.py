@@ -1,0 +1,290 @@
+"""BC, CQL, IQL, TD3+BC and SAC beside d3rlpy's on the same files.
+
+Both sides get the same rows, networks, rates, batch and gradient steps. Both are evaluated in the
+same simulator from the same start states, seed by seed, after the last step.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
+from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.bc import BcConfig
+from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.data import Dataset, episode_returns, to_device
+from jaxrl_rollouts.offline.environments import Environment, make
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.training import look_keys, train_on_rows
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import spread
+
+from ..catalogue import LISTINGS
+from .goals import PEERS
+
+AGENTS: Mapping[str, Any] = {
+    "bc": BcConfig(), "td3_bc": Td3BcConfig(), "iql": IqlConfig(), "cql": CqlConfig(),
+    "sac": SacConfig(),
+}  # fmt: skip
+PEER = PEERS / "d3rlpy_returns.py"
+OURS, THEIRS = "ours", "d3rlpy"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is trained on what, by whom.
+
+    Attributes:
+        datasets: names, or files.
+        agents: out of bc, td3_bc, iql, cql and sac.
+        width, layers: of hidden layers.
+        batch: transitions in a gradient step.
+        updates: gradient steps of every agent.
+        per_iteration: of ours, in one call of the compiled program.
+        episodes: of the evaluation, per seed.
+        seeds: of every agent.
+        seed: of all random numbers.
+        peer_python: an interpreter with d3rlpy; empty leaves it out.
+    """
+
+    datasets: tuple[str, ...] = ("halfcheetah-medium-mini-v1", "hopper-medium-replay-mini-v1")
+    agents: tuple[str, ...] = tuple(AGENTS)
+    width: int = positive(256)
+    layers: int = positive(2)
+    batch: int = positive(256)
+    updates: int = positive(20_000)
+    per_iteration: int = positive(1000)
+    episodes: int = positive(10)
+    seeds: int = positive(3)
+    seed: int = 0
+    peer_python: str = ""
+
+    def validate(self) -> None:
+        if not self.agents or set(self.agents) - set(AGENTS):
+            raise ConfigError("agents", self.agents, f"names out of {', '.join(AGENTS)}")
+        if self.updates % self.per_iteration:
+            expected = f"a multiple of per_iteration {self.per_iteration}"
+            raise ConfigError("updates", self.updates, expected)
+        if self.peer_python:
+            check_interpreter("peer_python", self.peer_python, "d3rlpy")
+
+
+def our_agent(name: str, config: Config) -> Any:
+    """An agent with the networks that are compared; all else is its paper's."""
+    return replace(AGENTS[name], hidden=(config.width,) * config.layers)
+
+
+def their_options(name: str, ours: Any) -> dict[str, Any]:
+    """d3rlpy's settings that say the same as `ours`."""
+    if name == "bc":
+        return {"learning_rate": ours.actor_rate}
+    both = {
+        "actor_learning_rate": ours.actor_rate,
+        "critic_learning_rate": ours.critic_rate,
+        "gamma": ours.discount,
+        "tau": ours.polyak,
+        "n_critics": ours.critics,
+    }
+    if name == "td3_bc":
+        return both | {
+            "alpha": ours.alpha,
+            "target_smoothing_sigma": ours.noise,
+            "target_smoothing_clip": ours.noise_clip,
+            "update_actor_interval": ours.delay,
+        }
+    if name == "iql":
+        return both | {
+            "expectile": ours.expectile,
+            "weight_temp": ours.inverse_temperature,
+            "max_weight": ours.weight_clip,
+        }
+    soft = {
+        "temp_learning_rate": ours.temperature_rate,
+        "initial_temperature": ours.initial_alpha,
+    }
+    if name == "sac":
+        return both | soft
+    return both | soft | {
+        "conservative_weight": ours.weight,
+        "n_action_samples": ours.actions,
+        "soft_q_backup": ours.backup_entropy,
+        "initial_alpha": 1.0,
+        "alpha_learning_rate": 0.0,  # without the multiplier
+    }  # fmt: skip
+
+
+class Trained(NamedTuple):
+    """Returns `[seeds]` after the last step, and gradient steps a second of all seeds."""
+
+    returns: np.ndarray
+    rate: float
+
+
+def play_keys(config: Config) -> jax.Array:
+    """Random numbers of the last evaluation's episodes, `[seeds]`; the same for both sides."""
+    key = jax.random.fold_in(jax.random.key(config.seed), 2)
+    last = config.updates // config.per_iteration
+    return jax.random.split(look_keys(key, last)[1], config.seeds)
+
+
+def train_ours(
+    name: str, data: Dataset, env: Environment, config: Config, context: RunContext
+) -> Trained:
+    """All seeds of our agent side by side."""
+    keys = tuple(jax.random.fold_in(jax.random.key(config.seed), i) for i in (1, 2))
+    iterations = config.updates // config.per_iteration
+    trained = train_on_rows(
+        our_agent(name, config), to_device(data.transitions), env, keys,
+        batch_size=config.batch, updates_per_iteration=config.per_iteration,
+        seeds=config.seeds, iterations=iterations, evaluate_every=iterations,
+        episodes=config.episodes, stage=f"{data.name}-{name}", context=context,
+    )  # fmt: skip
+    rate = config.seeds * config.updates / trained.run_seconds
+    return Trained(trained.history.last("return"), rate)
+
+
+def train_theirs(
+    name: str, data: Dataset, env: Environment, config: Config, context: RunContext
+) -> Trained:
+    """Seeds of d3rlpy's agent one after the other, evaluated by our evaluation."""
+    rows = write_rows(data, context.folder.path / f"{data.name}.npz")
+    returns, seconds = [], 0.0
+    for seed, key in enumerate(play_keys(config)):
+        with Peer(theirs(name, rows, config, seed)) as peer:
+            peer.ask({"kind": "start", **peer.theirs.settings})
+            seconds += peer.ask({"kind": "train", "updates": config.updates})["seconds"]
+            returns.append(played(peer, env, key, config.episodes))
+    return Trained(np.array(returns), config.seeds * config.updates / seconds)
+
+
+def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
+    """Settings of d3rlpy's agent."""
+    ours = our_agent(name, config)
+    settings = {
+        "agent": name, "rows": str(rows), "seed": config.seed + seed, "width": config.width,
+        "layers": config.layers, "batch": config.batch,
+        "normalise": getattr(ours, "normalise", False), "options": their_options(name, ours),
+        "threads": len(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    return Theirs(config.peer_python, PEER, "d3rlpy", settings, {}, option="peer_python")
+
+
+def versions_of(python: str) -> dict[str, str]:
+    """Of the libraries in an interpreter."""
+    code = "import importlib.metadata as m; print(m.version('d3rlpy'), m.version('torch'))"
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return dict(zip(("d3rlpy", "torch"), said.stdout.split(), strict=True))
+
+
+def write_rows(dataset: Dataset, path: Path) -> Path:
+    """The dataset as d3rlpy takes it."""
+    rows = dataset.transitions
+    ends = np.asarray(rows.terminations), np.asarray(rows.truncations)
+    last = np.zeros(len(ends[0]), bool)
+    last[-1] = not ends[0][-1]
+    np.savez(
+        path,
+        observations=np.asarray(rows.observations),
+        actions=np.asarray(rows.actions),
+        rewards=np.asarray(rows.rewards),
+        terminals=ends[0].astype(np.float32),
+        timeouts=((ends[1] | last) & ~ends[0]).astype(np.float32),
+    )
+    return path
+
+
+def played(peer: Peer, env: Environment, key: jax.Array, episodes: int) -> float:
+    """Mean return of a peer's policy in our simulator."""
+
+    def ask(observations: np.ndarray) -> np.ndarray:
+        said = peer.ask({"kind": "apply", "observations": np.asarray(observations).tolist()})
+        return np.clip(np.asarray(said["said"], np.float32), -1.0, 1.0)
+
+    def act(params: Any, key: jax.Array, observation: jax.Array, memory: Any) -> tuple:
+        shape = jax.ShapeDtypeStruct((len(observation), env.action_size), jnp.float32)
+        return jax.pure_callback(ask, shape, observation), memory
+
+    return float(evaluate(env, act, (), key, episodes).returns.mean())
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Everyone on every dataset, one after the other."""
+    report = Report.of(context, config.seeds)
+    sets = {name: load_dataset(name, config.seed) for name in config.datasets}
+    sides = (OURS, *([THEIRS] if config.peer_python else []))
+    trainers: Mapping[str, Callable[..., Trained]] = {OURS: train_ours, THEIRS: train_theirs}
+
+    def train(dataset: str, agent: str, by: str, stage: str) -> Cell:
+        def measure() -> dict[str, np.ndarray]:
+            data = sets[dataset]
+            trained = trainers[by](agent, data, make(data.environment), config, context)
+            return {"returns": trained.returns, "rate": np.full(config.seeds, trained.rate)}
+
+        return Cell(measure=measure)
+
+    axes = {"dataset": config.datasets, "agent": config.agents, "by": sides}
+    grid = run_grid(axes, train, context, seeds=config.seeds)
+    for name, data in sets.items():
+        behaved = float(episode_returns(data.transitions).mean())
+        rows: list[dict[str, Any]] = [{"agent": "data", OURS: behaved}]
+        report.table(f"returns on {name}", rows + result_rows(grid, name, config, sides))
+        report.note(f"Data {name}: sha256 {data.sha256}.")
+    if THEIRS in sides:
+        report.versions |= versions_of(config.peer_python)
+        add_claims(report, grid, config)
+    cores = len(os.sched_getaffinity(0))
+    report.note(f"Ours trains seeds side by side, d3rlpy one after the other; {cores} core(s).")
+    return report
+
+
+def result_rows(grid: Grid, data: str, config: Config, sides: tuple[str, ...]) -> list[dict]:
+    """A row for each agent: returns and steps a second of both sides."""
+    rows = []
+    for agent in config.agents:
+        row: dict[str, Any] = {"agent": agent}
+        for by in sides:
+            cell = grid[data, agent, by]
+            row |= {by: cell["returns"], f"{by} updates/s": float(cell["rate"][0])}
+        rows.append(row)
+    return rows
+
+
+def add_claims(report: Report, grid: Grid, config: Config) -> None:
+    """Ranges of returns overlap, whichever is higher."""
+    claim = claims(report, LISTINGS["comparison"].source)
+    for data in config.datasets:
+        for agent in config.agents:
+            (a, b), (x, y) = (spread(grid[data, agent, by]["returns"]) for by in (OURS, THEIRS))
+            means = "the lower of the upper ends minus the higher of the lower ends"
+            name = f"{agent}: returns on {data} overlap"
+            claim(name, [min(b, y) - max(a, x)], at_least=0, means=means)
+
+
+EXPERIMENT = LISTINGS["comparison"].experiment(
+    config_type=Config,
+    presets={
+        "smoke": Config(
+            ("hopper-random",), ("bc", "td3_bc"), width=16, layers=1, batch=32, updates=20,
+            per_iteration=10, episodes=1, seeds=2,
+        ),
+        "cpu": Config(agents=("bc", "td3_bc", "iql", "sac")),
+    },
+    run=run,
+)  # fmt: skip

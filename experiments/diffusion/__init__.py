@@ -1,1 +1,0 @@
-"""Experiments on synthetic experience by diffusion."""

@@ -1,1 +1,0 @@
-"""Experiments on long-horizon Bayesian rollouts."""

@@ -1,1 +1,0 @@
-"""Experiments on the edge of reach."""

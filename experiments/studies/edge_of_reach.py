@@ -1,0 +1,175 @@
+"""Rollouts of several lengths with the simulator in place of a world model.
+
+Every arm has the same critics, data, random numbers and imagined rows in an epoch; only the length
+of rollouts differs. Final states are bootstrapped from and never acted from: of rollouts of five
+steps one row in five, of a hundred one in a hundred. Sims et al. 2024, arXiv 2402.12527, table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.draw import curves, picture
+from jaxrl_rollouts.compare.grid import Cell, run_grid
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
+from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
+from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
+from jaxrl_rollouts.offline.study.model_based import train_in
+from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
+from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.pictures import PALETTE
+from jaxrl_rollouts.reports.report import Report
+
+from ..catalogue import LISTINGS
+
+LAST = 5  # evaluations whose mean counts
+
+
+@dataclass(frozen=True)
+class Config:
+    """A dataset, and lengths of rollouts in its simulator.
+
+    Attributes:
+        dataset: name, or file.
+        horizons: lengths of rollouts, rising; each divides the `rows` of an epoch.
+        rows: imagined in an epoch.
+        endings: a fall ends an episode, as in the simulator. Without, no row terminates: of the
+            data, of rollouts or in evaluations.
+        study: agent, batches, lengths.
+    """
+
+    dataset: str = "hopper-medium-replay-mini-v1"
+    horizons: tuple[int, ...] = (5, 20, 100)
+    rows: int = positive(20_000)
+    endings: bool = True
+    study: StudyConfig = CPU_MUJOCO
+
+    def validate(self) -> None:
+        if len(self.horizons) < 2 or list(self.horizons) != sorted(set(self.horizons)):
+            raise ConfigError("horizons", self.horizons, "two or more, rising")
+        for horizon in self.horizons:
+            if horizon < 1 or self.rows % horizon:
+                raise ConfigError("horizons", horizon, f"divisors of rows {self.rows}")
+
+
+def in_lengths_of(config: Config, horizon: int) -> StudyConfig:
+    """The same number of rows in rollouts of another length."""
+    count = config.rows // horizon
+    rollouts = replace(config.study.rollouts, horizon=horizon, rollouts_per_epoch=count)
+    return replace(config.study, rollouts=rollouts)
+
+
+def endless(dataset: Dataset) -> Dataset:
+    """The same rows, where a fall ends nothing; episodes stay as long as they are."""
+    rows = dataset.transitions
+    cut = np.asarray(rows.truncations) | np.asarray(rows.terminations)
+    rows = rows._replace(terminations=np.zeros_like(cut), truncations=cut)
+    return replace(dataset, transitions=rows)
+
+
+def train(config: Config, dataset: Dataset, horizon: int, context: RunContext) -> Cell:
+    """SAC without a penalty in rollouts of one length."""
+    name, study = dataset.environment, in_lengths_of(config, horizon)
+    env = make(name if config.endings else f"{name}?{ENDLESS}")
+    rows = dataset if config.endings else endless(dataset)
+    stage, model = f"{slug(dataset.name)}-base-{horizon}", true_dynamics(env, clipped=True)
+    outcome = train_in(model, (), "base", Setting(rows, env), study, context, stage=stage)
+    rate = bootstrap_rate(study.agent)
+    return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """All lengths; each is a stage of its own."""
+    report = Report.of(context, config.study.seeds)
+    dataset = load_dataset(config.dataset, config.study.seed)
+
+    def at(horizon: int, stage: str) -> Cell:
+        return train(config, dataset, horizon, context)
+
+    grid = run_grid({"horizon": config.horizons}, at, context, seeds=config.study.seeds)
+    cells = {f"{h} step{'s' * (h != 1)}": grid[h] for h in config.horizons}
+    behaved = behaviour(Setting(dataset, make(dataset.environment)))
+    report.table("results", result_rows(cells, float(behaved.mean())))
+    add_clock(report, clock_rows(cells))
+    add_claims(report, cells, float(behaved.mean()))
+    draw(report, cells)
+    report.note(f"Data {dataset.name}: sha256 {dataset.sha256}. Rows an epoch: {config.rows:,}.")
+    return report
+
+
+def late(cell: Cell, metric: str = "return") -> np.ndarray:
+    """Mean of the last evaluations, `[seeds]`."""
+    return cell.curve(metric)[1][:, -LAST:].mean(1)
+
+
+def overestimation(cell: Cell) -> np.ndarray:
+    """Estimated over true value, the latter at least 1; mean of the last evaluations, `[seeds]`."""
+    return late(cell, "estimated_value") / np.maximum(late(cell, "discounted_return"), 1.0)
+
+
+def result_rows(cells: Mapping[str, Cell], behaved: float) -> list[dict]:
+    """One row for the data and one for each length."""
+    rows: list[dict] = [{"rollouts": "data", "return": behaved}]
+    for name, cell in cells.items():
+        row = {"rollouts": name, "return": late(cell)}
+        row["estimated value"] = late(cell, "estimated_value")
+        rows.append(row | {"true value": late(cell, "discounted_return")})
+    return rows
+
+
+def add_claims(report: Report, cells: Mapping[str, Cell], behaved: float) -> None:
+    """Short rollouts overestimate, long ones do not and earn more."""
+    claim = claims(report, LISTINGS["edge_of_reach"].source)
+    (shortest, short), *_, (longest, long) = cells.items()
+    means = "critics' value over the true one (at least 1), mean of the last evaluations"
+    name = f"rollouts of {shortest} overestimate ten times"
+    claim(name, overestimation(short), at_least=10, means=means, cells=[short])
+    name = f"rollouts of {longest} overestimate by at most half"
+    claim(name, overestimation(long), at_most=1.5, means=means, cells=[long])
+    means = "mean return of the last evaluations above that of the dataset's episodes"
+    name = f"rollouts of {longest} earn more than the data"
+    claim(name, late(long), at_least=behaved, means=means, cells=[long])
+    name = f"rollouts of {longest} earn more than rollouts of {shortest}"
+    means = "difference of returns, mean of the last evaluations, seed by seed"
+    claim(name, late(long) - late(short), at_least=0, means=means, cells=[short, long])
+
+
+def draw(report: Report, cells: Mapping[str, Cell]) -> None:
+    """Return, and estimated against true value, over training."""
+    caption = (
+        "Left: return of the mean action. Right: critics' value at the start states (solid) and "
+        "discounted return from there (dotted). Lines: interquartile mean over seeds."
+    )
+    shades = dict(zip(cells, PALETTE, strict=False))
+    titles = ("Return", "Estimated and true value")
+    with picture(report, "training", caption, titles=titles) as (left, right):
+        curves(left, cells, "return", colours=shades)
+        curves(right, cells, "estimated_value", colours=shades)
+        curves(right, cells, "discounted_return", colours=shades, linestyle=":")
+        right.set_yscale("symlog", linthresh=100)
+        left.set(xlabel="gradient steps", ylabel="undiscounted return")
+        right.set(xlabel="gradient steps", ylabel="discounted value")
+
+
+_STUDY = replace(
+    CPU_MUJOCO, agent=replace(CPU_MUJOCO.agent, max_alpha=1.0), epochs=60, evaluations=20
+)  # twelve time constants
+EXPERIMENT = LISTINGS["edge_of_reach"].experiment(
+    config_type=Config,
+    presets={
+        "smoke": Config("pendulum-mixed", horizons=(3, 12), rows=120, study=SMOKE_MUJOCO),
+        "cpu": Config(study=_STUDY),
+    },
+    run=run,
+)

@@ -1,0 +1,249 @@
+"""How errors of a world model compound, with and without layer normalisation.
+
+Models are fitted to one dataset and rolled along the logged actions of another, where their
+inputs are not theirs. Layer normalisation bounds how far one step can go, so that long rollouts
+stay finite; and the spread of the members says where the error is about to explode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import episodes, to_device
+from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.study.setting import hold_data
+from jaxrl_rollouts.offline.study.source import slug
+from jaxrl_rollouts.offline.worlds import judge
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trust, threshold
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import summarize
+
+from ..catalogue import LISTINGS
+
+SOURCE = LISTINGS["open_loop"].source
+COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
+HIGHEST = 1e6  # what lies above is drawn there
+DOTS = 4000
+MEDIUM, MIXED = "halfcheetah-medium-mini-v1", "halfcheetah-medium-replay-mini-v1"
+D4RL = "halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Pairs of datasets; each model is fitted to the first and rolled along the second.
+
+    Attributes:
+        pairs: names or files; `pendulum-mixed` is made on the spot, the second of a pair with
+            other random numbers.
+        ensemble: with layer normalisation; the other one differs in that only.
+        seeds: independent ensembles.
+        seed: of the random numbers; the same one gives the same numbers.
+        length: of the rollouts; a shorter time limit shortens them.
+        trajectories: rolled.
+        rows: of the first dataset that thresholds are measured on, evenly spaced.
+    """
+
+    pairs: tuple[tuple[str, str], ...] = ((MEDIUM, MIXED), (MIXED, MEDIUM), (PENDULUM, PENDULUM))
+    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
+    seeds: int = positive(1)
+    seed: int = 0
+    length: int = positive(1000)
+    trajectories: int = positive(200)
+    rows: int = positive(1_000_000)
+
+    def validate(self) -> None:
+        if not self.pairs or any(len(pair) != 2 for pair in self.pairs):
+            raise ConfigError("pairs", self.pairs, "pairs of two datasets")
+        if not self.ensemble.layer_norm:
+            raise ConfigError("ensemble.layer_norm", False, "True; it is what is taken away")
+
+
+class JudgedWorlds(NamedTuple):
+    """One kind of ensemble on one pair; fields of `rolled` are `[seeds, T, B]`."""
+
+    rolled: judge.OpenLoop
+    trust: Trust
+    epochs: int
+
+
+def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, JudgedWorlds]:
+    """Fit both kinds of ensembles to the first dataset and roll them along the second."""
+    sets = [load_dataset(name, config.seed) for name in pair]
+    for dataset in sets:
+        hold_data(dataset, context)
+    fitted_to, along = (dataset.with_successors for dataset in sets)
+    key = jax.random.key(config.seed)
+    if pair[1] == PENDULUM:
+        along = pendulum_mixed(jax.random.fold_in(key, 1))
+    length = min(config.length, int(episodes(along).lengths.max()))
+    logged = judge.windows(along, length, config.trajectories, seed=config.seed)
+    step = max(1, len(fitted_to.rewards) // config.rows)
+    rows = jax.tree.map(lambda x: x[::step], to_device(fitted_to))
+    fit_key, roll_key = jax.random.split(key)
+    judged = {}
+    for name, layer_norm in (("LN", True), ("no LN", False)):
+        fitted = fit_worlds(
+            replace(config.ensemble, layer_norm=layer_norm), fitted_to, fit_key, seeds=config.seeds,
+            targets="observations", stage=f"{slug(pair[0])}-{slug(name)}", context=context,
+        )  # fmt: skip
+        fitter = fitted.model.fitter
+        dynamics = learned_dynamics(
+            fitter, fitted.model.elites, termination=never, disagreement=spread_of_means,
+            normalised=True,
+        )  # fmt: skip
+        worlds = [jax.tree.map(lambda x, i=i: x[i], fitted.worlds) for i in range(config.seeds)]
+        rolled = _stack([judge.open_loop(dynamics, world, logged, roll_key) for world in worlds])
+        trust = _stack([measure_trust(fitter, world, rows) for world in worlds])
+        judged[name] = JudgedWorlds(rolled, trust, len(fitted.trained.history.records))
+    return judged
+
+
+def _stack(trees: list) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """All pairs: tables, claims, pictures."""
+    report, ensemble = Report.of(context, config.seeds), config.ensemble
+    for pair in config.pairs:
+        judged, title = run_pair(config, pair, context), " on ".join(map(slug, pair))
+        report.table(title, [row for name in judged for row in growth_rows(name, judged[name])])
+        report.table(
+            f"{title}: trust", [trust_row(name, worlds) for name, worlds in judged.items()]
+        )
+        add_claims(report, title, judged)
+        draw_growth(report, title, judged)
+        draw_trust(report, title, judged["LN"])
+    report.note(
+        f"{config.trajectories} stretches of logged actions, {config.seeds} ensembles of "
+        f"{ensemble.members} ({ensemble.elites} kept), at most {ensemble.max_epochs} epochs. "
+        "Errors are root mean squares over observation entries in standard deviations of the data "
+        "a model was fitted to."
+    )
+    return report
+
+
+def growth_rows(name: str, worlds: JudgedWorlds) -> list[dict[str, Any]]:
+    """Error after 1, 2, 4, ... steps, and after the last."""
+    length, rows = worlds.rolled.error.shape[1], []
+    for t in sorted({length, *(2**i for i in range(length.bit_length()))}):
+        error, bias = worlds.rolled.error[:, t - 1], worlds.rolled.reward_bias[:, t - 1]
+        columns = {
+            "median error": np.median(error, -1),
+            "95 % quantile": np.quantile(error, 0.95, axis=-1, method="lower"),
+            "reward bias, median": np.median(bias, -1),
+        }
+        summaries = {column: summarize(values) for column, values in columns.items()}
+        lost = float(100.0 * np.isinf(error).mean())
+        rows.append({"model": name, "step": t, **summaries, "lost %": lost})
+    return rows
+
+
+def trust_row(name: str, worlds: JudgedWorlds) -> dict[str, Any]:
+    """What the spread knows about the error."""
+    limits = {f"u({x:g})": threshold(worlds.trust, x) for x in LEVELS if x >= 0.9}
+    before, after = judge.split_error(worlds.rolled, limits["u(1)"])
+    columns = {
+        **limits,
+        "Spearman of spread and error": judge.rank_correlation(worlds.rolled),
+        "95 % of errors up to u(1)": before,
+        "median error above u(1)": after,
+    }
+    summaries = {column: summarize(values) for column, values in columns.items()}
+    return {"model": name, "epochs": worlds.epochs, **summaries}
+
+
+def add_claims(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -> None:
+    """What layer normalisation and the spread are good for."""
+    claim, normalised = claims(report, SOURCE), judged["LN"]
+    last = {name: np.median(worlds.rolled.error[:, -1], -1) for name, worlds in judged.items()}
+    before, after = judge.split_error(normalised.rolled, threshold(normalised.trust, 1.0))
+    # fmt: off
+    claim(f"{title}: without layer normalisation errors explode", last["no LN"] / last["LN"],
+          at_least=10, means="median error at the end of the rollouts over that with it")
+    claim(f"{title}: the spread knows the error", judge.rank_correlation(normalised.rolled),
+          at_least=0.5, means="Spearman correlation (paper: 0.84)")
+    if np.isfinite(after / before).all():
+        claim(f"{title}: errors are large beyond the data's largest spread", after / before,
+              at_least=1, means="median error after the stop over the 95 % quantile before it")
+    # fmt: on
+
+
+def draw_growth(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -> None:
+    """Error, size of the prediction and reward bias over the steps; bands are 5 to 95 %."""
+    name, titles = f"growth-{slug(title)}", ("error", "size of the prediction", "reward")
+    units = ("standard deviations of the data", "root mean square, own units", "absolute bias")
+    caption = (
+        "Open loop along logged actions: median and 5 to 95 % of all trajectories and ensembles; "
+        f"what exceeds {HIGHEST:g} is drawn there."
+    )
+    with picture(report, name, caption, titles=titles, legend=False, title=title) as axes:
+        for model, (rolled, *_) in judged.items():
+            quantities = (rolled.error, rolled.norm, np.abs(rolled.reward_bias))
+            for ax, values in zip(axes, quantities, strict=True):
+                shown, steps = np.clip(values, 1e-6, HIGHEST), np.arange(1, values.shape[1] + 1)
+                low, middle, high = np.quantile(shown, (0.05, 0.5, 0.95), axis=(0, 2))
+                ax.plot(steps, middle, color=COLOURS[model], label=model)
+                ax.fill_between(steps, low, high, color=COLOURS[model], alpha=0.2, linewidth=0)
+        for ax, unit in zip(axes, units, strict=True):
+            ax.set(xscale="log", yscale="log", xlabel="steps", ylabel=unit)
+        axes[0].legend()
+
+
+def draw_trust(report: Report, title: str, worlds: JudgedWorlds) -> None:
+    """Error against spread, one dot per step, and the thresholds of the data."""
+    spread, error = np.ravel(worlds.rolled.uncertainty[0]), np.ravel(worlds.rolled.error[0])
+    finite = np.flatnonzero(np.isfinite(spread) & np.isfinite(error))
+    shown = np.random.default_rng(0).permutation(finite)[:DOTS]
+    caption = (
+        "Each dot is a step of an open-loop rollout with layer normalisation, first ensemble; "
+        "lines: quantiles of the spread over the data."
+    )
+    size = {"width": 5.0, "height": 3.2, "title": title, "legend": False}
+    with picture(report, f"trust-{slug(title)}", caption, **size) as (ax,):
+        style = {"color": COLOURS["LN"], "markersize": 2, "alpha": 0.4}
+        ax.plot(spread[shown], error[shown], ".", **style)
+        for level, line in ((0.9, ":"), (0.99, "--"), (1.0, "-")):
+            at = float(threshold(worlds.trust, level)[0])
+            ax.axvline(at, color="black", linestyle=line, linewidth=0.9, label=f"u({level:g})")
+        ax.set(xscale="log", yscale="log", xlabel="spread of the members' means")
+        # Spreads cover about a decade: matplotlib's own labels would lie on top of each other.
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_ylabel("error, standard deviations of the data")
+        ax.legend()
+
+
+# The architecture is the paper's; a quarter of an hour on two cores.
+_CPU = Config(
+    ensemble=replace(NEUBAY_ENSEMBLE, members=6, elites=5, max_epochs=12), seeds=2, rows=20_000
+)
+_TINY = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1)
+
+EXPERIMENT = LISTINGS["open_loop"].experiment(
+    config_type=Config,
+    presets={
+        "smoke": Config(((PENDULUM, PENDULUM),), _TINY, length=20, trajectories=8, rows=500),
+        "cpu": _CPU,
+        "paper": Config(((D4RL[0], D4RL[1]), (D4RL[1], D4RL[0]), (PENDULUM, PENDULUM))),
+    },
+    run=run,
+)

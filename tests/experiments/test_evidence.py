@@ -1,0 +1,133 @@
+"""Pages of results: short, complete, and every number of their tables is in the study's CSV."""
+
+from __future__ import annotations
+
+import bisect
+import csv
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.experiments.collect import collect
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.reports.statistics import iqm
+
+ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE, RESULTS = ROOT / "experiments" / "evidence", ROOT / "experiments" / "results"
+PAGES = sorted(RESULTS.glob("*.md"))
+COLUMNS = ["dataset", "sha256", "arm", "seed", "step", "metric", "value", "commit"]
+NUMBER = re.compile(r"(?<![\w./-])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?(?![\w/])")
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+
+
+@functools.cache
+def known(name: str) -> list[float]:
+    """Sorted values of a table: seeds', their interquartile means, and numbers in arms' names."""
+    values, groups = set(), {}
+    with (EVIDENCE / f"{name}.csv").open() as file:
+        for row in csv.DictReader(file):
+            value = float(row["value"])
+            values |= {value, *map(float, re.findall(r"\d+\.?\d*", f"{row['arm']} {row['step']}"))}
+            key = row["dataset"], row["arm"], row["metric"], row["step"]
+            groups.setdefault(key, []).append(value)
+    values |= {float(iqm(np.array(group))) for group in groups.values()}
+    return sorted(values)
+
+
+def within(text: str, values: list[float]) -> bool:
+    """Whether a value rounds to the number as it is written, at its own number of digits."""
+    plain = text.replace(",", "")
+    mantissa, _, exponent = plain.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    half = 0.5001 * 10.0 ** (int(exponent or 0) - decimals)
+    at = bisect.bisect_left(values, float(plain) - half)
+    return at < len(values) and values[at] <= float(plain) + half
+
+
+def numbers(text: str) -> list[str]:
+    """Numbers in the rows of a page's tables; not the first cell's, hashes or shares like 2/4."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    cells = (row.split("|", 2)[2] for row in rows[2:])
+    return [n for cell in cells for n in NUMBER.findall(re.sub(r"\b[0-9a-f]{8}\b", "", cell))]
+
+
+@pytest.mark.parametrize("path", sorted(EVIDENCE.glob("*.csv")), ids=lambda path: path.stem)
+def test_tables_have_the_columns(path: Path) -> None:
+    with path.open() as file:
+        rows = list(csv.reader(file))
+    assert len(rows) > 10
+    if path.stem == "runs":
+        assert rows[0][0] == "study" and len({row[1] for row in rows}) == len(rows)
+        return
+    assert rows[0] == COLUMNS and {len(row) for row in rows} == {len(COLUMNS)}
+    assert all(np.isfinite(float(row[6])) for row in rows[1:])
+    assert {len(row[1]) for row in rows[1:]} <= {0, 8}
+
+
+def test_there_are_few_pages_and_pictures() -> None:
+    shown = [p for p in (ROOT / "experiments").rglob("*") if p.suffix in (".png", ".gif", ".svg")]
+    assert len(PAGES) <= 25 and len(shown) <= 40
+    assert sum(path.stat().st_size for path in shown) <= 8e6
+    index = (ROOT / "experiments" / "README.md").read_text()
+    assert sorted(re.findall(r"results/(\w+)\.md", index)) == [page.stem for page in PAGES]
+
+
+@every_page
+def test_a_page_is_short_and_complete(page: Path) -> None:
+    text = page.read_text()
+    words = [word for word in text.split() if any(letter.isalnum() for letter in word)]
+    assert len(words) <= 400
+    for part in ("# ", "**Question.**", "**Verdict.**", "**Limits.**", "**Command.**"):
+        assert text.count(part) >= 1, part
+    assert re.search(r"n = \d|\bn =|seeds|cores|cases|policies|network calls", text.splitlines()[0])
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (page.parent / link).resolve().is_file(), link
+
+
+@every_page
+def test_numbers_of_a_page_are_in_its_table(page: Path) -> None:
+    text = page.read_text()
+    found = numbers(text)
+    missing = [n for n in found if not within(n, known(page.stem))]
+    assert len(found) > 5 and missing == [], f"not in evidence/{page.stem}.csv"
+
+
+def test_a_number_that_nobody_measured_is_seen() -> None:
+    values = known("ravl_mujoco")
+    assert within("4,545", values) and within("-571", known("neubay"))
+    assert not within("4,541.7", values) and not within("999,999", values)
+    assert numbers("| a | b |\n|---|\n| 7 403456ec | 1,234 (2/4) -5 |") == ["1,234", "-5"]
+
+
+def test_numbers_of_the_front_page_are_measured() -> None:
+    """Each row of its tables names the study's page that it is from."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("|") and "results/" in line]
+    assert len(rows) >= 10
+    for row in rows:
+        (study,) = set(re.findall(r"results/(\w+)\.md", row))
+        cells = row.split("|", 2)[2]
+        missing = [n for n in NUMBER.findall(cells) if not within(n, known(study))]
+        assert NUMBER.findall(cells) and not missing, (study, missing)
+
+
+def test_a_run_is_collected_once(tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    report = Report("toy", "smoke", {}, "jaxrl-rollouts run toy", 2)
+    report.note(f"Data waves: sha256 {'ab' * 32}.")
+    report.table("results", [{"method": "ravl", "steps": 30, "return": np.array([1.0, 2.1234567])}])
+    report.save(run)
+    other = "old,,another: t: x,0,,return,5,abc"
+    (tmp_path / "toy.csv").write_text(",".join(COLUMNS) + f"\n{other}\n")
+    for _ in range(2):  # the second time its rows are replaced
+        collect(run, "toy", tmp_path, "c0ffee")
+    arm = "waves,abababab,mine: results: method=ravl"
+    assert (tmp_path / "toy.csv").read_text().splitlines()[1:] == [
+        other,
+        f"{arm},all,30,steps,30,c0ffee",
+        f"{arm},0,30,return,1,c0ffee",
+        f"{arm},1,30,return,2.12346,c0ffee",
+    ]
