@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from jaxrl_rollouts.configs import coefficient, number, positive
 from jaxrl_rollouts.errors import ConfigError
 
+from ..data.transitions import RewardScale
 from ..method import Job, Method, Prepared, cadence
 from ..neubay.learner import make_neubay
-from ..neubay.posterior import Posterior, PosteriorConfig, check_updates, neubay_data
+from ..neubay.posterior import PosteriorConfig, check_updates, neubay_data
 from ..neubay.sizes import buffer_text, seconds_between_saves
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
@@ -70,6 +71,7 @@ class Neubay(Method):
     """
 
     name: ClassVar[str] = "neubay"
+    imagines: ClassVar[bool] = True
     agent: RecurrentSacConfig = RecurrentSacConfig()
     world: PosteriorConfig = PosteriorConfig()
     rollouts: HistoryRollouts = HistoryRollouts()
@@ -105,13 +107,20 @@ class Neubay(Method):
         free = replace(self.rollouts, uncertainty_quantile=1.0)
         return replace(super().program(), world=PosteriorConfig(), rollouts=free)
 
-    def add_to_report(self, report: Report, source: Posterior, cells: Mapping[str, Cell]) -> None:
+    def fixed_length(self) -> bool:
+        """The actor's rates fall to zero over the steps: a longer training is another one."""
+        return True
+
+    def add_to_report(self, report: Report, source: Any, cells: Mapping[str, Cell]) -> None:
         """Add tables and pictures of the posterior and of rollouts in it."""
         from ..neubay.report import add_posterior  # draws, and training does not
 
         add_posterior(report, source, cells)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
+        if job.dynamics is not None:
+            expected = f"none for {self.name}, whose posterior is an ensemble fitted to the dataset"
+            raise ConfigError("dynamics", "given", expected)
         dataset, env = task.dataset, task.env
         check_updates(self, dataset.transitions, env.max_episode_steps, dataset.name)
         posterior = self.world.fit(task, job, (self.rollouts.uncertainty_quantile,))
@@ -121,17 +130,15 @@ class Neubay(Method):
         )
         if job.context and job.context.progress:
             print(buffer_text(self, sizes, seeds), flush=True)
-        iterations, updates = self.schedule
         return Prepared(
             make_neubay(self, posterior.dynamics, sizes),
             data,
-            iterations,
+            self.schedule[0],
             self.agent,
             env if self.markov else remembering(env),
             posterior,
             per_seed,
-            # The actor's rates fall to zero over these: a longer training is another one.
-            about={"rates_fall_over": iterations * updates},
+            reward=RewardScale(1.0, self.agent.reward_shift),
             save_every_seconds=seconds_between_saves(self, sizes, seeds),
         )
 

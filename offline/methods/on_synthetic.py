@@ -41,6 +41,10 @@ class OnSynthetic(Method):
                 expected = f"{name} {own} beside the agent"
                 raise ConfigError(f"agent.{name}", found, expected, f"{self.name}({name}={found})")
 
+    def fixed_length(self) -> bool:
+        """Whether the agent's rates fall to zero over the steps."""
+        return self.agent.fixed_length()
+
     def rule(self, task: Task) -> Termination | None:
         """The environment's rule of terminations, for relabelling, where it is known."""
         if self.relabel is None:

@@ -53,20 +53,21 @@ class Pgd(OnSynthetic):
 
     def prepare(self, task: Task, job: Job) -> Prepared:
         dataset, agent = task.dataset, self.agent.for_synthetic_rows()
-        made = agent.acts.make(task.env.observation_size, task.env.action_size)
+        acts, sizes = agent.acts, (task.env.observation_size, task.env.action_size)
+        made = acts.make(*sizes)
         if made.gaussian is None:
             expected = "one with a normal policy: td3_bc, iql, rebrac or bc"
             raise ConfigError("agent", agent.name, expected)
         iterations, per = cadence(self.steps, self.refresh.updates, made.period)
         fit_key = jax.random.split(jax.random.key(job.seed))[0]
-        scale = reward_scale(dataset, agent.reward)
-        stage, rows = f"{slug(dataset.name)}-pgd", scale.of(dataset.transitions)
-        shown = replace(dataset, transitions=rows)
+        stage, scale = f"{slug(dataset.name)}-pgd", reward_scale(dataset, agent.reward)
+        rows = scale.of(dataset.transitions)
+        viewed = replace(dataset, transitions=rows)
         run = {"stage": stage, "source": dataset.name, "context": job.context}
-        fitted = fit_windows(shown.with_successors, self, fit_key, **run)
+        fitted = fit_windows(viewed.with_successors, self, fit_key, **run)
         relabeller = None
         if self.relabel is not None:
-            key, known = jax.random.fold_in(fit_key, 1), shown.with_successors
+            key, known = jax.random.fold_in(fit_key, 1), viewed.with_successors
             more = {"stage": f"{stage}-relabel", "context": job.context}
             relabeller = fit_relabeller(
                 known, self.relabel, key, termination=self.rule(task), **more
@@ -74,11 +75,12 @@ class Pgd(OnSynthetic):
         refresh = replace(self.refresh, updates=per)
         learner = make_pgd(
             refresh,
-            agent.acts,
+            acts,
             fitted.denoiser,
             fitted.layout,
             relabeller,
             batch_size=self.batch_size,
+            steps=iterations * per,
         )
         count = iterations * refresh.windows * (self.length - 1)
         note = self.note(
@@ -88,4 +90,4 @@ class Pgd(OnSynthetic):
         )
         data = PgdData(to_device(rows), fitted.params, relabeller.data if relabeller else ())
         source = task._replace(synthetic=note)
-        return Prepared(learner, data, iterations, agent.acts, task.env, source, reward=scale)
+        return Prepared(learner, data, iterations, acts, task.env, source, reward=scale)

@@ -46,11 +46,11 @@ class Synther(OnSynthetic):
             stage=f"{slug(dataset.name)}-synther",
             context=job.context,
         )
-        sizes = task.env.observation_size, task.env.action_size
-        period = agent.acts.make(*sizes).period
+        acts, sizes = agent.acts, (task.env.observation_size, task.env.action_size)
+        period = acts.make(*sizes, self.steps).period
         iterations, per = cadence(self.steps, agent.per_iteration, period, job.evaluations)
         learner = make_model_free(
-            agent.acts,
+            acts,
             *sizes,
             batch_size=self.batch_size,
             updates_per_iteration=per,
@@ -61,8 +61,8 @@ class Synther(OnSynthetic):
             f"Data: {len(made):,} rows that SynthER sampled from a model of the dataset's "
             f"{len(dataset):,}; {self.real_ratio:.0%} of a batch is real."
         )
+        # One view for both: that of the dataset, whatever the returns of synthetic rows are.
         scale = reward_scale(dataset, agent.reward)
-        real, rows = (to_device(agent.rows(scale.of(one.transitions))) for one in (dataset, made))
-        source = task._replace(synthetic=note)
-        data = MixedData(real, rows)
-        return Prepared(learner, data, iterations, agent.acts, task.env, source, reward=scale)
+        real, rows = (to_device(agent.rows(scale.of(each.transitions))) for each in (dataset, made))
+        source, data = task._replace(synthetic=note), MixedData(real, rows)
+        return Prepared(learner, data, iterations, acts, task.env, source, reward=scale)

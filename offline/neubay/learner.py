@@ -117,7 +117,7 @@ def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
         sizes: of dataset and environment.
 
     Raises:
-        ConfigError: a task is out of range, the dynamics measure no disagreement, a tape or
+        ConfigError: a setting is out of range, the dynamics measure no disagreement, a tape or
             the episodes of a collection do not fit into the buffer, or an episode not on a tape.
     """
     check(method)

@@ -139,6 +139,7 @@ def make_pgd(
     relabeller: Relabeller | None = None,
     *,
     batch_size: int = 256,
+    steps: int | None = None,
 ) -> Learner:
     """A learner whose data are `PgdData`; its `imagine` is `windows`.
 
@@ -150,12 +151,13 @@ def make_pgd(
         relabeller: relabels every refresh's windows, step by step; its `data` are
             `PgdData.relabel_data`. None leaves them as sampled.
         batch_size: rows per gradient step.
+        steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
 
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.
     """
     check(config)
-    agent = agent_config.make(layout.observation_size, layout.action_size)
+    agent = agent_config.make(layout.observation_size, layout.action_size, steps)
     if agent.gaussian is None:
         raise ConfigError("agent", type(agent_config).__name__, "one with a normal policy")
     if config.updates % agent.period:

@@ -23,6 +23,7 @@ from jaxrl_rollouts.offline.main_job import Config
 from jaxrl_rollouts.offline.method import Job, Method
 from jaxrl_rollouts.offline.methods import METHODS, MethodName
 from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.model_based import ModelBased
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.recipes import (
@@ -37,7 +38,7 @@ from jaxrl_rollouts.offline.recipes import (
 )
 from jaxrl_rollouts.offline.task import environment_of
 
-MODEL_BASED = [name for name in METHODS if METHODS[name].imagines]
+MODEL_BASED = [name for name in METHODS if issubclass(METHODS[name], ModelBased)]
 
 
 def pendulum() -> Dataset:
