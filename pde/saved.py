@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import (
     find_folder,
@@ -167,7 +168,7 @@ class TrainedEmulator:
 
         Raises:
             DataError: fields of another shape, or not finite; or a constant channel that changes
-                within a history.
+                within a history; or more steps than the free memory holds.
             ConfigError: `steps` below 1; conditions that are not the emulator's, or any beside
                 trajectories.
             CheckpointError: there is no such seed.
@@ -182,6 +183,8 @@ class TrainedEmulator:
                 raise ConfigError("conditions", sorted(conditions), expected, hint)
             initial, conditions = self.start(initial)
         fields, single = self._fields(initial)
+        # Of the program, and a copy in other units.
+        check_room("roll", f"{steps:,} steps", 2 * 4 * steps * fields[:, -1].size)
         told: Any = self._told(conditions or {}, len(fields))
         held = fields[:, -1, list(self.constant)]
         if self.constant:

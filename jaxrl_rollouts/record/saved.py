@@ -6,6 +6,7 @@ parameters of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..errors import CheckpointError, StorageError
+from ..errors import CheckpointError, StorageError, one_line
+from ..foreign import check_room
 from ..trees import PyTree
 from . import checkpoint
 from .files import read_json, write_json_atomically
@@ -95,9 +97,21 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
 
     Raises:
         CheckpointError: there is no undamaged checkpoint, or it holds something else.
+        DataError: it declares more than the free memory.
     """
-    shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
-    like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    try:
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds))
+        shapes = jax.eval_shape(jax.vmap(init), keys)
+    except (OverflowError, MemoryError, TypeError) as error:
+        found = f"settings that make no network ({one_line(error)})"
+        raise CheckpointError(f"{folder}: found {found}, expected those of a trained one") from None
+    # Nothing is allocated before it is compared with what lies there.
+    place = jnp.zeros(()).sharding
+    like = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes
+    )
+    sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)]
+    check_room(folder, "parameters", sum(sizes))
     loaded = checkpoint.load_newest(folder, like)
     if loaded is None:
         raise CheckpointError(

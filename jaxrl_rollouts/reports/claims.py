@@ -24,7 +24,8 @@ class Claim:
 
     Made by `at_least`, `at_most` or `between`. What was measured and whether the claim holds are
     computed from `values` and cannot be given. A claim about values or returns of critics that
-    were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged.
+    were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged;
+    one with a value that is not finite is undecided.
 
     Attributes:
         name: short and unique within a report.
@@ -157,20 +158,27 @@ class Claim:
         return self.time_constants is None or self.time_constants >= TIME_CONSTANTS
 
     @property
+    def finite(self) -> bool:
+        """Whether all values are; no other value decides anything."""
+        return bool(np.isfinite(np.asarray(self.values, np.float64)).all())
+
+    @property
     def verdict(self) -> str:
-        """yes, no, or not converged."""
+        """yes, no, not converged, or undecided: a value is not finite."""
         if not self.converged:
             return "not converged"
+        if not self.finite:
+            return "undecided"
         return "yes" if self.holds else "no"
 
     @property
     def holds(self) -> bool:
-        """Whether the measured value is within the bounds, and converged. NaN is not."""
+        """Whether all values are finite, the measured one within the bounds, and converged."""
         if not self.converged:
             return False
         value = self.measured
         above = self.low is None or value >= self.low
-        return bool(above and (self.high is None or value <= self.high) and not math.isnan(value))
+        return bool(above and (self.high is None or value <= self.high) and self.finite)
 
     @property
     def threshold(self) -> float | tuple[float, float]:
@@ -227,9 +235,11 @@ class Claim:
 def counted(claims: Iterable[Claim]) -> str:
     """How many hold: "2 of 5 hold, 1 not converged"."""
     claims = list(claims)
-    early = sum(not claim.converged for claim in claims)
     text = f"{sum(claim.holds for claim in claims)} of {len(claims)} hold"
-    return f"{text}, {early} not converged" if early else text
+    for verdict in ("not converged", "undecided"):
+        count = sum(claim.verdict == verdict for claim in claims)
+        text += f", {count} {verdict}" if count else ""
+    return text
 
 
 def numbers(data: Any) -> Any:
