@@ -28,7 +28,7 @@ import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.foreign import check_file
+from jaxrl_rollouts.foreign import check_file, expanded
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
@@ -49,10 +49,10 @@ _MINARI_ID = re.compile(r"([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL
 def data_folders(data_dir: str | Path | None = None) -> list[Path]:
     """The folders datasets are looked for in, in this order."""
     if data_dir:
-        return [Path(data_dir).expanduser()]
+        return [expanded(data_dir)]
     named = os.environ.get("JAXRL_ROLLOUTS_DATA", "").split(os.pathsep)
-    folders = [Path(name).expanduser() for name in named if name]
-    return folders or [Path("~/.jaxrl_rollouts/datasets").expanduser()]
+    folders = [expanded(name) for name in named if name]
+    return folders or [expanded("~/.jaxrl_rollouts/datasets")]
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
@@ -82,7 +82,7 @@ def resolve(
         theirs = f" (D4RL's is called {text}-v2)" if f"{text}-v2" in CATALOGUE else ""
         hint = f"make it with: jaxrl-rollouts data make {text}{theirs}"
         return _in_folders(text, f"{text}.hdf5", folders, hint)
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     stored = minari_store() / text
     try:
         if text and path.exists():
@@ -109,7 +109,7 @@ def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
         files.append(original)
     places = [folder / file for folder in folders for file in files]
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
-    places.append(Path(cache).expanduser() / original)
+    places.append(expanded(cache) / original)
     for place in places:
         if place.is_file():
             return place

@@ -1,4 +1,4 @@
-"""Exported policies: damaged on disk, with other content and good checksums, calls of native code."""
+"""Exported policies: damaged on disk, other content with good checksums, native code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders from a stranger: links, code that they name, records that were changed, names of files."""
+"""Folders from a stranger: links, code that they name, changed records, names of files."""
 
 from __future__ import annotations
 
