@@ -30,6 +30,7 @@ from jaxrl_rollouts.record.saved import (
     load_params,
     one_seed,
     read_facts,
+    reading,
     save_trained,
 )
 from jaxrl_rollouts.trees import PyTree
@@ -271,6 +272,7 @@ def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
     return save_trained(folder, FILE, facts, trained.params)
 
 
+@reading(FILE, "an emulator")
 def load_emulator(folder: str | Path) -> TrainedEmulator:
     """Read what `save_emulator` wrote; the folder, or one that holds a single emulator.
 

@@ -6,8 +6,9 @@ parameters of.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ..foreign import check_room
 from ..trees import PyTree
 from . import checkpoint
 from .files import read_json, write_json_atomically
+
+_BROKEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:
@@ -65,6 +68,20 @@ def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -
     return facts
 
 
+@contextlib.contextmanager
+def reading(path: str | Path, kind: str) -> Iterator[None]:
+    """What facts of another kind than expected make Python raise becomes one line.
+
+    Raises:
+        CheckpointError: likewise.
+    """
+    try:
+        yield
+    except _BROKEN as error:
+        found = f"{type(error).__name__}: {one_line(error)}"
+        raise CheckpointError(f"{path}: found {found}, expected the facts of {kind}") from error
+
+
 def find_folder(
     path: str | Path, file: str, what: str, wanted: Callable[[Path], bool] = lambda folder: True
 ) -> Path:
@@ -99,12 +116,9 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
         CheckpointError: there is no undamaged checkpoint, or it holds something else.
         DataError: it declares more than the free memory.
     """
-    try:
+    with reading(folder, "a trained network"):
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds))
         shapes = jax.eval_shape(jax.vmap(init), keys)
-    except (OverflowError, MemoryError, TypeError) as error:
-        found = f"settings that make no network ({one_line(error)})"
-        raise CheckpointError(f"{folder}: found {found}, expected those of a trained one") from None
     # Nothing is allocated before it is compared with what lies there.
     place = jnp.zeros(()).sharding
     like = jax.tree.map(
