@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-# C0 without tab and line feed, DEL, C1, and the marks that turn the direction of writing.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 without tab and line feed, DEL, C1, the marks that turn the direction of writing, and the half
+# characters that stand for bytes of a file name that are no text.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from .errors import DataError
-from .foreign import free_memory
+from .foreign import expanded, free_memory
 from .record.sealed import is_sealed, seal_file
 from .trees import PyTree
 
@@ -132,7 +132,7 @@ def stream_folder() -> Path:
     """The user's cache folder for rows; `$JAXRL_ROLLOUTS_ROWS` names another one."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     named = os.environ.get("JAXRL_ROLLOUTS_ROWS") or f"{base}/jaxrl-rollouts/rows"
-    return Path(named).expanduser()
+    return expanded(named)
 
 
 def on_disk(name: str, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> Path:

@@ -63,6 +63,14 @@ def clean(data: Any) -> Any:
     return printable(data) if isinstance(data, str) else data
 
 
+def expanded(path: str | Path) -> Path:
+    """`path` with the user's home for `~`: the working directory where a container knows none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(*Path(path).parts[1:])
+
+
 def free_memory() -> int:
     """Bytes that can be had: of the machine and, in a container, of the container.
 

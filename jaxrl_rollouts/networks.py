@@ -34,9 +34,10 @@ def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) ->
     Both functions are compiled, so that who calls them one by one does not compile every
     operation by itself; within a larger program that changes nothing.
     """
-    zeros = [jnp.zeros(x.shape, x.dtype) for x in example]
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example]
 
     def init(key: jax.Array) -> PyTree:
+        zeros = [jnp.zeros(x.shape, x.dtype) for x in shapes]  # made only where it is run
         return module.init(key, *zeros)["params"]
 
     def apply(params: PyTree, *inputs: jax.Array) -> Any:

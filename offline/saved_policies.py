@@ -7,6 +7,7 @@ arrays; here is what the library itself plays it with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from jaxrl_rollouts.record.saved import (
     load_params,
     one_seed,
     read_facts,
+    reading,
     save_trained,
 )
 from jaxrl_rollouts.trees import PyTree
@@ -190,7 +192,7 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     file = folder / FILE
     facts = read_facts(file, f"a {name} folder", FORMAT, _SIZES)
     kind = facts.get("kind")
-    if kind not in (*AGENTS, RECURRENT):
+    if not isinstance(kind, str) or kind not in (*AGENTS, RECURRENT):
         known = ", ".join((*AGENTS, RECURRENT))
         raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {known}")
     named = facts.get("columns", [])
@@ -199,14 +201,17 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
     config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
-    agent = _agent(config, *(facts[name] for name in _SIZES))
+    with reading(file, "a policy"):
+        agent = _agent(config, *(facts[name] for name in _SIZES))
     actors = load_params(folder, lambda key: agent.init(key).actor, facts["seeds"])
     return SavedPolicy(agent, actors, facts, _remembers(config))
 
 
 def check_bound(file: Path, name: str, bound: Any, size: int) -> None:
     """`CheckpointError` unless a bound is None or `size` numbers."""
-    numbers = isinstance(bound, list) and all(isinstance(x, int | float) for x in bound)
+    numbers = isinstance(bound, list) and all(
+        isinstance(x, int | float) and math.isfinite(x) for x in bound
+    )
     if bound is not None and not (numbers and len(bound) == size):
         raise CheckpointError(f"{file}: {name}: found {bound!r}, expected {size} numbers or null")
 

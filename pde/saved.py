@@ -56,6 +56,7 @@ def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
     return save_trained(folder, FILE, facts, trained.params)
 
 
+@reading(FILE, "an emulator")
 def load_emulator(
     folder: str | Path, *, network: Any = None, objective: Objective | None = None
 ) -> TrainedEmulator:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.record.saved import one_seed
 from jaxrl_rollouts.trees import PyTree
 
@@ -177,7 +178,7 @@ class TrainedEmulator:
 
         Raises:
             DataError: fields of another shape, or not finite; or a constant channel that changes
-                within a history.
+                within a history; or more steps than the free memory holds.
             ConfigError: `steps` below 1; conditions that are not the emulator's, or any beside
                 trajectories.
             CheckpointError: there is no such seed.
@@ -193,6 +194,8 @@ class TrainedEmulator:
             check_parameters(self, initial)
             initial, conditions = self.start(initial)
         fields, single = self._fields(initial)
+        # Of the program, and a copy in other units.
+        check_room("roll", f"{steps:,} steps", 2 * 4 * steps * fields[:, -1].size)
         given: Any = self._scaled(conditions or {}, len(fields))
         held = fields[:, -1, list(self.constant)]
         if self.constant:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import platform
+import re
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from ..record.provenance import cpu_model
 from .shown import names_of_choices, option
 
 CACHE = "JAXRL_ROLLOUTS_CACHE"
+_DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
 CACHE_BYTES = 2e9  # what is kept of compiled programs
 # Seconds that `_chunk` takes on the two-core machine on which the minutes were measured.
 REFERENCE_SECONDS = 0.00039
@@ -110,16 +114,34 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
     import jax
 
     base = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(asked or f"{base}/jaxrl-rollouts/programs").expanduser()
-    folder /= "-".join(f"{platform.machine()} {cpu_model()}".replace("/", " ").split())
+    kind = "-".join(f"{platform.machine()} {cpu_model()}".replace("/", " ").split())
     try:
+        folder = Path(asked or f"{base}/jaxrl-rollouts/programs").expanduser() / kind
         folder.mkdir(parents=True, exist_ok=True)
         _prune(folder)
-    except OSError:  # a home that cannot be written to: compile anew
+    except (OSError, RuntimeError):  # no home, or one that cannot be written to: compile anew
         return None
+    _renew(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     return folder
+
+
+def _renew(folder: Path) -> None:
+    """Delete a program that jax finds damaged, with a warning: it is compiled and kept anew.
+
+    By itself jax writes no program over one that is there, and would warn in every run.
+    """
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, *rest: Any, **known: Any) -> None:
+        if found := _DAMAGED.match(str(message)):
+            for entry in folder.glob(f"{glob.escape(found[1])}-*"):
+                entry.unlink(missing_ok=True)
+            message = f"{folder}: the compiled program {found[1]} is damaged, and made anew"
+        shown(message, *rest, **known)  # type: ignore[arg-type]
+
+    warnings.showwarning = show
 
 
 def _prune(folder: Path) -> None:

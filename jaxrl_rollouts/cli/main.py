@@ -5,6 +5,7 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ import tyro
 from .. import plugins as plugins
 from ..configs import unknown
 from ..errors import Interrupted, StorageError, UserError, printable
+from ..record.interrupts import is_interrupt
 from ..record.provenance import current_versions
 from . import before, parsing, runs, together
 from .listing import show_experiments
@@ -52,6 +54,10 @@ def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
     except UserError as error:
         _end(error)
     except KeyboardInterrupt:
+        _end(Interrupted("interrupted"))
+    except RuntimeError as error:
+        if not is_interrupt(error):
+            raise
         _end(Interrupted("interrupted"))
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
@@ -101,6 +107,9 @@ def _quieten() -> None:
     progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it. So does orbax, whose futures then complain
     that nobody asked them, and tensorstore, whose threads find orbax gone.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show ends no run
+            stream.reconfigure(errors="backslashreplace" if stream is sys.stderr else "replace")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
@@ -130,7 +139,9 @@ def dispatch(arguments: list[str]) -> None:
     elif first in own:
         parsing.call(own[first], arguments[1:], f"{PROG} {first}")
     elif first == "--version":
-        print(current_versions()["jaxrl-rollouts"])
+        versions = current_versions()
+        commit = f" ({versions['commit']})" if "commit" in versions else ""
+        print(versions["jaxrl-rollouts"] + commit)
     elif first.startswith("-"):
         placeholders = {name: _placeholder(name) for name in others}
         commands: dict[str, Callable[..., Any]] = {"run": _run_placeholder, **own, **placeholders}

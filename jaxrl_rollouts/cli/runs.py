@@ -70,7 +70,7 @@ def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
     except ConfigError as error:
         raise as_typed(error, config) from None
     for line in (*facts, before.duration(experiment, preset, config)):
-        print(f"note: {line}", file=sys.stderr, flush=True)
+        print(f"note: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _set_up(experiment: Experiment) -> None:

@@ -12,6 +12,14 @@ from typing import Any
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # there is none outside Unix
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether jax raised `error` because a simulator that it called was interrupted."""
+    jax = sys.modules.get("jax")
+    return jax is not None and (
+        isinstance(error, jax.errors.JaxRuntimeError) and "KeyboardInterrupt" in str(error)
+    )
+
+
 class StopFlag:
     """Context manager that turns signals into a flag a training loop polls between chunks.
 
@@ -23,6 +31,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.requested = False
+        self._insisted = False
         self._previous: dict[int, Any] = {}
 
     def request(self) -> None:
@@ -33,6 +42,7 @@ class StopFlag:
         if self.requested:
             if number == HANGUP:  # a shell and the kernel each send one
                 return
+            self._insisted = True
             raise KeyboardInterrupt
         self.requested = True
         name = signal.Signals(number).name
@@ -59,3 +69,5 @@ class StopFlag:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+        if self._insisted and isinstance(error, Exception):  # raised inside a simulator, say
+            raise KeyboardInterrupt from error

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
 import os
 import platform
+import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +27,28 @@ def package_version(name: str) -> str:
 def current_versions() -> dict[str, str]:
     """Versions that decide whether a resumed run is bitwise the uninterrupted one."""
     versions = {name: package_version(name) for name in ("jaxrl-rollouts", "jax", "jaxlib")}
-    return {"python": platform.python_version(), **versions}
+    known = {"commit": commit} if (commit := code_commit()) else {}
+    return {"python": platform.python_version(), **versions, **known}
+
+
+@functools.cache
+def code_commit() -> str:
+    """The commit of this package's code, with `+changed` where files differ from it.
+
+    Known of a checkout, and of what pip installed from a repository; else empty.
+    """
+    root = Path(__file__).parents[2]
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--exclude=*"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [*command, "--dirty=+changed"], capture_output=True, text=True, timeout=10
+            )
+            return done.stdout.strip() if done.returncode == 0 else ""
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError, LookupError, TypeError):
+        told = metadata.distribution("jaxrl-rollouts").read_text("direct_url.json")
+        return json.loads(told or "")["vcs_info"]["commit_id"][:12]
+    return ""
 
 
 def provenance() -> dict[str, str | int]:
@@ -34,6 +59,7 @@ def provenance() -> dict[str, str | int]:
     return {
         "python": platform.python_version(),
         **{name: package_version(name) for name in _PACKAGES},
+        "commit": code_commit() or "unknown",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
         "cpu_cores": len(os.sched_getaffinity(0))

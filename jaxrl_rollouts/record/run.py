@@ -9,6 +9,7 @@ Started again, the program goes on where it was cut: trainings that were finishe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -77,7 +78,8 @@ class Run(RunContext):
         traceback: TracebackType | None,
     ) -> None:
         assert self.stop is not None and self.lock is not None
-        self.stop.__exit__(kind, error, traceback)
-        for logger in self.loggers:
-            logger.close()
-        self.lock.__exit__(kind, error, traceback)
+        with ExitStack() as closing:  # also where an interrupt is passed on
+            closing.callback(self.lock.__exit__, kind, error, traceback)
+            for logger in self.loggers:
+                closing.callback(logger.close)
+            self.stop.__exit__(kind, error, traceback)

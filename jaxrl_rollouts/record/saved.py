@@ -6,17 +6,22 @@ parameters of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..errors import CheckpointError, StorageError
+from ..errors import CheckpointError, StorageError, one_line
+from ..foreign import check_room
 from ..trees import PyTree
 from . import checkpoint
 from .files import read_json, write_json_atomically
+
+_BROKEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:
@@ -63,6 +68,20 @@ def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -
     return facts
 
 
+@contextlib.contextmanager
+def reading(path: str | Path, kind: str) -> Iterator[None]:
+    """What facts of another kind than expected make Python raise becomes one line.
+
+    Raises:
+        CheckpointError: likewise.
+    """
+    try:
+        yield
+    except _BROKEN as error:
+        found = f"{type(error).__name__}: {one_line(error)}"
+        raise CheckpointError(f"{path}: found {found}, expected the facts of {kind}") from error
+
+
 def find_folder(
     path: str | Path, file: str, what: str, wanted: Callable[[Path], bool] = lambda folder: True
 ) -> Path:
@@ -95,9 +114,18 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
 
     Raises:
         CheckpointError: there is no undamaged checkpoint, or it holds something else.
+        DataError: it declares more than the free memory.
     """
-    shapes = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), seeds))
-    like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    with reading(folder, "a trained network"):
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds))
+        shapes = jax.eval_shape(jax.vmap(init), keys)
+    # Nothing is allocated before it is compared with what lies there.
+    place = jnp.zeros(()).sharding
+    like = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), shapes
+    )
+    sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)]
+    check_room(folder, "parameters", sum(sizes))
     loaded = checkpoint.load_newest(folder, like)
     if loaded is None:
         raise CheckpointError(

@@ -24,7 +24,8 @@ class Claim:
 
     Made by `at_least`, `at_most` or `between`. What was measured and whether the claim holds are
     computed from `values` and cannot be given. A claim about values or returns of critics that
-    were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged.
+    were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged;
+    one with a value that is not finite is undecided.
 
     Attributes:
         name: short and unique within a report.
@@ -160,22 +161,29 @@ class Claim:
         return self.time_constants is None or self.time_constants >= TIME_CONSTANTS
 
     @property
+    def finite(self) -> bool:
+        """Whether all values are; no other value decides anything."""
+        return bool(np.isfinite(np.asarray(self.values, np.float64)).all())
+
+    @property
     def verdict(self) -> str:
-        """yes, no, not converged, or undecided."""
+        """yes, no, not converged, or undecided: not comparable, or a value that is not finite."""
         if self.undecided:
             return "undecided"
         if not self.converged:
             return "not converged"
+        if not self.finite:
+            return "undecided"
         return "yes" if self.holds else "no"
 
     @property
     def holds(self) -> bool:
-        """Whether the measured value is within the bounds, converged and decided. NaN is not."""
+        """Whether the measured value is within the bounds, finite, converged and decided."""
         if self.undecided or not self.converged:
             return False
         value = self.measured
         above = self.low is None or value >= self.low
-        return bool(above and (self.high is None or value <= self.high) and not math.isnan(value))
+        return bool(above and (self.high is None or value <= self.high) and self.finite)
 
     @property
     def threshold(self) -> float | tuple[float, float]:

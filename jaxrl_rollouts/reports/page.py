@@ -66,10 +66,14 @@ def report_html(report: Report, folder: Path) -> str:
     files = {picture.file for picture in report.pictures.values()}
     for token in tokens:
         for child in token.children or ():
-            if child.type == "image" and (name := child.attrs.get("src")) in files:
+            if child.type != "image":
+                continue
+            if (name := child.attrs.get("src")) in files:
                 picture = base64.b64encode((folder / str(name)).read_bytes()).decode()
                 kind = str(name).rpartition(".")[2]
                 child.attrs["src"] = f"data:image/{kind};base64,{picture}"
+            else:  # a name that reads as an image would be fetched from wherever it says
+                child.type, child.tag, child.nesting, child.children = "text", "", 0, None
     body = markdown.renderer.render(tokens, markdown.options, {})
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'

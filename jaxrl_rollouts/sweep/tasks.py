@@ -114,12 +114,25 @@ def run_task(
 
     Raises:
         KilledError: the process was killed, or stopped by somebody else.
+        CheckpointError: another process is at this task.
         KeyboardInterrupt: this process was interrupted; the task's has written a checkpoint.
         OSError: the folder cannot be written to.
     """
     folder = Path(root) / task.name
     folder.mkdir(parents=True, exist_ok=True)
     check_contents(Path(root), folder)
+    with FolderLock(folder):  # the same task twice at once would train twice
+        return _run(folder, task, trust, environment or {}, stop)
+
+
+def _run(
+    folder: Path,
+    task: Task,
+    trust: Collection[str],
+    environment: Mapping[str, str],
+    stop: StopFlag | None,
+) -> Status:
+    """`run_task` in a folder that is held."""
     before = read_status(folder)
     arguments = _command(folder, task)
     if not arguments:
@@ -134,7 +147,7 @@ def run_task(
         with subprocess.Popen(
             [*program, *arguments],
             cwd=task.directory,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

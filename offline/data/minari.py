@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line, printable
 from jaxrl_rollouts.feeds import Stream, must_stream
-from jaxrl_rollouts.foreign import check_file
+from jaxrl_rollouts.foreign import check_file, expanded
 from jaxrl_rollouts.hdf5 import check_inside, open_hdf5
 
 from ..environments.spaces import (
@@ -64,7 +64,7 @@ def _open(name_or_path: str | Path, *, together: bool) -> Any:
 
 def minari_store() -> Path:
     """The folder Minari keeps its datasets in."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+    return expanded(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets")
 
 
 def _check_folder(data: Path, together: bool) -> None:

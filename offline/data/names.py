@@ -26,7 +26,7 @@ import h5py
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.foreign import check_file
+from jaxrl_rollouts.foreign import check_file, expanded
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
@@ -47,10 +47,10 @@ _MINARI_ID = re.compile(r"([\w.-]+/)+[\w.-]+-v\d+")  # without a namespace: D4RL
 def data_folders(data_dir: str | Path | None = None) -> list[Path]:
     """The folders datasets are looked for in, in this order."""
     if data_dir:
-        return [Path(data_dir).expanduser()]
+        return [expanded(data_dir)]
     named = os.environ.get("JAXRL_ROLLOUTS_DATA", "").split(os.pathsep)
-    folders = [Path(name).expanduser() for name in named if name]
-    return folders or [Path("~/.jaxrl_rollouts/datasets").expanduser()]
+    folders = [expanded(name) for name in named if name]
+    return folders or [expanded("~/.jaxrl_rollouts/datasets")]
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
@@ -76,7 +76,7 @@ def resolve(
     folders = data_folders(data_dir)
     if text in CATALOGUE:
         return _resolve_d4rl(text, folders, download)
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     stored = minari_store() / text
     try:
         if text and path.exists():
@@ -103,7 +103,7 @@ def _resolve_d4rl(name: str, folders: list[Path], download: bool) -> Path:
         files.append(original)
     places = [folder / file for folder in folders for file in files]
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
-    places.append(Path(cache).expanduser() / original)
+    places.append(expanded(cache) / original)
     for place in places:
         if place.is_file():
             return place

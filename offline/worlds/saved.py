@@ -18,7 +18,13 @@ from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.provenance import provenance
-from jaxrl_rollouts.record.saved import find_folder, load_params, read_facts, save_trained
+from jaxrl_rollouts.record.saved import (
+    find_folder,
+    load_params,
+    read_facts,
+    reading,
+    save_trained,
+)
 
 from ..data import Dataset
 from .dynamics import World
@@ -93,6 +99,7 @@ def save_worlds(
     return save_trained(folder, FILE, facts, params)
 
 
+@reading(FILE, "world models")
 def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
     """Read worlds for the dataset they were fitted to, and for no other.
 

@@ -20,6 +20,7 @@ from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
 PARTS = ("kills", "damage", "pressure", "hostile")
+PARTS += ("folders", "exported", "settings", "simulators", "machines")
 OUT = Path("runs") / "battery"
 
 
@@ -63,11 +64,11 @@ def made(name: str, rows: list[dict], share: float, seed: int, out: Path) -> Rep
         report.wall_seconds = before.wall_seconds
     report.table(name, rows)
     every = [row for rows in report.tables.values() for row in rows]
-    for kind in ("silently wrong", "tracebacks", "lost"):
+    for kind in ("silently wrong", "tracebacks", "lost", "executed", "hangs"):
         report.claim(
             Claim.at_most(
                 kind,
-                values=[row[kind] for row in every],
+                values=[row.get(kind, 0) for row in every],
                 threshold=0,
                 source="the project's goal",
                 expected="none",

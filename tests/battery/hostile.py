@@ -89,7 +89,7 @@ def attack(folder: Path, name: str, count: int = FILES, seed: int = 0) -> list[t
     return outcomes
 
 
-def in_a_process(work: Callable[[], str], folder: Path) -> str:
+def in_a_process(work: Callable[[], str], folder: Path, seconds: int = SECONDS) -> str:
     """The outcome of work in a child: crashes, hangs and what it ran are told."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -97,7 +97,7 @@ def in_a_process(work: Callable[[], str], folder: Path) -> str:
         os.close(reading)
         os.chdir(folder)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        signal.alarm(SECONDS)
+        signal.alarm(seconds)
         try:
             outcome = work()
         except BaseException as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-BAD = ("wrong", "tracebacks", "lost")
+BAD = ("wrong", "tracebacks", "lost", "executed", "hangs")
 
 
 @dataclass
@@ -19,6 +19,8 @@ class Tally:
         wrong: attacks that changed a result without a word: what repeats each, one line.
         tracebacks: attacks that ended in a traceback, a crash or a hang, likewise.
         lost: attacks after which a run could not be finished any more, likewise.
+        executed: attacks that had code of theirs run, likewise.
+        hangs: attacks that came to no end, likewise.
     """
 
     area: str
@@ -27,6 +29,8 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
     tracebacks: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)
+    hangs: list[str] = field(default_factory=list)
 
     @property
     def tried(self) -> int:
@@ -45,5 +49,7 @@ class Tally:
             "silently wrong": len(self.wrong),
             "tracebacks": len(self.tracebacks),
             "lost": len(self.lost),
+            "executed": len(self.executed),
+            "hangs": len(self.hangs),
         }
         return {"attack": self.area, "tried": self.tried, **counts}

@@ -189,3 +189,18 @@ def test_names_of_code_are_found_wherever_they_stand() -> None:
     assert list(foreign.code_in(data)) == ["x.y:make", "z:f?max_episode_steps=9"]
     for text in ("", ":", "C:\\data", "/data/a:b", "10:30", "mujoco/Hopper-v4", "a b:c", None):
         assert list(foreign.code_in([text])) == []
+
+
+def test_without_a_home_folders_are_in_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container may run as a user whom its passwd does not know."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    assert foreign.expanded("~/a/b") == Path.home() / "a" / "b"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert foreign.expanded("~/a/b") == Path("a/b")
+    assert foreign.expanded("/a/b") == Path("/a/b")

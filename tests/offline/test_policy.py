@@ -335,3 +335,21 @@ def test_a_seed_that_diverged_is_no_policy(saved: SavedPolicy) -> None:
     with pytest.raises(UserError, match="training seed 1: its parameters are not finite"):
         Policy(half, 1)
     assert Policy(half, 0)(OBSERVATIONS).shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("hidden", [10**6, 10**6]), ("hidden", [10**9]), ("seeds", 10**9), ("observation_size", 10**9),
+     ("kind", []), ("action_low", [float("inf")])],
+)  # fmt: skip
+def test_sizes_are_compared_before_anything_is_allocated(
+    tmp_path: Path, place: str, value: Any
+) -> None:
+    folder = save_policy(tmp_path / "a", CONFIG, actors_of(make_sac(CONFIG, 3, 1)), sizes=(3, 1))
+    facts = json.loads((folder / "policy.json").read_text())
+    del facts["digest"]
+    (facts["agent"] if place == "hidden" else facts)[place] = value
+    (folder / "policy.json").write_text(json.dumps(facts).replace("Infinity", "1e999"))
+    with pytest.raises(UserError) as caught:
+        load_policy(folder)
+    assert "\n" not in str(caught.value)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import CheckpointError, ConfigError, UserError
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, UserError
 from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
@@ -182,3 +182,29 @@ def test_scaling_is_the_savers(folder: Path) -> None:
     assert facts["conditions"] == {"viscosity": [0.5, 100.0]}
     file.write_text(json.dumps({**facts, "conditions": {"viscosity": [0.0, 1.0]}}))
     assert load_emulator(folder).conditions == {"viscosity": Scaling(0.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"boundaries": 3},
+        {"units": 3},
+        {"units": {"a": 1}},
+        {"constant": 3},
+        {"channels": 10**9},
+        {"seeds": 10**9},
+        {"network": "a"},
+    ],
+)
+def test_facts_of_another_kind_are_one_line(folder: Path, wrong: dict[str, Any]) -> None:
+    facts = json.loads((folder / "emulator.json").read_text())
+    del facts["digest"]
+    (folder / "emulator.json").write_text(json.dumps(facts | wrong))
+    with pytest.raises(UserError) as caught:
+        load_emulator(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_more_steps_than_the_memory_holds_are_refused(told: TrainedEmulator) -> None:
+    with pytest.raises(DataError, match=r"roll: 2,000,000,000 steps: .*expected at most"):
+        told.roll(start(8), 2_000_000_000, conditions={"viscosity": 0.5})

@@ -88,3 +88,31 @@ def test_a_kept_program_gives_the_same_bits(tmp_path: Path) -> None:
     assert cold[0] == warm[0] == without[0]
     assert int(cold[1]) == int(without[1]) == 0 < int(warm[1])
     assert list((tmp_path / "programs").glob("*/*-cache"))
+
+
+def test_a_damaged_program_is_made_anew_and_kept(tmp_path: Path) -> None:
+    """One run compiles again and says so; the next finds whole programs."""
+    clean = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
+    environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(tmp_path / "programs")}
+    found = []
+    for damage in (False, True, False):
+        for entry in (tmp_path / "programs").glob("*/*-cache") if damage else ():
+            entry.write_bytes(entry.read_bytes()[: entry.stat().st_size // 2])
+        command = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found.append((*done.stdout.splitlines(), "is damaged, and made anew" in done.stderr))
+    cold, torn, again = found
+    assert cold[0] == torn[0] == again[0]
+    assert [int(one[1]) > 0 for one in found] == [False, False, True]
+    assert [one[2] for one in found] == [False, True, False]
+
+
+def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a user whom its passwd does not know."""
+
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    assert before.keep_compiled({}) is None

@@ -17,6 +17,7 @@ from helpers_cli import fails, run_folder
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.options import remaking_command
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record import provenance
 
 
 def test_run_saves_prints_and_publishes(plugin: Path, capsys: Any) -> None:
@@ -232,3 +233,25 @@ def test_warnings_are_one_line_without_source_code(
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
     cli.main(["anything"])
     assert os.environ.pop("TF_CPP_MIN_LOG_LEVEL") == "3"
+
+
+def test_a_terminal_that_shows_ascii_only_ends_no_run(plugin: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "smoke"]
+    done = subprocess.run(command, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"?" in done.stdout and done.stdout.isascii()
+
+
+def test_the_version_names_the_commit(capsys: Any, plugin: Path) -> None:
+    cli.main(["--version"])
+    printed = capsys.readouterr().out.strip()
+    root = Path(provenance.__file__).parents[2]
+    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    head = subprocess.run(command, capture_output=True, text=True)
+    if head.returncode == 0:
+        assert re.fullmatch(rf"\S+ \({head.stdout.strip()}(\+changed)?\)", printed)
+    cli.main(["run", "toy", "--preset", "smoke"])
+    versions = json.loads((run_folder(plugin) / "run.json").read_text())["versions"]
+    assert versions.get("commit", "") in printed
+    assert versions.get("commit", "") == provenance.code_commit()

@@ -5,9 +5,11 @@ import signal
 import threading
 from typing import Any
 
+import jax
 import pytest
+from jax.experimental import io_callback
 
-from jaxrl_rollouts.record.interrupts import StopFlag
+from jaxrl_rollouts.record.interrupts import StopFlag, is_interrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -48,3 +50,26 @@ def test_stop_flag_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+def test_an_interrupt_inside_a_simulator_is_one() -> None:
+    """jax makes another exception of it; the second Ctrl-C promised to end at once."""
+    flag = StopFlag()
+
+    def step(x: Any) -> Any:
+        for _ in range(2):
+            flag._handle(signal.SIGINT, None)
+        return x
+
+    def simulate() -> None:
+        out = jax.ShapeDtypeStruct((), "float32")
+        jax.block_until_ready(jax.jit(lambda x: io_callback(step, out, x))(1.0))
+
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        simulate()
+    assert is_interrupt(caught.value) and not is_interrupt(RuntimeError("KeyboardInterrupt"))
+    flag = StopFlag()
+    with pytest.raises(KeyboardInterrupt), flag:
+        simulate()
+    with pytest.raises(RuntimeError, match="of its own"), StopFlag():
+        raise RuntimeError("of its own")

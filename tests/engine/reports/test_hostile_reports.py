@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,14 @@ def test_a_pipe_or_a_deep_nest_is_no_report(folder: Path) -> None:
     os.mkfifo(folder / "run.json")
     with pytest.raises(DataError, match="run.json: file: found a pipe"):
         RunFolder.open(folder)
+
+
+def test_a_page_fetches_no_picture_from_elsewhere(folder: Path) -> None:
+    """A data file's name may read as an image of Markdown."""
+    image = "![t](http://evil.example/x.png) and ![t][u]"
+    edited(folder, "notes", value=[image, "[u]: http://evil.example/y.png"])
+    edited(folder, "tables", value={image: [{image: image}]})
+    write_pages(load_report(folder), folder)
+    page = (folder / "report.html").read_text()
+    sources = re.findall(r'src="([^"]{0,30})', page)
+    assert sources and all(source.startswith("data:image/") for source in sources)

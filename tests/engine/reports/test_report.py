@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jaxrl_rollouts.errors import CheckpointError, DataError
+from jaxrl_rollouts.record.files import plain
 from jaxrl_rollouts.record.provenance import Clock, provenance
 from jaxrl_rollouts.reports import pictures
-from jaxrl_rollouts.reports.claims import Claim
+from jaxrl_rollouts.reports.claims import Claim, counted
 from jaxrl_rollouts.reports.page import write_pages
 from jaxrl_rollouts.reports.report import Report, load_report, publish
 from jaxrl_rollouts.reports.statistics import iqm, summarize
@@ -41,7 +42,7 @@ def example() -> Report:
     ]
     report.table("scores", rows)
     report.claim(claim([4.0, 5.0]))
-    report.claim(Claim.between("d", values=[np.inf], low=0, high=1, **TEXTS))
+    report.claim(Claim.between("d", values=[9.0], low=0, high=1, **TEXTS))
     figure, axes = pictures.figure()
     pictures.curve_with_band(axes[0], [0, 1, 2], np.eye(3), "ravl")
     report.picture("curve", figure, "A curve")
@@ -74,7 +75,15 @@ def test_bounds_are_inclusive_and_nan_never_holds() -> None:
     assert claim([3.0]).holds
     assert not claim([math.nan, 9.0]).holds
     assert not Claim.at_most("c", values=[math.nan], threshold=1, **TEXTS).holds
-    assert claim([math.inf]).holds
+    for value in (math.inf, -math.inf, math.nan):
+        undecided = Claim.at_least("c", values=[value, 9.0], threshold=1, **TEXTS)
+        assert undecided.verdict == "undecided" and not undecided.holds
+        assert not Claim.at_most("c", values=[value, 9.0], threshold=1, **TEXTS).holds
+        stored = json.loads(json.dumps(plain(undecided.to_json())))
+        assert plain(Claim.from_json(stored, "x").to_json()) == stored
+    claims = [claim([5.0]), claim([0.0]), claim([math.inf])]
+    assert [c.verdict for c in claims] == ["yes", "no", "undecided"]
+    assert counted(claims) == "1 of 3 hold, 1 undecided"
     assert claim([5.0]).interval is None
 
 
@@ -126,7 +135,8 @@ def test_report_json_is_strict_and_complete(tmp_path: Path) -> None:
     asked = {"name", "source", "expected", "threshold", "measured", "interval", "seeds", "holds"}
     assert asked | {"command"} <= set(first)
     assert first["holds"] is True and first["command"] == "jaxrl-rollouts run toy"
-    assert second["holds"] is False and second["measured"] == "Infinity"
+    assert second["holds"] is False and second["measured"] == 9.0
+    assert data["numbers"]["exploded"]["values"] == [1.0, "Infinity", None]
     assert second["threshold"] == [0.0, 1.0] and second["interval"] is None
     assert data["numbers"]["return"]["iqm"] == iqm([1.0, 2.0, 6.0])
     assert data["versions"]["python"] == platform.python_version()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
@@ -168,3 +169,17 @@ def test_the_process_of_a_task_dies_with_its_parent(tmp_path: Path) -> None:
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.02)
     assert not alive(pid)
+
+
+def test_the_same_task_runs_once_at_a_time(tmp_path: Path, task: Task, stand_in: Any) -> None:
+    stand_in("sleep 30")
+    stop = StopFlag()
+    first = threading.Thread(target=run_task, args=(str(tmp_path), task), kwargs={"stop": stop})
+    first.start()
+    while not called(tmp_path):
+        time.sleep(0.02)
+    with pytest.raises(CheckpointError, match=f"{NAME}: in use by process {os.getpid()}"):
+        run_task(str(tmp_path), task)
+    stop.request()
+    first.join()
+    assert len(called(tmp_path)) == 1 and read_status(tmp_path / NAME).attempts == 1
