@@ -19,7 +19,13 @@ from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.record.provenance import provenance
-from jaxrl_rollouts.record.saved import find_folder, load_params, read_facts, save_trained
+from jaxrl_rollouts.record.saved import (
+    find_folder,
+    load_params,
+    read_facts,
+    reading,
+    save_trained,
+)
 from jaxrl_rollouts.registry import Registry
 
 from .adapters import network_like
