@@ -23,7 +23,7 @@ from jaxrl_rollouts.reports.statistics import spread_name
 from ..data import Dataset, normalised_score
 from ..data.catalogue import MADE_DATASETS
 from ..environments.absent import is_simulator
-from ..environments.matching import unlike
+from ..matching import unlike
 from ..training import Best
 from .colours import COLOURS, colour
 from .model_based import LEVELS, FittedDataset
