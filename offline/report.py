@@ -21,7 +21,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from .data import Dataset, normalised_score
-from .environments.matching import unlike
+from .matching import unlike
 from .result import TrainResult
 from .task import Source, behaviour, is_simulator, slug
 from .training import Best

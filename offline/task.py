@@ -22,7 +22,6 @@ from .data.odd import extremes, odd_changes, rows_in_file
 from .environments import Environment, make
 from .environments.absent import NONE, no_simulator
 from .environments.base import own_bounds
-from .environments.matching import limited, longest_episode, same_columns
 from .environments.registry import is_known, make_named
 from .environments.robotics import ROBOTICS, absent_task
 from .environments.terminations import (
@@ -32,6 +31,7 @@ from .environments.terminations import (
     goal_of,
     termination_function,
 )
+from .matching import limited, longest_episode, same_columns
 from .worlds.endings import TerminationConfig
 
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training

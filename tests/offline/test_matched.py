@@ -25,12 +25,12 @@ from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
 from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
 from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
-from jaxrl_rollouts.offline.environments.matching import unlike  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
     hopper,
     hopper_from_x,
 )
+from jaxrl_rollouts.offline.matching import unlike  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
 from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402

@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 
-from ..data.catalogue import CATALOGUE
-from ..data.transitions import Dataset, episodes
-from .base import Environment, with_columns
-from .gymnasium_ import NoTimeLimitError, from_gymnasium
-from .terminations import never
+from .data.catalogue import CATALOGUE
+from .data.transitions import Dataset, episodes
+from .environments.base import Environment, with_columns
+from .environments.gymnasium_ import NoTimeLimitError, from_gymnasium
+from .environments.terminations import never
 
 STARTS = 16  # of the simulator
 FAR = 5.0  # deviations between medians from which on two columns are not the same quantity
