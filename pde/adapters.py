@@ -51,7 +51,8 @@ def network_like(given: Any) -> NetworkLike:
     except TypeError as error:
         expected = "one whose attributes are hashable (tuples, not lists or arrays)"
         raise ConfigError("network", f"{type(given).__name__}: {error}", expected) from None
-    return given
+    network: Any = given
+    return network
 
 
 def built(given: NetworkLike, shape: FieldShape) -> FieldNetwork:

@@ -135,7 +135,7 @@ def _config(
 
 
 def _scale(path: Path, given: Any) -> Scale:
-    listed = given if isinstance(given, list) and given else [given]
+    listed: list[Any] = given if isinstance(given, list) and given else [given]
     if not all(isinstance(number, int | float) and number > 0 for number in listed):
         expected = "a number above 0, or one for each channel"
         raise CheckpointError(f"{path}: scale: found {given!r}, expected {expected}")

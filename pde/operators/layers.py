@@ -51,7 +51,7 @@ def paddings(boundaries: Sequence[str], axes: int) -> tuple[Padding, ...]:
     kinds = tuple(boundaries) or ("",) * axes
     if len(kinds) != axes:
         raise ConfigError("boundaries", list(kinds), f"one for each of {axes} axes")
-    return tuple(map(_padding, kinds))
+    return tuple(_padding(kind) for kind in kinds)
 
 
 def _padding(boundary: str) -> Padding:
