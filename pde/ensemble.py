@@ -116,7 +116,7 @@ def agreement(members: jax.Array) -> jax.Array:
     """
     if members.shape[0] < 2:
         raise ValueError(f"members: found {members.shape[0]}, expected at least 2")
-    found = cross_correlation(members)
+    found = cross_correlation(jnp.asarray(members))
     return jnp.where(jnp.isfinite(found), jnp.clip(found, -1.0, 1.0), -1.0)
 
 
