@@ -18,6 +18,7 @@ from ..data import (
 from ..tapes.replay import load_tape
 from ..tapes.tape import SUFFIX, packaged
 from .acrobot import acrobot_broad, acrobot_narrow
+from .ks_control import KS_LOGS
 from .mixed import pendulum_mixed
 
 PENDULUM = "pendulum-mixed"
@@ -28,6 +29,7 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
     PENDULUM: ("pendulum", pendulum_mixed),
     "acrobot-broad": ("acrobot", acrobot_broad),
     "acrobot-narrow": ("acrobot", acrobot_narrow),
+    **KS_LOGS,
 }
 
 

@@ -22,6 +22,7 @@ from jaxrl_rollouts.foreign import CODE
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
+from .ks_control import KS_CONTROL, KS_EIGHT, KS_WIDE
 from .pendulum import PENDULUM
 from .plane import PLANE
 from .runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
@@ -29,7 +30,8 @@ from .terminations import family
 
 GROUP = "jaxrl_rollouts.environments"
 RUNNERS = (RUNNER, HIDDEN_RUNNER, WIRED_RUNNER)
-EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, *RUNNERS)}
+KS = (KS_CONTROL, KS_EIGHT, KS_WIDE)
+EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, *RUNNERS, *KS)}
 REGISTERED: dict[str, Callable[[], Any]] = {}
 
 # what a dataset of this family was collected in
@@ -41,6 +43,7 @@ ALIASES = {
     "reacher": "mujoco/Reacher-v4",
     "swimmer": "mujoco/Swimmer-v4",
     "walker2d": "mujoco/Walker2d-v4",
+    "kscontrol": KS_CONTROL.name,
     **{name: name for name in EMBEDDED},
 }
 
@@ -86,9 +89,10 @@ def make(name: str | Any, **options: Any) -> Environment:
     the host), for which everything compiles anew.
 
     Args:
-        name: what was registered; `pendulum`, `plane`, `acrobot`, `runner` (embedded);
-            `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
-            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`; a
+        name: what was registered; `pendulum`, `plane`, `acrobot`, `runner`, `ks_control`
+            (embedded); `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>`
+            (an id alone is looked for in this order: MuJoCo, gymnax, Gymnasium);
+            `package.module:factory`; a
             family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `hopper-mixed`).
             Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
             handed back, a Gymnasium environment goes through `from_gymnasium`.
