@@ -3,10 +3,10 @@
 =================  ===============================================================  ===========
 log                each episode                                                     mean return
 =================  ===============================================================  ===========
-`ks_random`        uniform actions                                                  RANDOM
-`ks_feedback`      feedback of a gain in [0, 4] and noise                           FEEDBACK
-`ks_mixed`         a third uniform, a third noise alone, a third as `ks_feedback`   MIXED
-`ks_narrow`        feedback of a gain in [0, 2] and weak noise                      NARROW
+`ks_random`        uniform actions                                                  -720
+`ks_feedback`      feedback of a gain in [0, 4] and noise                           -455
+`ks_mixed`         a third uniform, a third noise alone, a third as `ks_feedback`   -640
+`ks_narrow`        feedback of a gain in [0, 2] and weak noise                      -490
 =================  ===============================================================  ===========
 
 Without control it is -735, under the best gain -400.
