@@ -3,14 +3,14 @@
     u_t = - u u_x - u_xx - u_xxxx + f,    f(x, t) = p sum_i a_i g(x - x_i),    u(x + L) = u(x)
 
 Jets are Gaussians `g(d) = exp(-d^2 / (2 s^2))` at `x_i = (i + 1/2) L / A`; actions `a` in [-1, 1]
-are held for 0.25 time units, five steps of ETDRK4 with the 2/3 rule. Without jets the energy obeys
+are held for 0.25 time units, five steps of ETDRK4 with the 2/3 rule. The energy obeys
 
     d/dt <u^2> / 2 = <u_x^2> - <u_xx^2> + <u f>      (production, dissipation, power; <.> over x).
 
 `ks_control` has the settings of Zeng & Graham (2021, "Symmetry reduction for deep reinforcement
 learning active control of chaotic spatiotemporal dynamics") and of DManD-RL (Zeng, Linot & Graham
 2022): L 22, four jets of width 0.4, reward `-(<u_xx^2> + <u_x^2> + <u f>)`, here of the field after
-the hold. Mean returns of 400 steps: -727 without control, about -400 under `a_i = -4 u(x_i)`. Four
+the hold. Mean returns of 400 steps: -735 without control, -400 under `a_i = -4 u(x_i)`. Four
 such jets do not reach every unstable wave of `u = 0`; the eight of `ks_control-eight` do.
 `ks_control-wide` has jets of width 0.8 without a mean and the reward `-<u^2> - 0.1 <a^2>`.
 """
