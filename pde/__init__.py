@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from . import baselines as baselines
     from . import flows as flows
     from . import metrics as metrics
+    from . import scores as scores
+    from .ensemble import Member as Member
+    from .ensemble import calibrate as calibrate
+    from .ensemble import forecast as forecast
     from .files import from_arrays as from_arrays
     from .files import read_fields as read
     from .generate import GenerateConfig as Equation
