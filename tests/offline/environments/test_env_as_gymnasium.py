@@ -8,23 +8,32 @@ import pytest
 
 gymnasium = pytest.importorskip("gymnasium")
 
+from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.environments import as_gymnasium  # noqa: E402
 from jaxrl_rollouts.offline.environments.ks_control import KS_CONTROL  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.registry import EMBEDDED  # noqa: E402
 
 
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> None:
+    as_gymnasium.register()
+
+
 def test_every_embedded_environment_is_registered() -> None:
     for name, env in EMBEDDED.items():
         spec = gymnasium.spec(f"jaxrl_rollouts/{name}-v0")
         assert spec.max_episode_steps == env.max_episode_steps
+    as_gymnasium.register()  # again, which changes nothing
+    with pytest.raises(ConfigError, match="ks_control"):
+        as_gymnasium.to_gymnasium("ks_contrl")
 
 
 @pytest.mark.filterwarnings("ignore:.*Box:UserWarning")
 def test_gymnasiums_own_checks_pass() -> None:
     from gymnasium.utils.env_checker import check_env
 
-    check_env(as_gymnasium.Played("ks_control"), skip_render_check=True)
+    check_env(as_gymnasium.to_gymnasium("ks_control"), skip_render_check=True)
 
 
 def test_it_plays_the_environment_itself() -> None:
