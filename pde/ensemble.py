@@ -58,7 +58,7 @@ class Trust(NamedTuple):
 
     Attributes:
         level: promises end where agreement first falls to it.
-        miss: largest share of trajectories that are lost before their promise ends.
+        miss: largest share of trajectories that stop being valid before their promise ends.
         factor: median of `T / H(0.8)`, which makes the best guess of agreement's valid time.
         steps: length of the calibration's rollouts; nothing beyond it is promised.
         trajectories: how many it was calibrated on.
@@ -77,9 +77,9 @@ class Trust(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """Rollouts of several members and what they say of themselves.
+    """Rollouts of several members, their agreement and the times derived from it.
 
-    Frames after a row has stopped are zero, in the mean too; `lengths` says where.
+    Frames after a row has stopped are zero, in the mean too; see `lengths`.
 
     Attributes:
         mean: `[T, B, C, *space]`, mean over members.
@@ -137,9 +137,9 @@ def calibrate(
     """Find the smallest agreement level whose promises are kept on trajectories never trained on.
 
     Trajectory `b` misses at level `tau` where its agreement exceeds `tau` up to and including the
-    step at which it is lost: where `s_b = min_{t <= T_b} agreement_t` exceeds `tau`. The level is
-    the `k`-th largest `s_b` with `k = floor(miss (n + 1))`. Then a new trajectory, exchangeable
-    with these, misses with probability `k / (n + 1)` at most.
+    step at which it stops being valid: where `s_b = min_{t <= T_b} agreement_t` exceeds `tau`. The
+    level is the `k`-th largest `s_b` with `k = floor(miss (n + 1))`. Then a new trajectory,
+    exchangeable with these, misses with probability `k / (n + 1)` at most.
 
     Args:
         agreement: `[T, n]` of forecasts that were not stopped, one start per trajectory.
@@ -254,7 +254,7 @@ def forecast(
     *,
     strides: Sequence[int] = (),
 ) -> Forecast:
-    """Roll several trained emulators from the same fields and say for how long they can be trusted.
+    """Roll several trained emulators from the same fields, with the times they can be trusted.
 
     Args:
         emulators: at least two; `Member` names a training seed or other options of one emulator.

@@ -94,7 +94,7 @@ def _episodes(
 
 
 def ks_random(key: jax.Array, steps: int = 40_000, env: Environment = KS_CONTROL) -> Transitions:
-    """Uniform actions, drawn anew at every step.
+    """Uniform actions, independent at every step.
 
     Raises:
         ConfigError: `steps` is not a positive whole number.

@@ -179,7 +179,7 @@ def ks_control(settings: KsControl = FOUR) -> Environment:
         return begin(field, field)
 
     def restart(key: jax.Array, state: EnvironmentState, ended: jax.Array) -> EnvironmentState:
-        # A loop without passes where nobody ended: a condition would run both ways under vmap.
+        # No passes where no row ended: a condition under vmap would compute both of its branches.
         steps = jnp.where(ended.any(), settings.settle, 0)
         field = settled(_begin(settings, key, ended.shape[0]), steps)
         return where_rows(ended, begin(field, field), state)
@@ -188,11 +188,11 @@ def ks_control(settings: KsControl = FOUR) -> Environment:
         key: jax.Array, state: EnvironmentState, action: jax.Array
     ) -> tuple[EnvironmentState, StepResult]:
         field = advance(settings, state.inner, action)
-        paid = _reward(settings, field, action)
+        reward = _reward(settings, field, action)
         over = jnp.zeros(action.shape[:1], bool)
-        return proceed(state, field, field, paid, over, settings.max_episode_steps)
+        return proceed(state, field, field, reward, over, settings.max_episode_steps)
 
-    def reward(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
+    def known(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
         return _reward(settings, next_observation, action)
 
     return Environment(
@@ -204,7 +204,7 @@ def ks_control(settings: KsControl = FOUR) -> Environment:
         step,
         observe,
         termination=never,
-        reward=reward,
+        reward=known,
         set_observation=lambda observation: begin(observation, observation),
         version=f"embedded (Kuramoto-Sivashinsky, L {settings.extent:g}, {settings.jets} jets)",
         restart=restart,

@@ -206,9 +206,9 @@ def test_the_level_is_the_smallest_that_keeps_its_misses() -> None:
 def test_trajectories_that_stay_valid_do_not_miss() -> None:
     curves, true = np.full((10, 30), 0.9), np.full(30, 10)
     assert promised_time(curves, calibrate(curves, true, 0.1)).tolist() == [10] * 30
-    # Where agreement says nothing at all, nothing is promised.
-    blind = calibrate(np.ones((10, 30)), np.zeros(30, int), 0.1)
-    assert blind.level == 1.0 and promised_time(np.ones((10, 2)), blind).tolist() == [0, 0]
+    # Where agreement does not depend on the error, nothing is promised.
+    useless = calibrate(np.ones((10, 30)), np.zeros(30, int), 0.1)
+    assert useless.level == 1.0 and promised_time(np.ones((10, 2)), useless).tolist() == [0, 0]
     assert calibrate(np.zeros((10, 30)), true, 0.1).factor == 1.0
 
 

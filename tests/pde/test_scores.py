@@ -91,7 +91,7 @@ def test_normal_truth_and_members_have_their_known_mean_score() -> None:
 
 @pytest.mark.parametrize("members", [2, 5])
 def test_spread_is_skill_where_the_truth_might_be_a_member(members: int) -> None:
-    # Two times, the second at another scale; a common centre per point, which nobody knows.
+    # Two times, the second at another scale; an unknown centre per point.
     centre, scale = normal(4, 2, 40_000), np.array([[1.0], [3.0]], np.float32)
     samples = centre + scale * normal(5, members, 2, 40_000)
     truth = centre + scale * normal(6, 2, 40_000)

@@ -198,11 +198,11 @@ def test_rows_are_independent_and_seeds_reproducible() -> None:
     together, out = STEP(jax.random.key(0), state, action)
     for row in range(3):
         alone = jax.tree.map(lambda x, row=row: x[row : row + 1], state)
-        single, paid = STEP(jax.random.key(1), alone, action[row : row + 1])
+        single, result = STEP(jax.random.key(1), alone, action[row : row + 1])
         np.testing.assert_allclose(
             single.observation, together.observation[row : row + 1], atol=1e-5
         )
-        np.testing.assert_allclose(paid.reward, out.reward[row : row + 1], rtol=1e-5)
+        np.testing.assert_allclose(result.reward, out.reward[row : row + 1], rtol=1e-5)
     mapped, _ = jax.vmap(KS_CONTROL.step, in_axes=(None, 0, 0))(
         jax.random.key(0), jax.tree.map(lambda x: x[:, None], state), action[:, None]
     )
