@@ -148,6 +148,11 @@ def _plane(observation: np.ndarray) -> Lines:
     return [*cross, observation + 0.2 * np.array([[-1, 0], [0, 1], [1, 0], [0, -1], [-1, 0]])]
 
 
+def _ks(observation: np.ndarray) -> Lines:
+    x = np.linspace(-1.2, 1.2, len(observation))
+    return [np.stack([x, observation / 4], 1)]  # fields lie within +-4
+
+
 # Name -> lines of an observation, and the square that is shown.
 DRAWINGS: dict[str, tuple[Callable[[np.ndarray], Lines], tuple[float, float]]] = {
     "pendulum": (_pendulum, (-1.2, 1.2)),
@@ -156,6 +161,9 @@ DRAWINGS: dict[str, tuple[Callable[[np.ndarray], Lines], tuple[float, float]]] =
     "runner-hidden": (_runner, (-1.2, 1.2)),
     "runner-wired": (_runner, (-1.2, 1.2)),
     "plane": (_plane, (-4.0, 10.0)),
+    "ks_control": (_ks, (-1.2, 1.2)),
+    "ks_control-eight": (_ks, (-1.2, 1.2)),
+    "ks_control-wide": (_ks, (-1.2, 1.2)),
 }
 
 

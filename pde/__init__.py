@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from . import baselines as baselines
     from . import flows as flows
     from . import metrics as metrics
+    from . import scores as scores
     from .adapters import from_equinox as from_equinox
     from .emulator import FieldNetwork as FieldNetwork
     from .emulator import FieldShape as FieldShape
+    from .ensemble import Member as Member
+    from .ensemble import calibrate as calibrate
+    from .ensemble import forecast as forecast
     from .files import from_arrays as from_arrays
     from .files import read as read
     from .fitting import fit as fit

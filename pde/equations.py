@@ -24,8 +24,8 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.errors import MissingExtraError
+from jaxrl_rollouts.etdrk import etdrk4, wavenumbers
 
-from .etdrk import etdrk4, wavenumbers
 from .starts import STARTS, Domain
 
 Solver = Callable[[jax.Array], jax.Array]

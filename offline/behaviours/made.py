@@ -19,6 +19,7 @@ from ..tapes import SUFFIX
 from ..tapes.replay import load_tape
 from ..tapes.tape import packaged
 from .acrobot import acrobot_broad, acrobot_narrow
+from .ks_control import KS_LOGS
 from .mixed import pendulum_mixed
 
 PENDULUM = "pendulum-mixed"
@@ -35,6 +36,7 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
     PENDULUM: ("pendulum", pendulum_mixed),
     "acrobot-broad": ("acrobot", acrobot_broad),
     "acrobot-narrow": ("acrobot", acrobot_narrow),
+    **KS_LOGS,
 }
 
 

@@ -18,6 +18,7 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
 from .gymnasium_ import from_gymnasium, registry
+from .ks_control import KS_CONTROL, KS_EIGHT, KS_WIDE
 from .pendulum import PENDULUM
 from .plane import PLANE
 from .robotics import is_robotics, register_robotics
@@ -26,7 +27,8 @@ from .terminations import family
 
 GROUP = "jaxrl_rollouts.environments"
 RUNNERS = (RUNNER, HIDDEN_RUNNER, WIRED_RUNNER)
-EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, *RUNNERS)}
+KS = (KS_CONTROL, KS_EIGHT, KS_WIDE)
+EMBEDDED = {env.name: env for env in (PENDULUM, PLANE, ACROBOT, *RUNNERS, *KS)}
 REGISTERED: dict[str, Callable[[], Any]] = {}
 
 # what a dataset of this family was collected in
@@ -38,6 +40,7 @@ ALIASES = {
     "reacher": "mujoco/Reacher-v4",
     "swimmer": "mujoco/Swimmer-v4",
     "walker2d": "mujoco/Walker2d-v4",
+    "kscontrol": KS_CONTROL.name,
     **{name: name for name in EMBEDDED},
 }
 
@@ -83,7 +86,8 @@ def make(name: str | Any, **options: Any) -> Environment:
     the host), for which everything compiles anew.
 
     Args:
-        name: what was registered; `pendulum`, `plane`, `acrobot`, `runner` (embedded);
+        name: what was registered; `pendulum`, `plane`, `acrobot`, `runner`, `ks_control`
+            (embedded);
             `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
             is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`, where
             `jaxrl_rollouts.plugins.trust` was given it or the command line has it; a

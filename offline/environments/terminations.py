@@ -128,6 +128,7 @@ FAMILIES: dict[str, Termination] = {
     "plane": never,
     "pusher": never,
     "acrobot": never,
+    "kscontrol": never,
     "reacher": never,
     "runner": runner,
     "swimmer": never,

@@ -12,8 +12,8 @@ import pytest
 from helpers_solving import march
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.etdrk import etdrk4, wavenumbers
 from jaxrl_rollouts.pde.equations import EQUATIONS, equation
-from jaxrl_rollouts.pde.etdrk import etdrk4, wavenumbers
 from jaxrl_rollouts.pde.starts import Domain, sines
 
 
