@@ -18,6 +18,7 @@ from jaxrl_rollouts.offline.agents.cql import CqlConfig, make_cql
 from jaxrl_rollouts.offline.agents.iql_method import Iql
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, episodes
+from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.pgd import Pgd
 from jaxrl_rollouts.offline.methods.synther import Synther
 from jaxrl_rollouts.offline.recipes import recipe
@@ -95,7 +96,7 @@ def test_what_cannot_be_made_is_named() -> None:
     for wrong, setting in (
         (Synther(real_ratio=2.0), "real_ratio"),
         (Pgd(length=1), "length"),
-        (Synther(agent=recipe("mopo", "smoke")), "agent: found 'mopo', expected a method without"),
+        (Synther(agent=Mopo()), "agent: found 'mopo', expected a method without"),
         (Synther(agent=Iql(steps=77)), r"agent.steps: found 77, expected steps 1000000 beside"),
     ):
         with pytest.raises(ConfigError, match=setting):
