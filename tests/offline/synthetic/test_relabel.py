@@ -125,7 +125,7 @@ def test_what_is_not_finite_never_counts() -> None:
     _, counts = settle("keep", jnp.float32(2.2), found, flags, KEY)
     np.testing.assert_array_equal(np.asarray(counts)[1], [True, False, False])
     assert np.asarray(counts).sum() == 10
-    with pytest.raises(DivergenceError, match="knows none of 3 steps"):
+    with pytest.raises(DivergenceError, match="found none of 3 steps"):
         relabelled(
             counting_relabeller(beyond_threshold="drop"),
             made_paths(1, 3)._replace(observations=np.full((1, 3, 1), 2.5, np.float32)),
