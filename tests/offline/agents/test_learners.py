@@ -18,7 +18,7 @@ from helpers_learners import HARD, KNOWN, METHODS, ROLLOUTS, TABLE, WORLD, A, B,
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.offline.methods.model_based import Imagination, bind
-from jaxrl_rollouts.offline.neubay.neubay import NeubayData
+from jaxrl_rollouts.offline.neubay.learner import NeubayData
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import stack
