@@ -229,7 +229,7 @@ def sample_windows(
     batch: int,
     frames: int,
     *,
-    shift: bool = True,
+    random_shift: bool = True,
     axes: Sequence[int] | None = None,
     stride: int = 1,
 ) -> tuple[jax.Array, Conditions]:
@@ -241,8 +241,8 @@ def sample_windows(
         batch: windows.
         frames: frames in each.
         stride: frames of the data from one frame of a window to the next.
-        shift: move each around the circle by a random number of points; an equation without a
-            preferred place looks the same there.
+        random_shift: move each around the circle by a random number of points; an equation without
+            a preferred place looks the same there.
         axes: of space, along which they are moved: periodic ones. None: every axis.
 
     Returns:
@@ -260,7 +260,7 @@ def sample_windows(
         windows = data.fields[row[:, None], begin[:, None] + stride * jnp.arange(frames)]
         conditions = jax.tree.map(lambda x: x[row], data.conditions)
     shift_key = jax.random.split(key, 3)[2]
-    if shift:
+    if random_shift:
         space = windows.ndim - 3
         moved = range(space) if axes is None else axes
         for axis in sorted((axis - space for axis in moved), reverse=True):
