@@ -245,10 +245,10 @@ def sample_windows(
         axes: of space, along which they are moved: periodic ones. None: every axis.
 
     Returns:
-        `[batch, frames, C, *space]` and their conditions `[batch, P]`; constant channels among
-        these are moved as their windows are.
+        `[batch, frames, C, *space]` and their conditions `[batch, P]`, moved as windows are.
 
-    Raises ValueError for trajectories shorter than a window.
+    Raises:
+        ValueError: trajectories shorter than a window.
     """
     if isinstance(data, PickedWindows):
         windows, conditions = data
@@ -329,8 +329,7 @@ def iterate_windows(
         DataError: trajectories shorter than a window, or a file that cannot be read.
         ValueError: `batch`, `frames` or `stride` below 1.
     """
-    counts = batch, frames, stride
-    if min(counts) < 1:
+    if min(counts := (batch, frames, stride)) < 1:
         raise ValueError(f"batch, frames, stride: found {counts}, expected 1 or more")
     rows, length = fields.shape[:2]
     span = (frames - 1) * stride + 1
