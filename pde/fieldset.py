@@ -85,7 +85,7 @@ class Scaling(NamedTuple):
         return (value - self.shift) * self.factor
 
     def checked(self, name: str, value: np.ndarray) -> np.ndarray:
-        """The condition as a network sees it, with a warning outside the training's range."""
+        """The condition as a network sees it; warn outside the training's range."""
         scaled = self(value)
         if scaled.size and (scaled.min() < -0.01 * SPAN or scaled.max() > 1.01 * SPAN):
             found = " to ".join(dict.fromkeys(f"{v:.4g}" for v in (value.min(), value.max())))
@@ -229,7 +229,7 @@ def sample_windows(
     batch: int,
     frames: int,
     *,
-    shift: bool = True,
+    random_shift: bool = True,
     axes: Sequence[int] | None = None,
     stride: int = 1,
 ) -> tuple[jax.Array, Conditions]:
@@ -241,13 +241,11 @@ def sample_windows(
         batch: windows.
         frames: frames in each.
         stride: frames of the data from one frame of a window to the next.
-        shift: move each around the circle by a random number of points; an equation without a
-            preferred place looks the same there.
+        random_shift: move each around the circle by a random number of points.
         axes: of space, along which they are moved: periodic ones. None: every axis.
 
     Returns:
-        `[batch, frames, C, *space]` and their conditions `[batch, P]`; constant channels among
-        these are moved as their windows are.
+        `[batch, frames, C, *space]` and their conditions `[batch, P]`, moved as windows are.
 
     Raises:
         ValueError: trajectories shorter than a window.
@@ -260,7 +258,7 @@ def sample_windows(
         windows = data.fields[row[:, None], begin[:, None] + stride * jnp.arange(frames)]
         conditions = jax.tree.map(lambda x: x[row], data.conditions)
     shift_key = jax.random.split(key, 3)[2]
-    if shift:
+    if random_shift:
         space = windows.ndim - 3
         moved = range(space) if axes is None else axes
         for axis in sorted((axis - space for axis in moved), reverse=True):
@@ -331,10 +329,8 @@ def iterate_windows(
         DataError: trajectories shorter than a window, or a file that cannot be read.
         ValueError: `batch`, `frames` or `stride` below 1.
     """
-    if min(batch, frames, stride) < 1:
-        raise ValueError(
-            f"batch, frames, stride: found {batch, frames, stride}, expected 1 or more"
-        )
+    if min(counts := (batch, frames, stride)) < 1:
+        raise ValueError(f"batch, frames, stride: found {counts}, expected 1 or more")
     rows, length = fields.shape[:2]
     span = (frames - 1) * stride + 1
     if length < span:

@@ -90,7 +90,7 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
             key,
             config.batch,
             emulator.frames,
-            shift=config.random_shift,
+            random_shift=config.random_shift,
             axes=config.shift_axes,
             stride=config.stride,
         )

@@ -148,7 +148,7 @@ def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
         ({"points": 33}, "points"),
         ({"extent": (2.0, 1.0)}, "extent"),
         ({"dt": (0.0, 0.1)}, "dt"),
-        ({"parameter": (1.0, 0.0)}, "parameter"),
+        ({"parameter_range": (1.0, 0.0)}, "parameter_range"),
     ],
 )
 def test_settings_are_checked(wrong: dict, named: str) -> None:
@@ -222,7 +222,7 @@ def test_a_shift_moves_a_window_as_a_whole() -> None:
 
 def test_one_number_is_a_range_of_one_value(capsys: pytest.CaptureFixture[str]) -> None:
     read = tyro.cli(Simulation, default=Simulation(), args=["--extent", "22", "--dt", "0.1", "0.2"])
-    assert (read.extent, read.dt, read.parameter) == ((22.0, 22.0), (0.1, 0.2), (1.0, 1.0))
+    assert (read.extent, read.dt, read.parameter_range) == ((22.0, 22.0), (0.1, 0.2), (1.0, 1.0))
     with pytest.raises(SystemExit):
         tyro.cli(Simulation, default=Simulation(), args=["--extent", "1", "2", "3"])
     assert "extent" in capsys.readouterr().err
