@@ -225,6 +225,19 @@ def test_export_to_d4rls_layout(made_hopper: Path) -> None:
         export(str(tape), tape)
 
 
+def test_the_page_lists_what_the_package_has() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "pages" / "howto" / "data.md").read_text()
+    lines = {line for line in page.splitlines() if line.startswith("| `")}
+    for name in packaged():
+        path = FOLDER / f"{name}.tape"
+        tape, (low, high) = read_tape(path), reference_scores(name) or (0.0, 1.0)
+        mean, steps = tape.returns.mean(), tape.facts["policy_steps"][0]
+        numbers = f"{len(tape.actions):,} | {len(tape.lengths):,} | {mean:,.0f}"
+        score = 100 * (mean - low) / (high - low)
+        sha = file_sha256(path)[:12]
+        assert f"| `{name}` | {numbers} | {score:.1f} | {steps:,} | `{sha}` |" in lines
+
+
 @pytest.mark.parametrize("name", packaged())
 def test_tapes_of_the_package(name: str) -> None:
     tape = read_tape(FOLDER / f"{name}.tape")

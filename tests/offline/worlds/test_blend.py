@@ -11,19 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.methods.registry import base, mobile, mopo
-from jaxrl_rollouts.offline.methods.scheme import (
-    Method,
-    ModelBasedConfig,
-    imagination,
-    make_model_based,
-)
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
@@ -32,14 +30,12 @@ from jaxrl_rollouts.rollouts import Model, outcome
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
 ACTIONS = jnp.array([[0.5, 0.5], [-1.0, 1.0], [1.0, 0.25]])
 AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
-SMALL = ModelBasedConfig(
-    horizon=2,
-    rollouts_per_epoch=6,
-    epochs_retained=2,
-    updates_per_epoch=3,
-    batch_size=8,
-    real_ratio=0.0,
-)
+SMALL: dict[str, Any] = {
+    "agent": AGENT,
+    "rollouts": Rollouts(length=2, batch_size=6, retain_epochs=2, every=3),
+    "batch_size": 8,
+    "real_ratio": 0.0,
+}
 
 
 def fake_step(world, key, observations, actions, member):
@@ -157,33 +153,34 @@ def rows(count: int = 40) -> Transitions:
 
 
 @functools.cache
-def trainer(method: Method) -> Callable[[float], Any]:
+def trainer(method: ModelBased) -> Callable[[float], Any]:
     """Share of the truth -> critic after an epoch; compiled once."""
     config = EnsembleConfig(
         members=3, elites=2, hidden=(8,), weight_decay=(1e-4,), holdout_rows=5, batch_size=16
     )
-    model = make_world_model(config, rows())
+    model, asked = make_world_model(config, rows()), method.uncertainty()
     learned = learned_dynamics(
         model.fitter,
         2,
         termination=PLANE.termination,
-        disagreement=method.disagreement,
-        noise=method.noise,
+        disagreement=None if asked is None else asked.of,
+        noise=method.sampling(),
     )
-    agent = make_model_based(SMALL, method, blended_dynamics(learned, PLANE), 2, 2)
+    learner = bind(method.program(), blended_dynamics(learned, PLANE), 2, 2)
+    own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
 
     @jax.jit
     def critic(truth: jax.Array) -> Any:
         world = model.world(model.fitter.init(jax.random.key(1)))
-        data = imagination(method, rows(), Blend(world, truth))
-        return agent.update(agent.init(jax.random.key(2), data), data)[0].agent.critic
+        data = Imagination(rows(), Blend(world, truth), own, jnp.ones(()))
+        return learner.update(learner.init(jax.random.key(2), data), data)[0].agent.critic
 
     return critic
 
 
-BASE, MOPO = base(AGENT), mopo(AGENT, penalty=5.0)
-MOBILE = mobile(AGENT, penalty=5.0, noise="common", backup_entropy=True)
-DRAWS = mobile(AGENT, penalty=5.0, backup_entropy=True)
+BASE, MOPO = Base(**SMALL), Mopo(penalty=5.0, **SMALL)
+MOBILE = Mobile(penalty=5.0, sample_noise="common", **SMALL)
+DRAWS = Mobile(penalty=5.0, **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ DRAWS = mobile(AGENT, penalty=5.0, backup_entropy=True)
         pytest.param(DRAWS, False, marks=pytest.mark.slow),
     ],
 )
-def test_penalties_on_the_model_vanish_with_its_error(method: Method, vanishes: bool) -> None:
+def test_penalties_on_the_model_vanish_with_its_error(method: ModelBased, vanishes: bool) -> None:
     """At truth 1 MOPO and MOBILE are base, if its elites share their draws; at 0 they are not."""
     for truth, same in ((1.0, vanishes), (0.0, False)):
         ours, bases = (jax.tree.leaves(trainer(m)(truth)) for m in (method, BASE))
