@@ -17,9 +17,7 @@ from numpy.typing import ArrayLike
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
-from jaxrl_rollouts.plugins import trust
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.registry import is_place
 from jaxrl_rollouts.trees import PyTree
 
 from .behaviours.made import HasEpisodes, load_dataset, undeclared
@@ -27,7 +25,7 @@ from .data import Dataset
 from .environments import Environment
 from .method import Job, Method
 from .methods import MethodName
-from .recipes import LOOKS, benchmark_of, differences, method_of, published
+from .recipes import LOOKS, Preset, benchmark_of, differences, method_of, published
 from .result import TrainResult, finish
 from .task import (
     EnvironmentLike,
@@ -48,9 +46,10 @@ DatasetLike = Dataset | str | Path | Mapping[str, ArrayLike] | HasEpisodes
 
 def train(
     dataset: DatasetLike,
-    method: MethodName | str | Method | type[Method] = "mopo",
+    method: MethodName | Method | type[Method] = "mopo",
     *,
-    preset: str | None = None,
+    preset: Preset | None = None,
+    steps: int | None = None,
     seeds: int | None = None,
     seed: int = 0,
     evaluations: int | None = None,
@@ -60,15 +59,15 @@ def train(
     world_models: PyTree = (),
     sweep: Mapping[str, Sequence[float]] | None = None,
     context: RunContext | None = None,
-    **changes: object,
 ) -> TrainResult:
     """Fit world models where the method has some, train, evaluate in the environment, save.
 
     Args:
         dataset: a `Dataset`, a name, a path, a mapping of arrays, or a Minari dataset.
-        method: a name, whose settings are the preset's; or settings, which are whole; or
-            `FILE.py:Class`.
+        method: a name, whose settings are the preset's; or settings, which are whole:
+            `recipe("cql", "small", weight=10.0)`.
         preset: `smoke`, `small` unless given, `long` or `paper`.
+        steps: gradient steps; None takes the method's.
         seeds: trained side by side; None takes the preset's, as for the next two.
         seed: of the random numbers.
         evaluations: during the training, evenly spread.
@@ -81,7 +80,6 @@ def train(
             one program; the result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None trains in memory and in silence.
-        **changes: settings instead of the recipe's: `steps=20_000`, `agent={"hidden": (64, 64)}`.
 
     Raises:
         ConfigError: an unknown method, preset or setting, or one out of range.
@@ -91,8 +89,7 @@ def train(
     """
     if not isinstance(dataset, Dataset):
         dataset = load_dataset(dataset, seed, **undeclared(dataset))
-    if isinstance(method, str) and is_place(method):
-        trust(method)  # the caller wrote the name of the code
+    changes = {} if steps is None else {"steps": steps}
     settings, name = method_of(method, preset, dataset, changes)
     looks = LOOKS[name]
     job = Job(

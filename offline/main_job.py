@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from jaxrl_rollouts.cli.shown import option
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
@@ -30,10 +30,10 @@ from .data import Dataset
 from .environments import make
 from .job import check_dataset, facts_of, train_method
 from .method import Job, Method
-from .methods import METHODS
+from .methods import METHODS, MethodName
 from .methods.mopo import Mopo
 from .policy_value import imagined_value
-from .recipes import LOOKS, PRESETS, recipe, source_of
+from .recipes import LOOKS, PRESETS, Preset, recipe, source_of
 from .result import TrainResult
 from .task import line_of, matched, warnings_of
 from .worlds.fit import FittedDataset
@@ -95,7 +95,7 @@ def begin(preset: str, given: Callable[[str], str | None]) -> Config:
     looks = LOOKS[preset]
     return Config(
         dataset=given("--dataset") or PENDULUM,
-        method=recipe(name, preset, dataset, **changes),
+        method=recipe(cast(MethodName, name), cast(Preset, preset), dataset, **changes),
         seeds=looks.seeds,
         evaluations=looks.evaluations,
         episodes=looks.episodes,

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from jaxrl_rollouts.config_json import read
 from jaxrl_rollouts.configs import settings
@@ -27,7 +27,8 @@ from .data import Dataset
 from .method import Method
 from .methods import METHODS, MethodName
 
-PRESETS = ("smoke", "small", "long", "paper")
+Preset = Literal["smoke", "small", "long", "paper"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
 OWN = "own settings"  # the preset of settings that were given whole
 NULL = "null"  # None in a file of recipes: TOML has no word for it
 
@@ -72,8 +73,8 @@ NEORL_NAME = re.compile(r"(?:neorl/)?(halfcheetah|hopper|walker2d)-v3-(low|mediu
 
 
 def recipe(
-    method: MethodName | str,
-    preset: str = "paper",
+    method: MethodName,
+    preset: Preset = "paper",
     dataset: Dataset | str | None = None,
     **changes: object,
 ) -> Method:
@@ -113,8 +114,8 @@ def changed(method: Method, changes: Mapping[str, object]) -> Method:
 
 
 def method_of(
-    method: str | Method | type[Method],
-    preset: str | None,
+    method: MethodName | Method | type[Method],
+    preset: Preset | None,
     dataset: Dataset,
     changes: Mapping[str, object],
 ) -> tuple[Method, str]:
@@ -124,8 +125,8 @@ def method_of(
         ConfigError: a preset beside settings, which have all they need.
     """
     if isinstance(method, str):
-        preset = preset or "small"
-        return recipe(method, preset, dataset, **changes), preset
+        asked: Preset = preset or "small"
+        return recipe(method, asked, dataset, **changes), asked
     if preset is not None:
         name = getattr(method, "name", "method")
         expected = "none beside settings, which are whole"
