@@ -62,18 +62,6 @@ _LISTED = (
         caches=False,
     ),
     Listing(
-        "neubay_horizon",
-        "estimated against true value over the length of rollouts, fixed and adaptive",
-        f"{NEUBAY}, figure 1",
-        minutes={"smoke": None, "cpu": 24},
-    ),
-    Listing(
-        "neubay_memory",
-        "recurrent against memoryless agents where part of the state is hidden",
-        NEUBAY,
-        minutes={"smoke": None, "cpu": 67, "fleet": 53},
-    ),
-    Listing(
         "open_loop",
         "open-loop error of world models over hundreds of steps, with and without layer norm",
         f"{NEUBAY}, compounding errors of LN and no-LN models",

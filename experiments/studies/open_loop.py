@@ -25,8 +25,7 @@ from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.study.setting import hold_data
-from jaxrl_rollouts.offline.study.source import slug
+from jaxrl_rollouts.offline.task import slug, verify_checksum
 from jaxrl_rollouts.offline.worlds import judge
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
@@ -87,7 +86,7 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
     sets = [load_dataset(name, config.seed) for name in pair]
     for dataset in sets:
-        hold_data(dataset, context)
+        verify_checksum(dataset, context)
     fitted_to, along = (dataset.with_successors for dataset in sets)
     key = jax.random.key(config.seed)
     if pair[1] == PENDULUM:
