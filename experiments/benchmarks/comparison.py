@@ -40,7 +40,7 @@ from ..catalogue import LISTINGS
 from .goals import PEERS
 
 AGENTS: Mapping[str, Any] = {
-    "bc": BcConfig(), "td3_bc": Td3BcConfig(), "iql": IqlConfig(), "cql": CqlConfig(),
+    "bc": BcConfig(), "td3_bc": Td3BcConfig(), "iql": IqlConfig(cosine=False), "cql": CqlConfig(),
     "sac": SacConfig(),
 }  # fmt: skip
 PEER = PEERS / "d3rlpy_returns.py"
@@ -94,13 +94,13 @@ def our_agent(name: str, config: Config) -> Any:
 def their_options(name: str, ours: Any) -> dict[str, Any]:
     """d3rlpy's settings that say the same as `ours`."""
     if name == "bc":
-        return {"learning_rate": ours.actor_rate}
+        return {"learning_rate": ours.actor_lr}
     both = {
-        "actor_learning_rate": ours.actor_rate,
-        "critic_learning_rate": ours.critic_rate,
+        "actor_learning_rate": ours.actor_lr,
+        "critic_learning_rate": ours.critic_lr,
         "gamma": ours.discount,
-        "tau": ours.polyak,
-        "n_critics": ours.critics,
+        "tau": ours.tau,
+        "n_critics": ours.num_critics,
     }
     if name == "td3_bc":
         return both | {
@@ -112,18 +112,18 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     if name == "iql":
         return both | {
             "expectile": ours.expectile,
-            "weight_temp": ours.inverse_temperature,
-            "max_weight": ours.weight_clip,
+            "weight_temp": ours.beta,
+            "max_weight": ours.exp_adv_max,
         }
     soft = {
-        "temp_learning_rate": ours.temperature_rate,
+        "temp_learning_rate": ours.alpha_lr,
         "initial_temperature": ours.initial_alpha,
     }
     if name == "sac":
         return both | soft
     return both | soft | {
         "conservative_weight": ours.weight,
-        "n_action_samples": ours.actions,
+        "n_action_samples": ours.num_actions,
         "soft_q_backup": ours.backup_entropy,
         "initial_alpha": 1.0,
         "alpha_learning_rate": 0.0,  # without the multiplier

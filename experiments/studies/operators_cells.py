@@ -51,9 +51,16 @@ STARTS = 8  # frames per test trajectory from which single steps are measured
 def flow(start: str, trajectories: int, frames: int, seed: int, points: int) -> Simulation:
     """A decaying flow on a square of side 2 pi, velocities about one, frames a quarter apart."""
     return Simulation(
-        equation="navier_stokes_2d", initial_condition=start, trajectories=trajectories, frames=frames,
-        seed=seed, points=points, oversampling=2, dt=(0.25, 0.25), substeps=12,
-    )  # fmt: skip
+        equation="navier_stokes_2d",
+        initial_condition=start,
+        trajectories=trajectories,
+        frames=frames,
+        seed=seed,
+        points=points,
+        oversampling=2,
+        dt=(0.25, 0.25),
+        substeps=12,
+    )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def make_report(
     train, test = config.train, config.test
     report.note(
         f"Vorticity of decaying flows on {train.points} x {train.points} points, solved on "
-        f"{train.oversampling} times as many along each axis and cut off in Fourier space; of each start "
+        f"{train.oversampling} times as many along each axis and cut off in Fourier space; of each "
+        "start "
         f"{train.trajectories} trajectories x {train.frames} frames to train on, "
         f"{test.trajectories} x {test.frames} to test on, {test.dt[0]:g} apart; one emulator is "
         f"trained on all. Frames after the first {train.frames} of a test trajectory are later "

@@ -51,8 +51,8 @@ def test_ours_alone_at_smoke_size(
 
 # Settings that d3rlpy has under another name, or has not: there the same is said by its absence.
 ELSEWHERE = {
-    "hidden", "normalise", "critic_norm", "careful_init", "cosine_steps", "target_entropy",
-    "max_alpha", "value_rate", "diversity", "least_target", "gap", "warm_start", "discount",
+    "hidden", "normalise", "critic_norm", "edac_init", "cosine", "target_entropy",
+    "max_alpha", "value_lr", "eta", "min_target", "target_gap", "bc_steps", "discount",
     "actor", "flow_steps",
 }  # fmt: skip
 

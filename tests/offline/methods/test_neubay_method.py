@@ -16,8 +16,7 @@ from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.study.setting import environment_of
-from jaxrl_rollouts.offline.study.source import Setting
+from jaxrl_rollouts.offline.task import Task, environment_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -45,12 +44,12 @@ def test_a_run_keeps_its_policy_and_its_worlds(tmp_path: Path) -> None:
     np.testing.assert_allclose(saved.facts["returns"], outcome.returns)
     worlds = str(next(path.parent for path in folder.path.rglob("world.json")))
     data, world = dataset(), replace(SMOKE.world, folder=worlds)
-    again = world.fit(Setting(data, environment_of(data)), Job())
+    again = world.fit(Task(data, environment_of(data)), Job())
     assert again.trained is None
     np.testing.assert_allclose(again.stats.mean, outcome.source.stats.mean, rtol=1e-5)
     other = dataset(999)
     with pytest.raises(DataError, match="rows"):
-        world.fit(Setting(other, environment_of(other)), Job())
+        world.fit(Task(other, environment_of(other)), Job())
 
 
 def test_an_iteration_that_no_collection_can_serve_is_refused_before_any_fit() -> None:

@@ -16,9 +16,8 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.recipes import recipe
-from jaxrl_rollouts.offline.study.setting import environment_of
-from jaxrl_rollouts.offline.study.source import Setting
 from jaxrl_rollouts.offline.synthetic.synther import MixedData
+from jaxrl_rollouts.offline.task import Task, environment_of
 
 
 def dataset() -> Dataset:
@@ -36,7 +35,7 @@ def test_methods_train_in_one_trainer(name: str) -> None:
 
 def prepared(method: Any) -> Any:
     data = dataset()
-    return method.prepare(Setting(data, environment_of(data)), Job())
+    return method.prepare(Task(data, environment_of(data)), Job())
 
 
 def test_synthetic_rows_are_seen_through_the_agents_view_of_rewards() -> None:
@@ -58,14 +57,7 @@ def test_a_note_says_what_was_learned_from() -> None:
 
 
 def test_guided_diffusion_needs_a_normal_policy() -> None:
-    from dataclasses import dataclass
-
-    from jaxrl_rollouts.offline.agents.cql import CqlConfig
-    from jaxrl_rollouts.offline.agents.on_rows import ModelFree
-
-    @dataclass(frozen=True, kw_only=True)
-    class Cql(CqlConfig, ModelFree):
-        name = "cql"
+    from jaxrl_rollouts.offline.agents.cql import Cql
 
     with pytest.raises(ConfigError, match="agent: found 'cql', expected one with a normal policy"):
         prepared(replace(recipe("pgd", "smoke"), agent=Cql()))
