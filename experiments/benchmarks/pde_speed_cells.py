@@ -214,7 +214,7 @@ def cases(config: Config, compared: str) -> Iterator[Case]:
         case = Case(f"{called}, {on}", {"network": called, "grid": on}, net, space, work, settings)
         if compared == "neuralop":
             told = tuple(f"Dense_{1 + 2 * layer}" for layer in range(network.layers))
-            settings |= {"modes": network.kept(len(space)), "index": FIRST_INDEX}
+            settings |= {"modes": network.kept(len(space))[0], "index": FIRST_INDEX}
             case = case._replace(apart=("Embedding_0", *told))
         yield case
 
