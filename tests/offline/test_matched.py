@@ -23,7 +23,6 @@ from jaxrl_rollouts.errors import (  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
 from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
-from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.matching import unlike  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
@@ -36,6 +35,7 @@ from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.task import (  # noqa: E402
     behaviour,
     environment_of,
+    is_simulator,
     matched,
     termination_of,
     warnings_of,
