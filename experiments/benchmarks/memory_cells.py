@@ -39,9 +39,7 @@ def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
     # What the process had at some time before is no prediction.
     largest = max(run.needs.values(), key=lambda need: need.expected)
     peak = memory.measured_peak()
-    return {
-        "imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak
-    }  # fmt: skip
+    return {"imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak}
 
 
 def model_based(config: Config) -> dict[str, Any]:

@@ -83,10 +83,14 @@ def show_against(
         if compared == "torch":
             share = 100.0 * operations["training"] * each.rates["train", "ours"] / peak
             add_claim(
-                report, f"training, {case.name}: {SHARE:g} % of the matrix peak", share,
-                at_least=SHARE, means="of a large float32 product's operations per second",
-                source=GOALS, statistic="median",
-            )  # fmt: skip
+                report,
+                f"training, {case.name}: {SHARE:g} % of the matrix peak",
+                share,
+                at_least=SHARE,
+                means="of a large float32 product's operations per second",
+                source=GOALS,
+                statistic="median",
+            )
     for kind in KINDS:
         report.table(f"{title}: {kind} steps per second", rows[kind])
 
@@ -128,8 +132,17 @@ SMALL = Networks(
     line_fno=Fno(width=8, layers=2, modes=4),
 )
 SMOKE = Config(
-    widths=(8,), blocks=1, dilation_factor=1, points=16, line=TINY, networks=SMALL, plane=TINY,
-    repeats=2, seeds=(1, 2), seeds_width=8, torch_compile=False,
-)  # fmt: skip
+    widths=(8,),
+    blocks=1,
+    dilation_factor=1,
+    points=16,
+    line=TINY,
+    networks=SMALL,
+    plane=TINY,
+    repeats=2,
+    seeds=(1, 2),
+    seeds_width=8,
+    torch_compile=False,
+)
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
 EXPERIMENT = LISTINGS["pde_speed"].experiment(Config, PRESETS, run)

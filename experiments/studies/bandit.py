@@ -94,10 +94,19 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
     def train_penalty(penalty: float, stage: str) -> Cell:
         worlds = jax.tree.map(jnp.asarray, rewards.penalised(fitted.arms, penalty))
         trained = train(
-            learner.update, learner.init, jax.random.split(init_key, seeds), worlds, per_seed=True,
-            iterations=iterations, chunk=every, units_per_iteration=learner.updates, stage=stage,
-            evaluate=evaluate, evaluate_every=every, context=context,
-        )  # fmt: skip
+            learner.update,
+            learner.init,
+            jax.random.split(init_key, seeds),
+            worlds,
+            per_seed=True,
+            iterations=iterations,
+            chunk=every,
+            units_per_iteration=learner.updates,
+            stage=stage,
+            evaluate=evaluate,
+            evaluate_every=every,
+            context=context,
+        )
 
         def result(name: str) -> np.ndarray:
             curves = (trained.history.curve(f"{name} {arm:g}")[1] for arm in TEST_ARMS)
@@ -262,15 +271,24 @@ EXPERIMENT = LISTINGS["bandit"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, penalties=(0.0, 2.5), evaluations=2, episodes=4, last=1,
+            seeds=2,
+            penalties=(0.0, 2.5),
+            evaluations=2,
+            episodes=4,
+            last=1,
             ensemble=replace(rewards.REWARD_ENSEMBLE, members=6, elites=4, max_epochs=4),
             agent=replace(
-                SMALL_AGENT, memory=MemoryConfig("lru", width=8, state=4, layers=1), head_dims=(8,),
-                steps=16, episodes=4, capacity=2000, tape_length=202,
+                SMALL_AGENT,
+                memory=MemoryConfig("lru", width=8, state=4, layers=1),
+                head_dims=(8,),
+                steps=16,
+                episodes=4,
+                capacity=2000,
+                tape_length=202,
             ),
         ),
         "cpu": Config(),
         "paper": Config(seeds=6, agent=DqnConfig(), evaluations=100, episodes=20, last=10),
     },
     run=run,
-)  # fmt: skip
+)

@@ -60,14 +60,25 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, rows=200, epochs=2, evaluations=2, starts=8, probes=64,
-            agent=replace(HARD, hidden=(16,)), horizons=(2, 4), ravl=((3, 1.0),),
-            rollouts=Rollouts(batch_size=100, every=5), batch_size=32,
+            seeds=2,
+            rows=200,
+            epochs=2,
+            evaluations=2,
+            starts=8,
+            probes=64,
+            agent=replace(HARD, hidden=(16,)),
+            horizons=(2, 4),
+            ravl=((3, 1.0),),
+            rollouts=Rollouts(batch_size=100, every=5),
+            batch_size=32,
         ),
         "cpu": Config(
-            seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0),),
+            seeds=6,
+            epochs=80,
+            evaluations=16,
+            ravl=((10, 1.0),),
         ),
         "paper": Config(seeds=10, epochs=200),
     },
     run=run,
-)  # fmt: skip
+)

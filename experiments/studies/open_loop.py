@@ -104,14 +104,22 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     judged = {}
     for name, layer_norm in (("LN", True), ("no LN", False)):
         fitted = fit_worlds(
-            replace(config.ensemble, layer_norm=layer_norm), fitted_to, fit_key, seeds=config.seeds,
-            targets="observations", stage=f"{slug(pair[0])}-{slug(name)}", context=context,
-        )  # fmt: skip
+            replace(config.ensemble, layer_norm=layer_norm),
+            fitted_to,
+            fit_key,
+            seeds=config.seeds,
+            targets="observations",
+            stage=f"{slug(pair[0])}-{slug(name)}",
+            context=context,
+        )
         fitter = fitted.model.fitter
         dynamics = learned_dynamics(
-            fitter, fitted.model.elites, termination=never, disagreement=spread_of_means,
+            fitter,
+            fitted.model.elites,
+            termination=never,
+            disagreement=spread_of_means,
             normalised=True,
-        )  # fmt: skip
+        )
         worlds = [jax.tree.map(lambda x, i=i: x[i], fitted.worlds) for i in range(config.seeds)]
         rolled = _stack([judge.open_loop(dynamics, world, logged, roll_key) for world in worlds])
         trust = _stack([uncertainty_stats(fitter, world, rows) for world in worlds])

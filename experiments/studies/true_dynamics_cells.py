@@ -195,11 +195,17 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
         trained = train_and_play(
             bind(method.program(), dynamics, *sizes),
             imagination(method, domain.data, blend_worlds(fitted.worlds, truths)),
-            env, (train_key, evaluation_key), episodes=config.episodes,
-            discount=config.agent.discount, seeds=len(truths) * seeds, per_seed=OWN_WORLDS,
-            iterations=config.epochs, evaluate_every=config.epochs // config.evaluations,
-            stage=stage, context=context,
-        )  # fmt: skip
+            env,
+            (train_key, evaluation_key),
+            episodes=config.episodes,
+            discount=config.agent.discount,
+            seeds=len(truths) * seeds,
+            per_seed=OWN_WORLDS,
+            iterations=config.epochs,
+            evaluate_every=config.epochs // config.evaluations,
+            stage=stage,
+            context=context,
+        )
         rate = bootstrap_rate(config.agent)
         return Cell.of(trained, updates=config.rollouts.every, rate=rate)
 

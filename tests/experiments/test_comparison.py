@@ -51,10 +51,22 @@ def test_ours_alone_at_smoke_size(
 
 # Settings that d3rlpy has under another name, or has not: there the same is said by its absence.
 ELSEWHERE = {
-    "hidden", "normalise", "critic_norm", "edac_init", "cosine", "target_entropy",
-    "max_alpha", "value_lr", "eta", "min_target", "target_gap", "bc_steps", "discount",
-    "actor", "flow_steps",
-}  # fmt: skip
+    "hidden",
+    "normalise",
+    "critic_norm",
+    "edac_init",
+    "cosine",
+    "target_entropy",
+    "max_alpha",
+    "value_lr",
+    "eta",
+    "min_target",
+    "target_gap",
+    "bc_steps",
+    "discount",
+    "actor",
+    "flow_steps",
+}
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -347,5 +347,10 @@ def test_solvers_make_the_calls_of_their_names_and_rivals_make_no_more() -> None
         assert sampler.calls == int(name.split(", ")[1])
     cells = dict.fromkeys([*listed, "student, 4", "Heun with churn, 255, relabelled"])
     assert set(sampling.rivals(cells, 4)) == {
-        "Euler, 1", "Euler, 2", "Euler, 4", "Heun, 3", "DPM-Solver++, 2", "DPM-Solver++, 4",
-    }  # fmt: skip
+        "Euler, 1",
+        "Euler, 2",
+        "Euler, 4",
+        "Heun, 3",
+        "DPM-Solver++, 2",
+        "DPM-Solver++, 4",
+    }
