@@ -31,7 +31,7 @@ _LISTED = (
         "BC, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
         GOALS,
         minutes={"smoke": None, "cpu": 126},
-        needs={"smoke": ("hopper-random", MUJOCO), "cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
+        needs={"cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
         prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(

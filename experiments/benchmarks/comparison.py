@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.data import Dataset, episode_returns, to_device
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.evaluation import evaluate
@@ -301,7 +301,7 @@ EXPERIMENT = LISTINGS["comparison"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            ("hopper-random",),
+            (PENDULUM,),
             ("bc", "td3_bc"),
             width=16,
             layers=1,

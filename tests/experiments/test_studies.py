@@ -185,8 +185,8 @@ def test_rows_are_the_simulators_own_steps_up_to_the_horizon() -> None:
     assert sum(row.tobytes() not in acted for row in rows.next_observations) == 10
 
 
-def test_without_endings_a_fall_is_a_row_like_others(made_data: Path) -> None:
-    dataset = load_dataset("hopper-random")
+def test_without_endings_a_fall_is_a_row_like_others(made_hopper: Path) -> None:
+    dataset = load_dataset(made_hopper / "hopper-random.hdf5")
     rows, before = edge_of_reach.endless(dataset).transitions, dataset.transitions
     assert before.terminations.sum() > 20 and not rows.terminations.any()
     np.testing.assert_array_equal(rows.truncations, before.terminations | before.truncations)
