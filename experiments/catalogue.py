@@ -31,7 +31,7 @@ _LISTED = (
         "BC, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
         GOALS,
         minutes={"smoke": None, "cpu": 126},
-        needs={"smoke": ("hopper-random", MUJOCO), "cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
+        needs={"cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
         prepare=f"{_NEEDS}:of_datasets",
     ),
     Listing(
@@ -60,18 +60,6 @@ _LISTED = (
         GOALS,
         minutes={"smoke": None, "cpu": 15},
         caches=False,
-    ),
-    Listing(
-        "neubay_horizon",
-        "estimated against true value over the length of rollouts, fixed and adaptive",
-        f"{NEUBAY}, figure 1",
-        minutes={"smoke": None, "cpu": 24},
-    ),
-    Listing(
-        "neubay_memory",
-        "recurrent against memoryless agents where part of the state is hidden",
-        NEUBAY,
-        minutes={"smoke": None, "cpu": 67, "fleet": 53},
     ),
     Listing(
         "open_loop",

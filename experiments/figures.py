@@ -22,13 +22,23 @@ from jaxrl_rollouts.reports.statistics import iqm
 
 HERE = Path(__file__).parent
 NAMES = {
-    "bc": "BC", "base": "MBPO", "mopo": "MOPO", "mobile": "MOBILE", "ravl": "RAVL",
-    "edac": "EDAC", "neubay": "NEUBAY",
-}  # fmt: skip
+    "bc": "BC",
+    "base": "MBPO",
+    "mopo": "MOPO",
+    "mobile": "MOBILE",
+    "ravl": "RAVL",
+    "edac": "EDAC",
+    "neubay": "NEUBAY",
+}
 COLOURS = {
-    "bc": "#222222", "base": "#D55E00", "mopo": "#E69F00", "mobile": "#CC79A7", "ravl": "#0072B2",
-    "edac": "#009E73", "neubay": "#56B4E9",
-}  # fmt: skip
+    "bc": "#222222",
+    "base": "#D55E00",
+    "mopo": "#E69F00",
+    "mobile": "#CC79A7",
+    "ravl": "#0072B2",
+    "edac": "#009E73",
+    "neubay": "#56B4E9",
+}
 
 
 class Evidence:

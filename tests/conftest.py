@@ -131,10 +131,3 @@ def made_hopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make("hopper-random", folder / "hopper-random.tape", rows=2000, progress=False)
     export(str(folder / "hopper-random.tape"), folder / "hopper-random.hdf5")
     return folder
-
-
-@pytest.fixture
-def made_data(made_hopper: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`made_hopper` as the data folder."""
-    monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(made_hopper))
-    return made_hopper

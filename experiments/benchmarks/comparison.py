@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.data import Dataset, episode_returns, to_device
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.evaluation import evaluate
@@ -40,9 +40,12 @@ from ..catalogue import LISTINGS
 from .goals import PEERS
 
 AGENTS: Mapping[str, Any] = {
-    "bc": BcConfig(), "td3_bc": Td3BcConfig(), "iql": IqlConfig(), "cql": CqlConfig(),
+    "bc": BcConfig(),
+    "td3_bc": Td3BcConfig(),
+    "iql": IqlConfig(cosine=False),
+    "cql": CqlConfig(),
     "sac": SacConfig(),
-}  # fmt: skip
+}
 PEER = PEERS / "d3rlpy_returns.py"
 OURS, THEIRS = "ours", "d3rlpy"
 
@@ -94,13 +97,13 @@ def our_agent(name: str, config: Config) -> Any:
 def their_options(name: str, ours: Any) -> dict[str, Any]:
     """d3rlpy's settings that say the same as `ours`."""
     if name == "bc":
-        return {"learning_rate": ours.actor_rate}
+        return {"learning_rate": ours.actor_lr}
     both = {
-        "actor_learning_rate": ours.actor_rate,
-        "critic_learning_rate": ours.critic_rate,
+        "actor_learning_rate": ours.actor_lr,
+        "critic_learning_rate": ours.critic_lr,
         "gamma": ours.discount,
-        "tau": ours.polyak,
-        "n_critics": ours.critics,
+        "tau": ours.tau,
+        "n_critics": ours.num_critics,
     }
     if name == "td3_bc":
         return both | {
@@ -112,22 +115,26 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     if name == "iql":
         return both | {
             "expectile": ours.expectile,
-            "weight_temp": ours.inverse_temperature,
-            "max_weight": ours.weight_clip,
+            "weight_temp": ours.beta,
+            "max_weight": ours.exp_adv_max,
         }
     soft = {
-        "temp_learning_rate": ours.temperature_rate,
+        "temp_learning_rate": ours.alpha_lr,
         "initial_temperature": ours.initial_alpha,
     }
     if name == "sac":
         return both | soft
-    return both | soft | {
-        "conservative_weight": ours.weight,
-        "n_action_samples": ours.actions,
-        "soft_q_backup": ours.backup_entropy,
-        "initial_alpha": 1.0,
-        "alpha_learning_rate": 0.0,  # without the multiplier
-    }  # fmt: skip
+    return (
+        both
+        | soft
+        | {
+            "conservative_weight": ours.weight,
+            "n_action_samples": ours.num_actions,
+            "soft_q_backup": ours.backup_entropy,
+            "initial_alpha": 1.0,
+            "alpha_learning_rate": 0.0,  # without the multiplier
+        }
+    )
 
 
 class Trained(NamedTuple):
@@ -151,11 +158,19 @@ def train_ours(
     keys = tuple(jax.random.fold_in(jax.random.key(config.seed), i) for i in (1, 2))
     iterations = config.updates // config.per_iteration
     trained = train_on_rows(
-        our_agent(name, config), to_device(data.transitions), env, keys,
-        batch_size=config.batch, updates_per_iteration=config.per_iteration,
-        seeds=config.seeds, iterations=iterations, evaluate_every=iterations,
-        episodes=config.episodes, stage=f"{data.name}-{name}", context=context,
-    )  # fmt: skip
+        our_agent(name, config),
+        to_device(data.transitions),
+        env,
+        keys,
+        batch_size=config.batch,
+        updates_per_iteration=config.per_iteration,
+        seeds=config.seeds,
+        iterations=iterations,
+        evaluate_every=iterations,
+        episodes=config.episodes,
+        stage=f"{data.name}-{name}",
+        context=context,
+    )
     rate = config.seeds * config.updates / trained.run_seconds
     return Trained(trained.history.last("return"), rate)
 
@@ -178,11 +193,16 @@ def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
     """Settings of d3rlpy's agent."""
     ours = our_agent(name, config)
     settings = {
-        "agent": name, "rows": str(rows), "seed": config.seed + seed, "width": config.width,
-        "layers": config.layers, "batch": config.batch,
-        "normalise": getattr(ours, "normalise", False), "options": their_options(name, ours),
+        "agent": name,
+        "rows": str(rows),
+        "seed": config.seed + seed,
+        "width": config.width,
+        "layers": config.layers,
+        "batch": config.batch,
+        "normalise": getattr(ours, "normalise", False),
+        "options": their_options(name, ours),
         "threads": len(os.sched_getaffinity(0)),
-    }  # fmt: skip
+    }
     return Theirs(config.peer_python, PEER, "d3rlpy", settings, {}, option="peer_python")
 
 
@@ -281,10 +301,17 @@ EXPERIMENT = LISTINGS["comparison"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            ("hopper-random",), ("bc", "td3_bc"), width=16, layers=1, batch=32, updates=20,
-            per_iteration=10, episodes=1, seeds=2,
+            (PENDULUM,),
+            ("bc", "td3_bc"),
+            width=16,
+            layers=1,
+            batch=32,
+            updates=20,
+            per_iteration=10,
+            episodes=1,
+            seeds=2,
         ),
         "cpu": Config(agents=("bc", "td3_bc", "iql", "sac")),
     },
     run=run,
-)  # fmt: skip
+)

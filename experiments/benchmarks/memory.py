@@ -81,9 +81,7 @@ def run(config: Config, context: RunContext) -> Report:
     for row in rows:
         name, error = row["training"], row["error %"]
         means = "predicted over measured, in percent"
-        add_claim(
-            report, name, error, between=(-WITHIN, WITHIN), means=means, source=GOALS
-        )  # fmt: skip
+        add_claim(report, name, error, between=(-WITHIN, WITHIN), means=means, source=GOALS)
     report.note(
         "Measured is the most resident memory that the process had (getrusage), with Python, jax "
         "and compiled programs; predicted the highest of what its stages were said to take before "

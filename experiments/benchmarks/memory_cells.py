@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +17,17 @@ from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.data.d4rl import write_d4rl
-from jaxrl_rollouts.offline.study import Budget, small_budget, train
+from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.study.fit import fit
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.record.run import Run
 
 from .memory import Config
 from .speed import random_rows
 
 DATASET = "pendulum-mixed"
+LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 
 
 def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
@@ -37,23 +39,13 @@ def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
     # What the process had at some time before is no prediction.
     largest = max(run.needs.values(), key=lambda need: need.expected)
     peak = memory.measured_peak()
-    return {
-        "imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak
-    }  # fmt: skip
+    return {"imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak}
 
 
-def budget_of(config: Config) -> Budget:
-    """Small networks, one look at the policy, and what makes a training large."""
-    budget = small_budget(seeds=2)
-    study = replace(
-        budget.study,
-        agent=replace(budget.study.agent, hidden=config.hidden),
-        ensemble=replace(budget.study.ensemble, max_epochs=1),
-        shared_world=True,
-        evaluations=1,
-        episodes=2,
-    )
-    return replace(budget, study=study)
+def model_based(config: Config) -> dict[str, Any]:
+    """Small networks, one evaluation, and world models of one epoch that all seeds share."""
+    agent, world = {"hidden": config.hidden}, {"max_epochs": 1, "shared": True}
+    return {"agent": agent, "world": world, "steps": config.steps, **LOOKS}
 
 
 def made_file(config: Config, folder: Path) -> Path:
@@ -72,9 +64,8 @@ def on_rows(stream: Stream, config: Config, folder: Path, run: Run) -> None:
     """TD3+BC on the file."""
     os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
     data = load(made_file(config, folder), stream=stream)
-    train(
-        data, "td3_bc", budget_of(config), environment="none", steps=config.steps, context=run
-    )  # fmt: skip
+    agent = {"hidden": config.hidden, "steps": config.steps}
+    train(data, "td3_bc", environment="none", **agent, **LOOKS, context=run)
 
 
 def in_memory(config: Config, folder: Path, run: Run) -> None:
@@ -89,7 +80,7 @@ def on_disk(config: Config, folder: Path, run: Run) -> None:
 
 def many_seeds(config: Config, folder: Path, run: Run) -> None:
     """RAVL, ten critics each."""
-    train(DATASET, "ravl", budget_of(config), seeds=config.seeds, steps=config.steps, context=run)
+    train(DATASET, "ravl", **model_based(config) | {"seeds": config.seeds}, context=run)
 
 
 def many_members(config: Config, folder: Path, run: Run) -> None:
@@ -106,10 +97,8 @@ def many_members(config: Config, folder: Path, run: Run) -> None:
 
 def long_rollouts(config: Config, folder: Path, run: Run) -> None:
     """Base, with rollouts as long as asked for, a hundred at a time."""
-    budget = budget_of(config)
-    rollouts = replace(budget.study.rollouts, horizon=config.horizon, rollouts_per_epoch=100)
-    budget = replace(budget, study=replace(budget.study, rollouts=rollouts))
-    train(DATASET, "base", budget, steps=config.steps, context=run)
+    rollouts = {"length": config.horizon, "batch_size": 100}
+    train(DATASET, "base", **model_based(config), rollouts=rollouts, context=run)
 
 
 def refiner(config: Config, folder: Path, run: Run) -> None:
@@ -118,7 +107,7 @@ def refiner(config: Config, folder: Path, run: Run) -> None:
     phase = np.random.default_rng(0).uniform(0, 6, (64, 1, 1))
     waves = np.sin(place + 0.3 * np.arange(40)[:, None] + phase)
     steps = max(config.steps // 10, 1)
-    fit("refiner", from_arrays(waves, dt=0.1), updates=steps, context=run)
+    fit("refiner", from_arrays(waves, dt=0.1), steps=steps, context=run)
 
 
 CELLS = {

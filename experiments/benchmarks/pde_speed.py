@@ -19,7 +19,7 @@ from typing import Any
 from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.compare.timing import Timing
-from jaxrl_rollouts.pde.operators import FnoConfig, ResnetConfig, UnetConfig
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -83,10 +83,14 @@ def show_against(
         if compared == "torch":
             share = 100.0 * operations["training"] * each.rates["train", "ours"] / peak
             add_claim(
-                report, f"training, {case.name}: {SHARE:g} % of the matrix peak", share,
-                at_least=SHARE, means="of a large float32 product's operations per second",
-                source=GOALS, statistic="median",
-            )  # fmt: skip
+                report,
+                f"training, {case.name}: {SHARE:g} % of the matrix peak",
+                share,
+                at_least=SHARE,
+                means="of a large float32 product's operations per second",
+                source=GOALS,
+                statistic="median",
+            )
     for kind in KINDS:
         report.table(f"{title}: {kind} steps per second", rows[kind])
 
@@ -122,14 +126,23 @@ def note_meaning(report: Report, config: Config, peak: float) -> None:
 TINY = Work(batch=4, trajectories=8, frames=4, updates=10, fields=8, steps=5)
 SMALL = Networks(
     points=(16,),
-    resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2, 1)),
-    unet=UnetConfig(hidden=8, multipliers=(1, 2), blocks=1),
-    fno=FnoConfig(width=8, layers=2, modes=4),
-    line_fno=FnoConfig(width=8, layers=2, modes=4),
+    resnet=Resnet(width=8, blocks=1, dilations=(1, 2, 1)),
+    unet=Unet(hidden=8, multipliers=(1, 2), blocks=1),
+    fno=Fno(width=8, layers=2, modes=4),
+    line_fno=Fno(width=8, layers=2, modes=4),
 )
 SMOKE = Config(
-    widths=(8,), blocks=1, dilation_factor=1, points=16, line=TINY, networks=SMALL, plane=TINY,
-    repeats=2, seeds=(1, 2), seeds_width=8, torch_compile=False,
-)  # fmt: skip
+    widths=(8,),
+    blocks=1,
+    dilation_factor=1,
+    points=16,
+    line=TINY,
+    networks=SMALL,
+    plane=TINY,
+    repeats=2,
+    seeds=(1, 2),
+    seeds_width=8,
+    torch_compile=False,
+)
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
 EXPERIMENT = LISTINGS["pde_speed"].experiment(Config, PRESETS, run)

@@ -24,10 +24,10 @@ from jaxrl_rollouts.ensemble import each_member, ensemble
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.networks import MLP, from_linen
+from jaxrl_rollouts.offline.agent import AgentConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.registry import AgentConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
 from jaxrl_rollouts.offline.agents.soft import value_and_slope
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -143,7 +143,7 @@ def our_training(settings: AgentConfig, config: Any) -> Callable[[int], loop.Tra
 
 def our_sac(config: Config, width: int, critics: int) -> SacConfig:
     """SAC-N."""
-    return SacConfig(critics=critics, diversity=0.0, hidden=(width,) * config.layers)
+    return SacConfig(num_critics=critics, hidden=(width,) * config.layers)
 
 
 def d3rlpy_settings(agent: str, config: Any, width: int, critics: int) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def seeds_of_a_device(config: Config, context: RunContext) -> Iterator[dict[str,
     agents = {
         "SAC": SacConfig(hidden=hidden),
         "IQL": IqlConfig(hidden=hidden),
-        "EDAC, 10 critics": EdacConfig(critics=10, hidden=hidden),
+        "EDAC, 10 critics": EdacConfig(num_critics=10, hidden=hidden),
         "CQL": CqlConfig(hidden=hidden),
     }
     keys, rows = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))

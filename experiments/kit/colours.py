@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxrl_rollouts.offline.study.colours import COLOURS as AGENTS
+from jaxrl_rollouts.offline.report import COLOURS as AGENTS
 from jaxrl_rollouts.reports import pictures
 
 EMULATORS: Mapping[str, str] = {

@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.bandit import rewards
 from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_evaluator, bandit_task
 from jaxrl_rollouts.offline.bandit.environment import KNOWN, TEST_ARMS
 from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
-from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, make_recurrent_dqn, ring_bytes
+from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, buffer_bytes, make_recurrent_dqn
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
@@ -94,10 +94,19 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
     def train_penalty(penalty: float, stage: str) -> Cell:
         worlds = jax.tree.map(jnp.asarray, rewards.penalised(fitted.arms, penalty))
         trained = train(
-            learner.update, learner.init, jax.random.split(init_key, seeds), worlds, per_seed=True,
-            iterations=iterations, chunk=every, units_per_iteration=learner.updates, stage=stage,
-            evaluate=evaluate, evaluate_every=every, context=context,
-        )  # fmt: skip
+            learner.update,
+            learner.init,
+            jax.random.split(init_key, seeds),
+            worlds,
+            per_seed=True,
+            iterations=iterations,
+            chunk=every,
+            units_per_iteration=learner.updates,
+            stage=stage,
+            evaluate=evaluate,
+            evaluate_every=every,
+            context=context,
+        )
 
         def result(name: str) -> np.ndarray:
             curves = (trained.history.curve(f"{name} {arm:g}")[1] for arm in TEST_ARMS)
@@ -115,9 +124,9 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
 def run(config: Config, context: RunContext) -> Report:
     """Fit the opinions, train every penalty, compare with the optimum, draw."""
     report, seeds = Report.of(context, config.seeds), config.seeds
-    size = ring_bytes(config.agent, bandit_task(config.ensemble.elites)) * seeds / 1e6
-    room = f"{config.agent.capacity:,} tokens per seed, {size:.0f} MB for {seeds} seeds."
-    report.note(f"Token rings: {room}")
+    size = buffer_bytes(config.agent, bandit_task(config.ensemble.elites)) * seeds / 1e6
+    room = f"{config.agent.capacity:,} timesteps per seed, {size:.0f} MB for {seeds} seeds."
+    report.note(f"Buffers: {room}")
     if context.progress:
         print(report.notes[-1], flush=True)
     pulls, key = rewards.logged_pulls(config.seed), jax.random.key(config.seed)
@@ -262,15 +271,24 @@ EXPERIMENT = LISTINGS["bandit"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, penalties=(0.0, 2.5), evaluations=2, episodes=4, last=1,
+            seeds=2,
+            penalties=(0.0, 2.5),
+            evaluations=2,
+            episodes=4,
+            last=1,
             ensemble=replace(rewards.REWARD_ENSEMBLE, members=6, elites=4, max_epochs=4),
             agent=replace(
-                SMALL_AGENT, memory=MemoryConfig("lru", width=8, state=4, layers=1), head=(8,),
-                steps=16, episodes=4, capacity=2000, tape=202,
+                SMALL_AGENT,
+                memory=MemoryConfig("lru", width=8, state=4, layers=1),
+                head_dims=(8,),
+                steps=16,
+                episodes=4,
+                capacity=2000,
+                tape_length=202,
             ),
         ),
         "cpu": Config(),
         "paper": Config(seeds=6, agent=DqnConfig(), evaluations=100, episodes=20, last=10),
     },
     run=run,
-)  # fmt: skip
+)

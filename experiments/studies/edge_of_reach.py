@@ -8,7 +8,8 @@ steps one row in five, of a hundred one in a hundred. Sims et al. 2024, arXiv 24
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,12 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
-from jaxrl_rollouts.offline.study.config import CPU_MUJOCO, SMOKE_MUJOCO, StudyConfig
-from jaxrl_rollouts.offline.study.model_based import train_in
-from jaxrl_rollouts.offline.study.source import Setting, behaviour, slug
+from jaxrl_rollouts.offline.job import train_method
+from jaxrl_rollouts.offline.method import Job
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.recipes import recipe
+from jaxrl_rollouts.offline.result import TrainResult
+from jaxrl_rollouts.offline.task import Task, behaviour
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
@@ -34,6 +38,13 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import LISTINGS
 
 LAST = 5  # evaluations whose mean counts
+
+
+def settings(preset: str, **changes: Any) -> Base:
+    """MBPO's settings of a preset."""
+    found = recipe("base", preset, **changes)
+    assert isinstance(found, Base)
+    return found
 
 
 @dataclass(frozen=True)
@@ -46,14 +57,22 @@ class Config:
         rows: imagined in an epoch.
         endings: a fall ends an episode, as in the simulator. Without, no row terminates: of the
             data, of rollouts or in evaluations.
-        study: agent, batches, lengths.
+        method: MBPO's settings; `rows` over the length is the number of its rollouts.
+        seeds: trained side by side.
+        seed: of the random numbers.
+        evaluations: during the training, evenly spread.
+        episodes: of an evaluation, per seed.
     """
 
     dataset: str = "hopper-medium-replay-mini-v1"
     horizons: tuple[int, ...] = (5, 20, 100)
     rows: int = positive(20_000)
     endings: bool = True
-    study: StudyConfig = CPU_MUJOCO
+    method: Base = field(default_factory=lambda: settings("long", steps=60_000, real_ratio=0.5))
+    seeds: int = positive(4)
+    seed: int = 0
+    evaluations: int = positive(20)
+    episodes: int = positive(20)
 
     def validate(self) -> None:
         if len(self.horizons) < 2 or list(self.horizons) != sorted(set(self.horizons)):
@@ -63,11 +82,11 @@ class Config:
                 raise ConfigError("horizons", horizon, f"divisors of rows {self.rows}")
 
 
-def in_lengths_of(config: Config, horizon: int) -> StudyConfig:
+def in_lengths_of(config: Config, horizon: int) -> Base:
     """The same number of rows in rollouts of another length."""
     count = config.rows // horizon
-    rollouts = replace(config.study.rollouts, horizon=horizon, rollouts_per_epoch=count)
-    return replace(config.study, rollouts=rollouts)
+    rollouts = replace(config.method.rollouts, length=horizon, batch_size=count)
+    return replace(config.method, rollouts=rollouts)
 
 
 def endless(dataset: Dataset) -> Dataset:
@@ -78,28 +97,32 @@ def endless(dataset: Dataset) -> Dataset:
     return replace(dataset, transitions=rows)
 
 
-def train(config: Config, dataset: Dataset, horizon: int, context: RunContext) -> Cell:
+def train(
+    config: Config, dataset: Dataset, horizon: int, context: RunContext | None
+) -> TrainResult:
     """SAC without a penalty in rollouts of one length."""
-    name, study = dataset.environment, in_lengths_of(config, horizon)
+    name, method = dataset.environment, in_lengths_of(config, horizon)
     env = make(name if config.endings else f"{name}?{ENDLESS}")
     rows = dataset if config.endings else endless(dataset)
-    stage, model = f"{slug(dataset.name)}-base-{horizon}", true_dynamics(env, clipped=True)
-    outcome = train_in(model, (), "base", Setting(rows, env), study, context, stage=stage)
-    rate = bootstrap_rate(study.agent)
-    return Cell.of(outcome.trained, updates=outcome.updates, rate=rate)
+    rows = replace(rows, name=f"{dataset.name}-{horizon}")  # a stage of its own
+    dynamics = true_dynamics(env, clipped=True)
+    asked = config.seeds, config.seed, config.evaluations, config.episodes
+    return train_method(rows, method, Job(*asked, context, dynamics), env)
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All lengths; each is a stage of its own."""
-    report = Report.of(context, config.study.seeds)
-    dataset = load_dataset(config.dataset, config.study.seed)
+    report = Report.of(context, config.seeds)
+    dataset = load_dataset(config.dataset, config.seed)
 
     def at(horizon: int, stage: str) -> Cell:
-        return train(config, dataset, horizon, context)
+        result = train(config, dataset, horizon, context)
+        rate = bootstrap_rate(config.method.agent)
+        return Cell.of(result.trained, updates=result.updates, rate=rate)
 
-    grid = run_grid({"horizon": config.horizons}, at, context, seeds=config.study.seeds)
+    grid = run_grid({"horizon": config.horizons}, at, context, seeds=config.seeds)
     cells = {f"{h} step{'s' * (h != 1)}": grid[h] for h in config.horizons}
-    behaved = behaviour(Setting(dataset, make(dataset.environment)))
+    behaved = behaviour(Task(dataset, make(dataset.environment)))
     report.table("results", result_rows(cells, float(behaved.mean())))
     add_clock(report, clock_rows(cells))
     add_claims(report, cells, float(behaved.mean()))
@@ -162,14 +185,12 @@ def draw(report: Report, cells: Mapping[str, Cell]) -> None:
         right.set(xlabel="gradient steps", ylabel="discounted value")
 
 
-_STUDY = replace(
-    CPU_MUJOCO, agent=replace(CPU_MUJOCO.agent, max_alpha=1.0), epochs=60, evaluations=20
-)  # twelve time constants
+_TINY = settings("smoke", steps=20, rollouts={"every": 10})
 EXPERIMENT = LISTINGS["edge_of_reach"].experiment(
     config_type=Config,
     presets={
-        "smoke": Config("pendulum-mixed", horizons=(3, 12), rows=120, study=SMOKE_MUJOCO),
-        "cpu": Config(study=_STUDY),
+        "smoke": Config("pendulum-mixed", (3, 12), 120, True, _TINY, 2, 0, 1, 1),
+        "cpu": Config(),  # twelve time constants
     },
     run=run,
 )

@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import coefficients, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.offline.agent import Agent, Learner
 from jaxrl_rollouts.offline.agents.critics import critic_view
 from jaxrl_rollouts.offline.agents.sac import SacConfig, SacState
+from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
     MAX_EPISODE_STEPS,
@@ -35,14 +36,20 @@ from jaxrl_rollouts.offline.methods.model_based import (
     ModelBased,
     ModelBasedState,
 )
-from jaxrl_rollouts.offline.methods.world_models import Rolled
 from jaxrl_rollouts.offline.training import Evaluate, train_learner
 from jaxrl_rollouts.rollouts import rollout
+from jaxrl_rollouts.trees import PyTree
 
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
 # What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
 OWN_WORLDS = Imagination._make((False, True, False, False))
 Look = Callable[[ModelBasedState], dict[str, jax.Array]]
+
+
+def imagination(method: ModelBased, rows: Transitions, world: PyTree) -> Imagination:
+    """What `method` learns from: rows, parameters of the dynamics, its own coefficients."""
+    own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
+    return Imagination(to_device(rows), world, own, jnp.ones(()))
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,10 @@ def oracle_patch(method: ModelBased, reach: Reach, optimum: ValueGrid) -> ModelB
         name: ClassVar[str] = "oracle patch"
 
         def learn(
-            self, agent: Agent, state: Learning, key: jax.Array, real: Any, imagined: Any,
-            world: Rolled, **moves: bool,
-        ) -> Any:  # fmt: skip
+            self, agent: Agent, state: Learning, *batch: Any, **moves: bool
+        ) -> tuple[Learning, dict[str, jax.Array]]:
             patched = agent._replace(update=partial(agent.update, next_value=next_value))
-            return super().learn(patched, state, key, real, imagined, world, **moves)
+            return super().learn(patched, state, *batch, **moves)
 
     return OraclePatch(**{f.name: getattr(method, f.name) for f in fields(method)})
 
@@ -139,7 +145,7 @@ def train_on_plane(
 
     Args:
         budget: seeds, epochs and evaluations.
-        learner, data: of `model_based.bind` and an `Imagination`, with a world per seed or `()`.
+        learner, data: of `model_based.bind` and `imagination`, with a world per seed or `()`.
         keys: `[2]`, for training and for evaluation.
         extra: more metrics of an evaluation.
         **training: for `train_learner`: `stage`, `context`.

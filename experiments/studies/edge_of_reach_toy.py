@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.offline.environments.plane import PLANE, optimal_return
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -60,16 +60,25 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
     config_type=Config,
     presets={
         "smoke": Config(
-            seeds=2, rows=200, epochs=2, evaluations=2, starts=8, probes=64,
-            agent=replace(HARD, hidden=(16,)), horizons=(2, 4), ravl=((3, 1.0),),
-            rollouts=ModelBasedConfig(
-                rollouts_per_epoch=100, updates_per_epoch=5, batch_size=32, real_share=0.0
-            ),
+            seeds=2,
+            rows=200,
+            epochs=2,
+            evaluations=2,
+            starts=8,
+            probes=64,
+            agent=replace(HARD, hidden=(16,)),
+            horizons=(2, 4),
+            ravl=((3, 1.0),),
+            rollouts=Rollouts(batch_size=100, every=5),
+            batch_size=32,
         ),
         "cpu": Config(
-            seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0),),
+            seeds=6,
+            epochs=80,
+            evaluations=16,
+            ravl=((10, 1.0),),
         ),
         "paper": Config(seeds=10, epochs=200),
     },
     run=run,
-)  # fmt: skip
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import jax
@@ -18,17 +18,18 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid
 from jaxrl_rollouts.offline.environments.reach import BoxDistance, Reach, sample_region
-from jaxrl_rollouts.offline.methods import scheme
-from jaxrl_rollouts.offline.methods.registry import base, ravl
-from jaxrl_rollouts.offline.methods.scheme import Method, ModelBasedConfig
-from jaxrl_rollouts.offline.study import edge_of_reach
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
+
+from . import edge_of_reach_plane as edge_of_reach
 
 BASE, PATCHED = "base", "oracle patch"
 # V*, which the oracle tells, counts no entropy: targets that do (a cost, where a policy is narrow)
 # make staying look worse than the edge, and the patched policy walks there.
-HARD = SacConfig(hidden=(64, 64), polyak=0.02, backup_entropy=False)
+HARD = SacConfig(hidden=(64, 64), tau=0.02, backup_entropy=False)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Config(edge_of_reach.PlaneBudget):
         half_width: of the box that holds the data, and the start states.
         horizons: steps of rollouts (k); at the last one the diagnosis is made.
         ravl: numbers of critics (N) and strengths of their diversity (eta).
-        rollouts: numbers of model rollouts, and updates between them.
+        rollouts: numbers of model rollouts, and gradient steps between them.
+        batch_size: rows of a gradient step; all of them are imagined.
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
@@ -50,11 +52,8 @@ class Config(edge_of_reach.PlaneBudget):
     half_width: float = number(6.0, above=0)
     horizons: tuple[int, ...] = positive((4, 6, 8))
     ravl: tuple[tuple[int, float], ...] = ((5, 1.0), (10, 1.0), (10, 10.0), (20, 10.0))
-    rollouts: ModelBasedConfig = field(
-        default_factory=lambda: ModelBasedConfig(
-            rollouts_per_epoch=1000, updates_per_epoch=500, batch_size=128, real_share=0.0
-        )
-    )
+    rollouts: Rollouts = Rollouts(batch_size=1000, every=500)
+    batch_size: int = positive(128)
     probes: int = positive(1024)
 
     def validate(self) -> None:
@@ -63,11 +62,16 @@ class Config(edge_of_reach.PlaneBudget):
             raise ConfigError("horizons, ravl", (self.horizons, self.ravl), "at least one of each")
 
     @property
-    def arms(self) -> dict[str, Method]:
+    def arms(self) -> dict[str, ModelBased]:
         """Every method that is trained, by what it is called."""
-        many = {f"ravl {n}, {eta:g}": (n, eta) for n, eta in self.ravl}
-        agents = {name: ravl(self.agent, critics=n, diversity=e) for name, (n, e) in many.items()}
-        return {BASE: base(self.agent), PATCHED: base(self.agent), **agents}
+        names = ("agent", "rollouts", "batch_size")
+        base = Base(real_ratio=0.0, **{name: getattr(self, name) for name in names})
+        same = {f.name: getattr(base, f.name) for f in fields(base)}
+        ravl = {}
+        for n, eta in self.ravl:
+            agent = replace(self.agent, num_critics=n, eta=eta)
+            ravl[f"ravl {n}, {eta:g}"] = Ravl(**same | {"agent": agent})
+        return {BASE: base, PATCHED: base, **ravl}
 
 
 class PlaneData(NamedTuple):
@@ -102,9 +106,9 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
         reach, method = reach_of(config, horizon), methods[name]
         if name == PATCHED:
             method = edge_of_reach.oracle_patch(method, reach, data.optimum)
-        rollouts = replace(config.rollouts, horizon=horizon)
-        learner = scheme.make_model_based(rollouts, method, true_dynamics(PLANE), 2, 2)
-        imagined = scheme.imagination(method, data.rows, ())
+        method = replace(method, rollouts=replace(config.rollouts, length=horizon))
+        learner = bind(method.program(), true_dynamics(PLANE), 2, 2)
+        imagined = edge_of_reach.imagination(method, data.rows, ())
         look = edge_of_reach.critics_look(learner.agent, reach, config.probes)
         trained = edge_of_reach.train_on_plane(
             config, learner, imagined, keys, look, stage=stage, context=context
@@ -118,7 +122,7 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
                 found["map"] = edge_of_reach.value_map(learner.agent, states, data.square)
             return found
 
-        updates, rate = rollouts.updates_per_epoch, bootstrap_rate(config.agent)
+        updates, rate = config.rollouts.every, bootstrap_rate(config.agent)
         return Cell.of(trained, measure=measure, updates=updates, rate=rate)
 
     axes = {"method": list(methods), "k": config.horizons}

@@ -6,108 +6,220 @@ Pictures take the cells of `train_cell`, by method; those that diverged are left
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.pde.generate import GenerateConfig
-from jaxrl_rollouts.pde.operators import ResnetConfig
-from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.study import look
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, make_emulator
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde import metrics
+from jaxrl_rollouts.pde.emulator import Objective
+from jaxrl_rollouts.pde.evaluation import (
+    Holdout,
+    evaluate,
+    high_correlation_times,
+    late_spectrum,
+    sample,
+)
+from jaxrl_rollouts.pde.fieldset import FieldSet
+from jaxrl_rollouts.pde.fitting import fit, untrained
+from jaxrl_rollouts.pde.generate import Simulation
+from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.operators import Resnet, Unet
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..kit.colours import colour
 from ..kit.draw import curve_with_band
+from ..kit.fields import held_out, solved
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
 
 
-def train_cell(
-    method: str,
-    study: StudyConfig,
-    refiner: RefinerConfig | None,
-    data: StudyData,
-    context: RunContext | None,
-    stage: str,
-    **how: Any,
-) -> Cell:
-    """Train a method out of mse, pushforward, correction and refiner, and roll it.
+@dataclass(frozen=True)
+class Study:
+    """Data, network, training and measures; the same for every objective.
 
-    `how` is for `train_and_roll`: another training, whether to draw samples.
+    Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
+        seed: of the random numbers; the same one gives the same numbers.
+        train, test: what is solved.
+        stride: frames per step of an emulator.
+        conditions: what an emulator sees besides: dt, dx, the equation's parameter.
+        network: which of the two is trained.
+        resnet, unet: its sizes.
+        training: of every emulator.
+        steps: of a rollout; the test trajectories must be longer.
+        samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and
+            for `sampled_steps`.
+        sampled: trajectories that stochastic emulators are sampled on.
+        sampled_steps: steps of these samples.
     """
-    emulator = make_emulator(method, study, refiner)
-    return cell_of(look.train_and_roll(stage, emulator, study, data, context, **how), data.dt)
+
+    seeds: int = positive(4)
+    seed: int = 0
+    train: Simulation = field(default_factory=Simulation)
+    test: Simulation = field(default_factory=Simulation)
+    stride: int = positive(1)
+    conditions: tuple[str, ...] = ()
+    network: Literal["resnet", "unet"] = "resnet"
+    resnet: Resnet = field(default_factory=Resnet)
+    unet: Unet = field(default_factory=Unet)
+    training: Training = field(default_factory=Training)
+    steps: int = positive(250)
+    samples: int = number(16, least=2)
+    sampled: int = positive(256)
+    sampled_steps: int = positive(150)
+
+    def validate(self) -> None:
+        if self.sampled_steps > self.steps:
+            raise ConfigError("sampled_steps", self.sampled_steps, f"at most steps ({self.steps})")
+        if self.test.frames <= self.steps * self.stride:
+            expected = f"more than {self.steps * self.stride}: steps times stride"
+            raise ConfigError("test.frames", self.test.frames, expected)
+        for name in ("points", "equation"):
+            found, expected = getattr(self.test, name), getattr(self.train, name)
+            if found != expected:
+                raise ConfigError(f"test.{name}", found, f"{expected}, as train has")
 
 
-def cell_of(outcome: look.Outcome, dt: float, extra: Mapping[str, Any] | None = None) -> Cell:
-    """An outcome's arrays by their names, and how long its rollouts last, `[seeds]`.
+class Data(NamedTuple):
+    """Trajectories to train on, and those to measure on in the units of the former."""
+
+    train: FieldSet
+    test: Holdout
+
+
+def prepare(study: Study, context: RunContext | None) -> Data:
+    """Solve both sets, or read what an earlier session of the run solved."""
+    train = solved("train", [study.train], context)
+    network = getattr(study, study.network)
+    own = untrained(Mse(), network, train, train.array(), study.conditions, 1, study.stride)
+    test = solved("test", [study.test], context)
+    return Data(train, held_out(own, test, study.steps, study.seeds, study.seed))
+
+
+def train_cell(
+    name: str,
+    study: Study,
+    objective: str | Objective,
+    data: Data,
+    context: RunContext | None,
+    *,
+    sampled: bool = False,
+) -> Cell:
+    """Train an emulator, all seeds side by side, and roll it; arrays by their names.
 
     `time_curve` is the paper's: how long the correlation averaged over trajectories stays above
     0.8 (`time_curve_0.9`: 0.9); `time_each` is the mean of the trajectories' own times. Samples'
     arrays begin with `sampled_`, beside `predicted_horizon` and `true_horizon` `[seeds, B]`.
     """
-    evaluation, samples = outcome.evaluation, outcome.samples
-    curve, each = look.high_correlation_times(evaluation.correlation, dt)
-    arrays = evaluation._asdict() | {"time_curve": curve, "time_each": each}
-    arrays["time_curve_0.9"] = look.high_correlation_times(evaluation.correlation, dt, 0.9)[0]
-    if samples is not None:
-        arrays |= {f"sampled_{name}": value for name, value in samples._asdict().items()}
-        horizons = look.sampled_horizons(outcome, dt)
-        arrays |= dict(zip(("predicted_horizon", "true_horizon"), horizons, strict=True))
-    return Cell.of(outcome.trained, arrays | dict(extra or {}))
+    fitted = fit(
+        objective,
+        data.train,
+        network=getattr(study, study.network),
+        conditions=study.conditions,
+        stride=study.stride,
+        seeds=study.seeds,
+        key=study.seed,
+        training=study.training,
+        stage=name,
+        context=context,
+    )
+    test, emulator = data.test, fitted.emulator.emulator
+    found = evaluate(name, emulator, fitted.params, test, context)
+    curve, each = high_correlation_times(found.correlation, test.dt)
+    arrays = found._asdict() | {"time_curve": curve, "time_each": each}
+    arrays["time_curve_0.9"] = high_correlation_times(found.correlation, test.dt, 0.9)[0]
+    if sampled:
+        rows = type(test.fields)(*(x[: study.sampled] for x in test.fields))
+        some = test._replace(fields=rows, steps=study.sampled_steps)
+        agreement = sample(name, emulator, fitted.params, some, study.samples, context)
+        arrays |= {f"sampled_{key}": value for key, value in agreement._asdict().items()}
+        true = found.correlation[:, : study.sampled_steps, : study.sampled]
+        for key, of_each in (("predicted_horizon", agreement.cross), ("true_horizon", true)):
+            times = [metrics.correlation_horizons(one, test.dt) for one in of_each]
+            arrays[key] = np.array(times)
+    return Cell.of(fitted.trained, arrays, updates=fitted.training.per_iteration)
 
 
-def small_domain(trajectories: int, frames: int, seed: int, points: int = 128) -> GenerateConfig:
+def true_spectrum(data: Data) -> np.ndarray:
+    """The truth's amplitudes late in a rollout, `[K]`; `Evaluation.late` is compared with it."""
+    return np.asarray(late_spectrum(data.test.truth(), data.test))
+
+
+def small_domain(
+    trajectories: int, frames: int, seed: int, points: int = 64, oversampling: int = 2
+) -> Simulation:
     """Length 22, where every trajectory is chaotic; frames 0.8 apart, after 80 time units."""
-    domain = GenerateConfig(extent=(22.0, 22.0), dt=(0.8, 0.8), burn_in=100, substeps=16)
-    return replace(domain, trajectories=trajectories, frames=frames, seed=seed, points=points)
+    domain = Simulation(extent=(22.0, 22.0), dt=(0.8, 0.8), burn_in=100, substeps=16)
+    size = {"points": points, "oversampling": oversampling, "seed": seed}
+    return replace(domain, trajectories=trajectories, frames=frames, **size)
 
 
-REFINER = RefinerConfig(min_noise_variance=1e-6)
+REFINER = Refiner(min_noise_variance=1e-6)
 
-# A minute or two: everything runs, nothing is learnt.
-SMOKE = StudyConfig(
-    seeds=2, train=small_domain(16, 13, 0, 64), test=small_domain(8, 13, 1, 64),
-    resnet=ResnetConfig(width=8, blocks=1, dilations=(1, 2), embedding=16),
-    training=TrainingConfig(updates=20, batch=8, warmup=2, per_iteration=10),
-    steps=12, samples=3, sampled=4, sampled_steps=10,
-)  # fmt: skip
+# A minute or two: everything runs, nothing is learned.
+SMOKE = Study(
+    seeds=2,
+    train=small_domain(16, 13, 0),
+    test=small_domain(8, 13, 1),
+    resnet=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=16),
+    training=Training(steps=20, batch=8, warmup=2, per_iteration=10),
+    steps=12,
+    samples=3,
+    sampled=4,
+    sampled_steps=10,
+)
 
 # Two cores.
-CPU = StudyConfig(
+CPU = Study(
     train=small_domain(1024, 36, 0),
     test=small_domain(256, 251, 1),
-    training=TrainingConfig(updates=10_000),
+    training=Training(steps=10_000),
 )
 
 # For one GPU: the paper's data at 64 points, a wider network. A third of its updates were run. Both
 # seeds' step in float32 on an H200: 7.6 ms as products, 18.0 ms as the backend's convolutions.
-GPU = StudyConfig(
+_LONG = Simulation(extent=(57.6, 70.4), points=64, oversampling=4, chunk=512)
+GPU = Study(
     seeds=2,
-    train=GenerateConfig(extent=(57.6, 70.4), chunk=512),
-    test=GenerateConfig(extent=(57.6, 70.4), trajectories=256, frames=640, chunk=256, seed=1),
-    every=4, conditions=("dt", "dx"), residual_scale=0.3,
-    resnet=ResnetConfig(width=128, blocks=4, form="matmul"),
-    training=TrainingConfig(
-        updates=80_000, batch=128, rate=3e-4, final_rate=1e-6, warmup=1000, per_iteration=1000
+    train=_LONG,
+    test=replace(_LONG, trajectories=256, frames=640, chunk=256, seed=1),
+    stride=4,
+    conditions=("dt", "dx"),
+    resnet=Resnet(width=128, blocks=4, form="matmul"),
+    training=Training(
+        steps=80_000, batch=128, lr=3e-4, final_lr=1e-6, warmup=1000, per_iteration=1000
     ),
-    steps=159, sampled_steps=159,
-)  # fmt: skip
+    steps=159,
+    sampled_steps=159,
+)
 
 # Released settings: 400 epochs of 2240 updates on 53.9 million parameters; days on one GPU.
+_FINE = {"points": 256, "oversampling": 1}
 PAPER = replace(
-    GPU, points=256, network="unet", test=replace(GPU.test, trajectories=128), seeds=3,
-    training=TrainingConfig(
-        updates=896_000, batch=128, rate=1e-4, final_rate=1e-6, warmup=0, clip=None,
-        average=0.995, shift=False, per_iteration=1000,
+    GPU,
+    network="unet",
+    train=replace(GPU.train, **_FINE),
+    test=replace(GPU.test, trajectories=128, **_FINE),
+    seeds=3,
+    training=Training(
+        steps=896_000,
+        batch=128,
+        lr=1e-4,
+        final_lr=1e-6,
+        warmup=0,
+        clip=None,
+        average=0.995,
+        random_shift=False,
+        per_iteration=1000,
     ),
-)  # fmt: skip
+)
 
 
 def rollouts(cells: Grid) -> dict[str, np.ndarray]:
@@ -150,7 +262,7 @@ def draw_refinement(report: Report, name: str, cell: Cell) -> None:
         right.legend(frameon=False, fontsize=8, title="refinements")
 
 
-def draw_samples(report: Report, study: StudyConfig, dt: float, name: str, cell: Cell) -> None:
+def draw_samples(report: Report, study: Study, dt: float, name: str, cell: Cell) -> None:
     """Predicted against true horizon, and the spread of samples against their error."""
     caption = (
         "Left: per test trajectory, the time for which samples agree against the time for which "

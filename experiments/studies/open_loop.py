@@ -25,12 +25,16 @@ from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.study.setting import hold_data
-from jaxrl_rollouts.offline.study.source import slug
+from jaxrl_rollouts.offline.task import slug, verify_checksum
 from jaxrl_rollouts.offline.worlds import judge
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust, measure_trust, threshold
+from jaxrl_rollouts.offline.worlds.trust import (
+    LEVELS,
+    UncertaintyStats,
+    threshold_at,
+    uncertainty_stats,
+)
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
@@ -79,7 +83,7 @@ class JudgedWorlds(NamedTuple):
     """One kind of ensemble on one pair; fields of `rolled` are `[seeds, T, B]`."""
 
     rolled: judge.OpenLoop
-    trust: Trust
+    trust: UncertaintyStats
     epochs: int
 
 
@@ -87,7 +91,7 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
     sets = [load_dataset(name, config.seed) for name in pair]
     for dataset in sets:
-        hold_data(dataset, context)
+        verify_checksum(dataset, context)
     fitted_to, along = (dataset.with_successors for dataset in sets)
     key = jax.random.key(config.seed)
     if pair[1] == PENDULUM:
@@ -100,17 +104,25 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     judged = {}
     for name, layer_norm in (("LN", True), ("no LN", False)):
         fitted = fit_worlds(
-            replace(config.ensemble, layer_norm=layer_norm), fitted_to, fit_key, seeds=config.seeds,
-            targets="observations", stage=f"{slug(pair[0])}-{slug(name)}", context=context,
-        )  # fmt: skip
+            replace(config.ensemble, layer_norm=layer_norm),
+            fitted_to,
+            fit_key,
+            seeds=config.seeds,
+            targets="observations",
+            stage=f"{slug(pair[0])}-{slug(name)}",
+            context=context,
+        )
         fitter = fitted.model.fitter
         dynamics = learned_dynamics(
-            fitter, fitted.model.elites, termination=never, disagreement=spread_of_means,
+            fitter,
+            fitted.model.elites,
+            termination=never,
+            disagreement=spread_of_means,
             normalised=True,
-        )  # fmt: skip
+        )
         worlds = [jax.tree.map(lambda x, i=i: x[i], fitted.worlds) for i in range(config.seeds)]
         rolled = _stack([judge.open_loop(dynamics, world, logged, roll_key) for world in worlds])
-        trust = _stack([measure_trust(fitter, world, rows) for world in worlds])
+        trust = _stack([uncertainty_stats(fitter, world, rows) for world in worlds])
         judged[name] = JudgedWorlds(rolled, trust, len(fitted.trained.history.records))
     return judged
 
@@ -158,7 +170,7 @@ def growth_rows(name: str, worlds: JudgedWorlds) -> list[dict[str, Any]]:
 
 def trust_row(name: str, worlds: JudgedWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
-    limits = {f"u({x:g})": threshold(worlds.trust, x) for x in LEVELS if x >= 0.9}
+    limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
     before, after = judge.split_error(worlds.rolled, limits["u(1)"])
     columns = {
         **limits,
@@ -174,7 +186,7 @@ def add_claims(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -
     """What layer normalisation and the spread are good for."""
     claim, normalised = claims(report, SOURCE), judged["LN"]
     last = {name: np.median(worlds.rolled.error[:, -1], -1) for name, worlds in judged.items()}
-    before, after = judge.split_error(normalised.rolled, threshold(normalised.trust, 1.0))
+    before, after = judge.split_error(normalised.rolled, threshold_at(normalised.trust, 1.0))
     # fmt: off
     claim(f"{title}: without layer normalisation errors explode", last["no LN"] / last["LN"],
           at_least=10, means="median error at the end of the rollouts over that with it")
@@ -221,7 +233,7 @@ def draw_trust(report: Report, title: str, worlds: JudgedWorlds) -> None:
         style = {"color": COLOURS["LN"], "markersize": 2, "alpha": 0.4}
         ax.plot(spread[shown], error[shown], ".", **style)
         for level, line in ((0.9, ":"), (0.99, "--"), (1.0, "-")):
-            at = float(threshold(worlds.trust, level)[0])
+            at = float(threshold_at(worlds.trust, level)[0])
             ax.axvline(at, color="black", linestyle=line, linewidth=0.9, label=f"u({level:g})")
         ax.set(xscale="log", yscale="log", xlabel="spread of the members' means")
         # Spreads cover about a decade: matplotlib's own labels would lie on top of each other.

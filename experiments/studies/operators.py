@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.pde.operators import DriftConfig, FnoConfig
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.operators import Drift, Fno
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -38,7 +38,7 @@ def run(config: DriftNetConfig, context: RunContext) -> Report:
         if matching == "none":
             return baseline(arm, stage, config, flows, context)
         equal = matching == "updates"
-        updates = config.training.updates if equal else updates_of(config, arm, first)
+        updates = config.training.steps if equal else updates_of(config, arm, first)
         return train_arm(arm, updates, stage, config, flows, context)
 
     def cells(*points: tuple[str, str]) -> Grid:
@@ -52,28 +52,34 @@ def run(config: DriftNetConfig, context: RunContext) -> Report:
     return report
 
 
-_TINY = DriftConfig(dims=(8, 16), depths=(1, 1), gate_hidden=16, position_hidden=16)
+_TINY = Drift(dims=(8, 16), depths=(1, 1), gate_hidden=16, position_hidden=16)
 SMOKE = DriftNetConfig(
-    seeds=2, train=flow("", 4, 5, 0, 32), test=flow("", 2, 9, 1, 32),
-    mixers=("drift", "attention"), seconds=("attention",), parts=("no low mixing",),
-    drift=_TINY, attention=replace(_TINY, mixer="attention", head=4),
+    seeds=2,
+    train=flow("", 4, 5, 0, 32),
+    test=flow("", 2, 9, 1, 32),
+    mixers=("drift", "attention"),
+    seconds=("attention",),
+    parts=("no low mixing",),
+    drift=_TINY,
+    attention=replace(_TINY, mixer="attention", head=4),
     fourier=replace(_TINY, mixer="fourier", dims=(4, 8), modes=2),
-    conv=replace(_TINY, mixer="conv"), fno=FnoConfig(width=4, layers=2, modes=4, embedding=8),
-    training=TrainingConfig(updates=20, batch=2, warmup=2, per_iteration=20),
-    within=0.9, steps=8, repeats=1,
-)  # fmt: skip
+    conv=replace(_TINY, mixer="conv"),
+    fno=Fno(width=4, layers=2, modes=4, embedding=8),
+    training=Training(steps=20, batch=2, warmup=2, per_iteration=20),
+    within=0.9,
+    steps=8,
+    repeats=1,
+)
 CPU = DriftNetConfig(
-    seconds=("attention", "fno"), test=flow("", 8, 113, 1, 32),
-    training=TrainingConfig(
-        updates=4000, batch=8, rate=3e-3, final_rate=1e-5, warmup=200, per_iteration=20
-    ),
-)  # fmt: skip
+    seconds=("attention", "fno"),
+    test=flow("", 8, 113, 1, 32),
+    training=Training(steps=4000, batch=8, lr=3e-3, final_lr=1e-5, warmup=200, per_iteration=20),
+)
 # Never run: twice the points, every arm with as many seconds.
 LONG = DriftNetConfig(
-    train=flow("", 128, 41, 0, 64), test=flow("", 16, 113, 1, 64),
-    training=TrainingConfig(
-        updates=4000, batch=16, rate=2e-3, final_rate=1e-5, warmup=200, per_iteration=20
-    ),
-)  # fmt: skip
+    train=flow("", 128, 41, 0, 64),
+    test=flow("", 16, 113, 1, 64),
+    training=Training(steps=4000, batch=16, lr=2e-3, final_lr=1e-5, warmup=200, per_iteration=20),
+)
 PRESETS = {"smoke": SMOKE, "cpu": CPU, "cpu-long": LONG}
 EXPERIMENT = LISTINGS["operators"].experiment(DriftNetConfig, PRESETS, run)

@@ -13,28 +13,27 @@ import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import positive
-from jaxrl_rollouts.devices import map_seeds
+from jaxrl_rollouts.devices import BATCH, map_seeds
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.baselines import fit_linear, make_linear, make_solver
-from jaxrl_rollouts.pde.emulator import Emulator, persistence
+from jaxrl_rollouts.pde.comparison import solver_conditions
+from jaxrl_rollouts.pde.emulator import Emulator, FieldShape, persistence
 from jaxrl_rollouts.pde.equations import equation
-from jaxrl_rollouts.pde.evaluation import roll_emulator
-from jaxrl_rollouts.pde.fieldset import FieldSet
-from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.generate import GenerateConfig
-from jaxrl_rollouts.pde.objectives import OneStepConfig, make_one_step
-from jaxrl_rollouts.pde.operators import NETWORKS, DriftConfig, FnoConfig
-from jaxrl_rollouts.pde.study import look
-from jaxrl_rollouts.pde.study.beside import solver_conditions
-from jaxrl_rollouts.pde.study.flow import find_flow
-from jaxrl_rollouts.pde.study.solve import solve
-from jaxrl_rollouts.pde.study.train import StudyConfig, StudyData, train_emulator
-from jaxrl_rollouts.pde.study.units import channel_units, scaled, standardised
-from jaxrl_rollouts.pde.training import TrainingConfig
-from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
+from jaxrl_rollouts.pde.field import roll_emulator
+from jaxrl_rollouts.pde.fieldset import FieldSet, from_units
+from jaxrl_rollouts.pde.fitting import Fitted, fit, untrained
+from jaxrl_rollouts.pde.generate import Simulation
+from jaxrl_rollouts.pde.objectives import Mse
+from jaxrl_rollouts.pde.operators import Drift, Fno
+from jaxrl_rollouts.pde.training import Training, make_training
+from jaxrl_rollouts.pde.units import scaled, standardised
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
+
+from ..kit.fields import held_out, solved
 
 MIXERS = ("drift", "attention", "fourier", "conv")
 # What is taken away from DRIFT's mixer.
@@ -43,18 +42,25 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "no gate": {"gate": False},
     "no local branch": {"local": False},
 }
-DRIFT = DriftConfig(dims=(24, 48), depths=(2, 1))
+DRIFT = Drift(dims=(24, 48), depths=(2, 1))
 BASELINES = ("persistence", "linear", "solver")
 ROUND = 20  # gradient steps that trainings are whole multiples of
-STARTS = 8  # frames per test trajectory from which single steps are judged
+STARTS = 8  # frames per test trajectory from which single steps are measured
 
 
-def flow(start: str, trajectories: int, frames: int, seed: int, points: int) -> GenerateConfig:
+def flow(start: str, trajectories: int, frames: int, seed: int, points: int) -> Simulation:
     """A decaying flow on a square of side 2 pi, velocities about one, frames a quarter apart."""
-    return GenerateConfig(
-        equation="navier_stokes_2d", start=start, trajectories=trajectories, frames=frames,
-        seed=seed, points=points, finer=2, dt=(0.25, 0.25), substeps=12,
-    )  # fmt: skip
+    return Simulation(
+        equation="navier_stokes_2d",
+        initial_condition=start,
+        trajectories=trajectories,
+        frames=frames,
+        seed=seed,
+        points=points,
+        oversampling=2,
+        dt=(0.25, 0.25),
+        substeps=12,
+    )
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class DriftNetConfig:
         parts: names out of `PARTS`, which are taken away.
         drift, attention, fourier, conv: the network with each mixer, of as many parameters.
         fno: a plain Fourier neural operator of about as many parameters.
-        training: of every arm; `updates` are DRIFT's.
+        training: of every arm; `steps` are DRIFT's.
         within: largest relative difference of the mixers' parameters.
         steps: of a rollout.
         repeats: how often updates are timed.
@@ -79,29 +85,29 @@ class DriftNetConfig:
     seeds: int = positive(3)
     seed: int = 0
     starts: tuple[str, ...] = ("shear_layer", "piecewise")
-    train: GenerateConfig = field(default_factory=lambda: flow("", 64, 41, 0, 32))
-    test: GenerateConfig = field(default_factory=lambda: flow("", 16, 113, 1, 32))
+    train: Simulation = field(default_factory=lambda: flow("", 64, 41, 0, 32))
+    test: Simulation = field(default_factory=lambda: flow("", 16, 113, 1, 32))
     mixers: tuple[str, ...] = MIXERS
     seconds: tuple[str, ...] = ("attention", "fourier", "conv", "fno")
     parts: tuple[str, ...] = tuple(PARTS)
-    drift: DriftConfig = DRIFT
-    attention: DriftConfig = replace(DRIFT, mixer="attention", head=12)
-    fourier: DriftConfig = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=28)
-    conv: DriftConfig = replace(DRIFT, mixer="conv", dims=(28, 56))
-    fno: FnoConfig = FnoConfig(width=12, modes=7, embedding=16)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
+    drift: Drift = DRIFT
+    attention: Drift = replace(DRIFT, mixer="attention", head=12)
+    fourier: Drift = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=28)
+    conv: Drift = replace(DRIFT, mixer="conv", dims=(28, 56))
+    fno: Fno = Fno(width=12, modes=7, embedding=16)
+    training: Training = field(default_factory=Training)
     within: float = 0.05
     steps: int = positive(112)
     repeats: int = positive(3)
 
     def validate(self) -> None:
-        if self.training.updates % ROUND:
+        if self.training.steps % ROUND:
             expected = f"a multiple of {ROUND}"
-            raise ConfigError("training.updates", self.training.updates, expected)
+            raise ConfigError("training.steps", self.training.steps, expected)
         if self.test.frames <= self.steps:
             raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
         if self.training.per_iteration != ROUND:
-            expected = f"{ROUND}, which updates are rounded to"
+            expected = f"{ROUND}, which steps are rounded to"
             raise ConfigError("training.per_iteration", self.training.per_iteration, expected)
         known = {"mixers": MIXERS, "seconds": (*MIXERS[1:], "fno"), "parts": tuple(PARTS)}
         for setting, names in known.items():
@@ -115,23 +121,17 @@ class DriftNetConfig:
                 expected = f"{sizes['drift']:,} within {100 * self.within:g} %, as DRIFT's mixer"
                 raise ConfigError(name, f"{size:,} parameters", expected)
 
-    def arm(self, name: str) -> DriftConfig | FnoConfig:
+    def arm(self, name: str) -> Drift | Fno:
         """The network of an arm."""
         if name in PARTS:
             return replace(self.drift, **PARTS[name])
         return getattr(self, name)
 
 
-def parameters(network: DriftConfig | FnoConfig, points: int) -> int:
+def parameters(network: Drift | Fno, points: int) -> int:
     """Real numbers of a network on vorticities."""
-    shapes = jax.eval_shape(_net(network, points).init, jax.random.key(0))
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
-
-
-def _net(network: DriftConfig | FnoConfig, points: int) -> Any:
-    name = "fno" if isinstance(network, FnoConfig) else "drift"
-    make: Any = NETWORKS[name][1]
-    return make(network, 1, (points, points))
+    net = network.make(FieldShape(1, (points, points)))
+    return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(net.init, jax.random.key(0))))
 
 
 class Flows(NamedTuple):
@@ -139,8 +139,7 @@ class Flows(NamedTuple):
 
     train: FieldSet
     test: FieldSet
-    study: StudyConfig
-    data: StudyData
+    data: Holdout
 
     def of(self, config: DriftNetConfig, start: str) -> slice:
         """Where the test trajectories of a start are."""
@@ -148,46 +147,22 @@ class Flows(NamedTuple):
         return slice(at * each, (at + 1) * each)
 
 
-def prepare(config: DriftNetConfig, context: RunContext) -> Flows:
+def prepare(config: DriftNetConfig, context: RunContext | None) -> Flows:
     """Solve, or read what an earlier session of the run solved."""
-    sets = {}
-    for split, solved in (("train", config.train), ("test", config.test)):
-
-        def measure(solved: GenerateConfig = solved) -> dict[str, np.ndarray]:
-            made = [
-                solve(replace(solved, start=start), progress=context.progress)
-                for start in config.starts
-            ]
-            parts = [one.array() for one in made]
-            return {"fields": np.concatenate(parts).astype(np.float32)}
-
-        u = remember(context, "data", split, measure)["fields"]
-        sets[split] = _as_set(solved, u)
-    units = channel_units(sets["train"], sets["train"].array())
-    fields = {name: standardised(one, one.array(), units, {}) for name, one in sets.items()}
-    study = StudyConfig(
-        seeds=config.seeds, seed=config.seed, points=config.test.points, steps=config.steps
+    train_set, test_set = (
+        solved(split, [replace(one, initial_condition=start) for start in config.starts], context)
+        for split, one in (("train", config.train), ("test", config.test))
     )
-    none, dt = np.zeros(sets["test"].shape[0]), config.test.dt[0]
-    data = StudyData(fields["train"], fields["test"], dt, none, units, find_flow(sets["test"]))
-    return Flows(sets["train"], sets["test"], study, data)
-
-
-def _as_set(solved: GenerateConfig, u: np.ndarray) -> FieldSet:
-    which, rows = equation(solved.equation), len(u)
-    fields = from_arrays(
-        u, solved.dt[0], solved.extent[0] / solved.points,
-        {which.parameter: np.full(rows, solved.parameter[0])},
-        names=which.channels, axes=which.axes, source=solved.equation,
-    )  # fmt: skip
-    return fields._replace(equation=solved.equation)
+    own = untrained(Mse(), config.drift, train_set, train_set.array(), ())
+    data = held_out(own, test_set, config.steps, config.seeds, config.seed)
+    return Flows(train_set, test_set, data)
 
 
 def updates_of(config: DriftNetConfig, name: str, cells: Grid) -> int:
     """Gradient steps of an arm that take as many CPU seconds as DRIFT's."""
     rates = [float(np.median(speed(cells["updates", arm]))) for arm in (name, "drift")]
     ratio = rates[0] / rates[1] if np.isfinite(rates).all() else 1.0
-    return max(ROUND, ROUND * round(config.training.updates * ratio / ROUND))
+    return max(ROUND, ROUND * round(config.training.steps * ratio / ROUND))
 
 
 def speed(cell: Cell) -> np.ndarray:
@@ -199,57 +174,64 @@ def train_arm(
     name: str, updates: int, stage: str, config: DriftNetConfig, flows: Flows, context: RunContext
 ) -> Cell:
     """Train one arm by the mean square error of a step, and measure it."""
-    net = _net(config.arm(name), config.train.points)
-    emulator = make_one_step(net, OneStepConfig(residual_scale=flows.data.step_scale()))
     warmup = min(config.training.warmup, updates // 10)
-    training = replace(config.training, updates=updates, warmup=warmup)
-    trained = train_emulator(
-        stage, emulator, flows.study, flows.data.train, context, training=training
+    fitted = fit(
+        Mse(),
+        flows.train,
+        network=config.arm(name),
+        conditions=(),
+        seeds=config.seeds,
+        key=config.seed,
+        training=replace(config.training, steps=updates, warmup=warmup),
+        stage=stage,
+        context=context,
     )
 
     def measure() -> dict[str, np.ndarray]:
-        found = judge(stage, emulator, trained.state.average, flows, context)
-        return found | {"speed": _speed(emulator, training, config, flows)}
+        found = measured(stage, fitted.emulator.emulator, fitted.params, flows, context)
+        return found | {"speed": _speed(fitted, config, flows)}
 
     extra = {"updates": updates, "parameters": parameters(config.arm(name), config.train.points)}
-    return Cell.of(trained, extra, measure=measure, updates=training.per_iteration)
+    return Cell.of(fitted.trained, extra, measure=measure, updates=config.training.per_iteration)
 
 
-def _speed(
-    emulator: Emulator, training: TrainingConfig, config: DriftNetConfig, flows: Flows
-) -> np.ndarray:
+def _speed(fitted: Fitted, config: DriftNetConfig, flows: Flows) -> np.ndarray:
     """Gradient steps per second of this process, which the others of a machine do not slow down."""
+    training = fitted.training
+    functions = make_training(fitted.emulator.emulator, training)
+    data = standardised(flows.train, flows.train.array(), fitted.emulator.units, {})
+    keys = jax.random.split(jax.random.key(config.seed), config.seeds)
+    run: dict[str, Any] = {"iterations": 1, "units_per_iteration": training.per_iteration}
 
     def once() -> float:
-        begin = time.process_time()
-        train_emulator(
-            "speed", emulator, flows.study, flows.data.train, None, training=training, iterations=1
-        )
+        begin, alone = time.process_time(), (BATCH, training.batch)
+        train(functions.update, functions.init, keys, data, stage="speed", alone=alone, **run)
         return training.per_iteration / (time.process_time() - begin)
 
     return np.array([once() for _ in range(config.repeats)])
 
 
-def judge(
+def measured(
     stage: str, emulator: Emulator, params: PyTree, flows: Flows, context: RunContext
 ) -> dict[str, np.ndarray]:
     """Single steps and rollouts of an emulator of standardised fields, all seeds.
 
     `one_step_l1` `[seeds, B, STARTS]` is the relative L1 of single steps from some frames of every
     test trajectory, `step_spectrum` `[seeds, B, K]` the mean amplitude of their errors by shell;
-    the rest are the arrays of `look.Evaluation`.
+    the rest are the arrays of `Evaluation`.
     """
-    found = look.evaluate(stage, emulator, params, flows.study, flows.data, context)
-    fields, given = flows.data.test.fields, flows.data.test.conditions
+    found = evaluate(stage, emulator, params, flows.data, context)
+    fields, given = flows.data.fields
     at = np.linspace(0, fields.shape[1] - 2, STARTS).astype(int)
     before, after = (fields[:, at + n].reshape(-1, *fields.shape[2:]) for n in (0, 1))
     given = jnp.repeat(given, STARTS, 0)
 
     def single(params: PyTree, shared: tuple) -> tuple[jax.Array, jax.Array]:
         before, after, given = shared
-        said = roll_emulator(emulator, params, before, given, jax.random.key(0), 1)[0]
-        error = metrics.spectrum(said - after, space_dims=2)[:, 0]
-        errors = metrics.relative_l1(*map(flows.data.own, (said, after)), batch_dims=1)
+        following = roll_emulator(emulator, params, before, given, jax.random.key(0), 1)[0]
+        error = metrics.spectrum(following - after, space_dims=2)[:, 0]
+        own = (from_units(flows.data.units, x, 2) for x in (following, after))
+        errors = metrics.relative_l1(*own, batch_dims=1)
         rows = (-1, STARTS)
         return errors.reshape(rows), error.reshape(*rows, error.shape[-1]).mean(1)
 
@@ -271,9 +253,9 @@ def baseline(
         emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
     else:
         which = equation(config.test.equation)
-        substeps = GenerateConfig(which.name).substeps
+        substeps = Simulation(which.name).substeps
         emulator = make_solver(which, config.test.points, flows.data.units, substeps)
-        told = jnp.asarray(solver_conditions(flows.test, 1), jnp.float32)
-        fields, params = flows.data.test._replace(conditions=told), nothing
-        flows = flows._replace(data=flows.data._replace(test=fields))
-    return Cell(None, judge(stage, emulator, params, flows, context), seeds=seeds)
+        known = jnp.asarray(solver_conditions(flows.test, 1), jnp.float32)
+        fields, params = flows.data.fields._replace(conditions=known), nothing
+        flows = flows._replace(data=flows.data._replace(fields=fields))
+    return Cell(None, measured(stage, emulator, params, flows, context), seeds=seeds)

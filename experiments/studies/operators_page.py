@@ -31,7 +31,7 @@ def make_report(
     """Everything that the page shows."""
     called = {"updates": "{}", "seconds": "{}, equal seconds", "none": "{}"}
     here = {called[m].format(name): cell for (m, name), cell in cells.items()}
-    truth = np.asarray(flows.data.test.fields)
+    truth = np.asarray(flows.data.fields.fields)
     for start in config.starts:
         rows = flows.of(config, start)
         report.table(start, [_row(name, cell, rows, config) for name, cell in here.items()])
@@ -46,14 +46,15 @@ def make_report(
     train, test = config.train, config.test
     report.note(
         f"Vorticity of decaying flows on {train.points} x {train.points} points, solved on "
-        f"{train.finer} times as many along each axis and cut off in Fourier space; of each start "
+        f"{train.oversampling} times as many along each axis and cut off in Fourier space; of each "
+        "start "
         f"{train.trajectories} trajectories x {train.frames} frames to train on, "
         f"{test.trajectories} x {test.frames} to test on, {test.dt[0]:g} apart; one emulator is "
         f"trained on all. Frames after the first {train.frames} of a test trajectory are later "
         "than any trained on."
     )
     report.note(
-        f"As many updates: {config.training.updates} gradient steps on batches of "
+        f"As many updates: {config.training.steps} gradient steps on batches of "
         f"{config.training.batch}, mean square error of a step. As many seconds: updates in the "
         "ratio of the speeds, measured in CPU seconds of the process after each training, since "
         "other programs shared the machine; published are steps per second of unknown hardware."

@@ -13,11 +13,9 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.refiner import RefinerConfig
-from jaxrl_rollouts.pde.study.look import true_spectrum
-from jaxrl_rollouts.pde.study.pictures import draw_rollouts, draw_spectra
-from jaxrl_rollouts.pde.study.train import StudyConfig, prepare
-from jaxrl_rollouts.pde.training import TrainingConfig
+from jaxrl_rollouts.pde.objectives import Refiner
+from jaxrl_rollouts.pde.pictures import draw_rollouts, draw_spectra
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -40,8 +38,6 @@ COLUMNS = {
 class KsConfig:
     """Methods out of mse, pushforward, correction (two calls, no noise) and refiner.
 
-    The refiner's residual scale is the study's.
-
     Attributes:
         methods: that are trained.
         study: data, networks and trainings.
@@ -49,8 +45,8 @@ class KsConfig:
     """
 
     methods: tuple[str, ...] = METHODS
-    study: StudyConfig = field(default_factory=StudyConfig)
-    refiner: RefinerConfig = field(default_factory=RefinerConfig)
+    study: ks.Study = field(default_factory=ks.Study)
+    refiner: Refiner = field(default_factory=Refiner)
 
     def validate(self) -> None:
         if not self.methods or set(self.methods) - set(METHODS):
@@ -59,18 +55,19 @@ class KsConfig:
 
 def run(config: KsConfig, context: RunContext) -> Report:
     """Solve, train every method, roll, compare."""
-    study, data = config.study, prepare(config.study, context)
+    study, data = config.study, ks.prepare(config.study, context)
 
     def train(method: str, stage: str) -> Cell:
         sampled = method == "refiner"
-        return ks.train_cell(method, study, config.refiner, data, context, stage, sampled=sampled)
+        objective = config.refiner if sampled else method
+        return ks.train_cell(stage, study, objective, data, context, sampled=sampled)
 
     cells = run_grid({"method": config.methods}, train, context, seeds=study.seeds)
-    report, true_late = Report.of(context, study.seeds), true_spectrum(study, data)
+    report, true_late = Report.of(context, study.seeds), ks.true_spectrum(data)
     report.table("rollouts", cells.rows(COLUMNS))
     errors = {
         name: lambda cell, band=band: cell["first_error", :, -1, band].mean(1)
-        for name, band in bands(study.points).items()
+        for name, band in bands(study.test.points).items()
     }
     report.table("one-step error by wavenumber", cells.rows(errors))
     late = {
@@ -81,16 +78,16 @@ def run(config: KsConfig, context: RunContext) -> Report:
     report.table("late amplitude over the truth's", cells.rows(late))
     if {"mse", "refiner"} <= set(cells):
         _claims(report, study, cells, true_late)
-    draw_rollouts(report, study, data, ks.rollouts(cells))
-    ks.draw_correlation(report, data.dt, cells.trained)
+    draw_rollouts(report, data.test, ks.rollouts(cells))
+    ks.draw_correlation(report, data.test.dt, cells.trained)
     spectra = {n: (c["first_error", :, -1], c["late"]) for n, c in cells.trained.items()}
     draw_spectra(report, spectra, true_late, colours=COLOURS)
     if "refiner" in cells.trained:
         ks.draw_refinement(report, "refiner", cells["refiner"])
-        ks.draw_samples(report, study, data.dt, "refiner", cells["refiner"])
+        ks.draw_samples(report, study, data.test.dt, "refiner", cells["refiner"])
     report.note(
-        f"{len(data.test.fields)} test trajectories, {study.steps} steps of {data.dt:g}. The "
-        "mean-curve time is the paper's: how long the correlation averaged over trajectories "
+        f"{study.test.trajectories} test trajectories, {study.steps} steps of {data.test.dt:g}. "
+        "The mean-curve time is the paper's: how long the correlation averaged over trajectories "
         "stays above the threshold. The other one averages each trajectory's own time."
     )
     return report
@@ -118,7 +115,7 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.corrcoef(a, b)[0, 1]) if a.std() > 0 and b.std() > 0 else 0.0
 
 
-def _claims(report: Report, study: StudyConfig, cells: Grid, true_late: np.ndarray) -> None:
+def _claims(report: Report, study: ks.Study, cells: Grid, true_late: np.ndarray) -> None:
     claim, mse, refiner = claims(report, ks.SOURCE), cells["mse"], cells["refiner"]
     high = {name: cell["first_error", :, -1, HIGH].mean(1) for name, cell in cells.items()}
     means = "error at wavenumbers from 20 at most a seventh of MSE training's"
@@ -156,14 +153,14 @@ def _claims(report: Report, study: StudyConfig, cells: Grid, true_late: np.ndarr
 
 # Error falls along refinement from about 20 000 updates on; 48 points make them fit an hour on two
 # cores and still hold the wavenumbers from 20 on, which plain training does not learn.
-_DATA = {"train": ks.small_domain(1024, 36, 0, 96), "test": ks.small_domain(256, 251, 1, 96)}
-_TWICE_AS_LONG = replace(ks.CPU, points=48, training=TrainingConfig(updates=20_000), **_DATA)
+_DATA = {"train": ks.small_domain(1024, 36, 0, 48), "test": ks.small_domain(256, 251, 1, 48)}
+_TWICE_AS_LONG = replace(ks.CPU, training=Training(steps=20_000), **_DATA)
 
 GPU = replace(ks.REFINER, first="zeros", first_share=0.4)
 PRESETS = {
     "smoke": KsConfig(study=ks.SMOKE, refiner=ks.REFINER),
     "cpu": KsConfig(study=_TWICE_AS_LONG, refiner=ks.REFINER),
     "gpu": KsConfig(("mse", "refiner"), ks.GPU, GPU),
-    "paper": KsConfig(study=ks.PAPER, refiner=RefinerConfig(min_noise_variance=4e-7)),
+    "paper": KsConfig(study=ks.PAPER, refiner=Refiner(min_noise_variance=4e-7)),
 }
 EXPERIMENT = LISTINGS["refiner"].experiment(KsConfig, PRESETS, run)

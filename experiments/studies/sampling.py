@@ -62,9 +62,14 @@ class Config:
     student: int = positive(2500)
     calls: tuple[int, ...] = (1, 2, 4, 8)
     relabelling: EnsembleConfig = EnsembleConfig(
-        hidden=(128, 128, 128), variance="output", bootstrap=False, cosine=True,
-        weight_decay=(0.0,), batch_size=512, max_epochs=30,
-    )  # fmt: skip
+        hidden=(128, 128, 128),
+        variance="output",
+        bootstrap=False,
+        cosine=True,
+        weight_decay=(0.0,),
+        batch_size=512,
+        max_epochs=30,
+    )
     rows: int = positive(4096)
 
     def validate(self) -> None:
@@ -201,18 +206,25 @@ def rivals(cells: Mapping[str, Any], calls: int) -> list[str]:
     return [
         name
         for name in cells
-        if name.startswith(("Euler", "Heun", "DPM")) and name.split(", ")[1].isdigit()
-        and int(name.split(", ")[1]) <= calls and RELABELLED not in name
-    ]  # fmt: skip
+        if name.startswith(("Euler", "Heun", "DPM"))
+        and name.split(", ")[1].isdigit()
+        and int(name.split(", ")[1]) <= calls
+        and RELABELLED not in name
+    ]
 
 
 _TINY = diffusion.small_training(20, 16)
 _NET = EnsembleConfig(hidden=(16,), weight_decay=(0.0,), max_epochs=1)
 PRESETS = {
     "smoke": Config(
-        seeds=2, network=diffusion.ResidualMlpConfig(width=16, blocks=2, embedding=16),
-        training=_TINY, student=20, calls=(2, 4), relabelling=_NET, rows=64,
+        seeds=2,
+        network=diffusion.ResidualMlpConfig(width=16, blocks=2, embedding=16),
+        training=_TINY,
+        student=20,
+        calls=(2, 4),
+        relabelling=_NET,
+        rows=64,
     ),
     "cpu": Config(),
-}  # fmt: skip
+}
 EXPERIMENT = LISTINGS["sampling"].experiment(Config, PRESETS, run)

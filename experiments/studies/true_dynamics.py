@@ -20,7 +20,7 @@ from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig
+from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import iqm, spread, spread_name, summarize
@@ -89,8 +89,8 @@ def add_domain(report: Report, name: str, domain: Domain, grid: Grid) -> None:
     control = "" if domain.edge else " A control, without an edge of reach: no claim is made of it."
     report.note(
         f"Score on {name}: {domain.scale}; {domain.env.version}; data: "
-        f"{len(domain.data.rewards)} rows, rollouts of {config.rollouts.horizon} steps, "
-        f"{config.epochs * config.rollouts.updates_per_epoch} updates.{control}"
+        f"{len(domain.data.rewards)} rows, rollouts of {config.rollouts.length} steps, "
+        f"{config.epochs * config.rollouts.every} updates.{control}"
     )
 
 
@@ -193,25 +193,26 @@ def draw_training(report: Report, results: Results) -> None:
 
 # What fits into minutes on a CPU.
 CPU_ENSEMBLE = EnsembleConfig(5, 3, (64, 64), weight_decay=(2.5e-5,), max_epochs=20)
-CPU_ROLLOUTS = ModelBasedConfig(7, 1000, updates_per_epoch=500, batch_size=128, real_share=0.0)
+CPU_ROLLOUTS = Rollouts(7, 1000, every=500)
 # fmt: off
 _TINY = DialConfig(
     rows=400, mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
-    ensemble=EnsembleConfig(2, 2, (16,), weight_decay=(2.5e-5,), max_epochs=1),
+    batch_size=16, ensemble=EnsembleConfig(2, 2, (16,), weight_decay=(2.5e-5,), max_epochs=1),
     agent=SacConfig(hidden=(16,)),
-    rollouts=ModelBasedConfig(3, rollouts_per_epoch=50, updates_per_epoch=3, batch_size=16),
+    rollouts=Rollouts(3, 50, every=3),
 )
 _PLANE = DialConfig(
     mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120, ensemble=CPU_ENSEMBLE,
-    agent=SacConfig(hidden=(64, 64), polyak=0.02), rollouts=CPU_ROLLOUTS,
+    agent=SacConfig(hidden=(64, 64), tau=0.02), rollouts=CPU_ROLLOUTS, batch_size=128,
+    real_ratio=0.0,
 )
 _PENDULUM = replace(
     _PLANE, environment="gymnax/Pendulum-v1", rows=10_000, mopo_penalties=(1.0, 5.0), epochs=30,
     ensemble=replace(_PLANE.ensemble, max_epochs=100),
     agent=SacConfig(
-        hidden=(64, 64), polyak=0.02, actor_rate=1e-3, critic_rate=1e-3, temperature_rate=1e-3
+        hidden=(64, 64), tau=0.02, actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3
     ),
-    rollouts=replace(_PLANE.rollouts, horizon=5, real_share=0.5),
+    rollouts=replace(_PLANE.rollouts, length=5), real_ratio=0.5,
 )
 # fmt: on
 

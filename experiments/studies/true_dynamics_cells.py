@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import fraction, positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
@@ -22,14 +22,18 @@ from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.methods import scheme
-from jaxrl_rollouts.offline.methods.registry import MethodConfig, Mobile, Mopo, make_method
-from jaxrl_rollouts.offline.methods.scheme import OWN_WORLDS, ModelBasedConfig
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.training import train_and_play
 from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
+
+from .edge_of_reach_plane import OWN_WORLDS, imagination
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ class DialConfig:
         random: share of actions that are random, on the pendulum.
         ensemble: the world model.
         agent: the actor-critic.
-        rollouts: lengths and numbers of model rollouts, and updates between them.
+        rollouts: lengths and numbers of model rollouts, and gradient steps between them.
+        batch_size: rows of a gradient step.
+        real_ratio: of a batch that comes from the data.
         mopo_penalties: lambdas to sweep.
         mobile_penalty, mobile_samples: MOBILE's beta, and next states per elite and row.
         epochs: iterations of rollouts and updates.
@@ -58,7 +64,9 @@ class DialConfig:
     random: float = 0.2
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
-    rollouts: ModelBasedConfig = field(default_factory=ModelBasedConfig)
+    rollouts: Rollouts = Rollouts()
+    batch_size: int = positive(256)
+    real_ratio: float = fraction(0.05)
     mopo_penalties: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0)
     mobile_penalty: float = 1.0
     mobile_samples: int = 10
@@ -72,16 +80,17 @@ class DialConfig:
         if not self.mopo_penalties or min(self.mopo_penalties) <= 0:
             raise ConfigError("mopo_penalties", self.mopo_penalties, "at least one, all positive")
 
-    def arms(self) -> dict[str, Any]:
+    def arms(self) -> dict[str, ModelBased]:
         """Every method and strength by label ("mopo 2.5" is MOPO with that lambda)."""
-        # So that its penalty is zero where the model is true, and it is base there.
-        same = {"noise": "common", "backup_entropy": True}
-        mobile = Mobile(self.mobile_penalty, self.mobile_samples, **same)
+        names = ("agent", "rollouts", "batch_size", "real_ratio")
+        same: dict[str, Any] = {name: getattr(self, name) for name in names}
+        # One agent for all: MOBILE's penalty is zero where the model is true, and it is base there.
+        mobile = {"penalty": self.mobile_penalty, "num_samples": self.mobile_samples}
         return {
-            "base": MethodConfig(),
-            **{f"mopo {x:g}": MethodConfig(mopo=Mopo(x)) for x in self.mopo_penalties},
-            "mobile": MethodConfig(mobile=mobile),
-            "ravl": MethodConfig(),
+            "base": Base(**same),
+            **{f"mopo {x:g}": Mopo(**same, penalty=x) for x in self.mopo_penalties},
+            "mobile": Mobile(**same, **mobile, sample_noise="common"),
+            "ravl": Ravl(**same | {"agent": replace(self.agent, num_critics=10, eta=1.0)}),
         }
 
 
@@ -179,20 +188,26 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
     arms = {arm: settings for arm, settings in config.arms().items() if weights[method_of(arm)]}
 
     def train(arm: str, stage: str) -> Cell:
-        name = method_of(arm)
-        method, truths = make_method(name, config.agent, arms[arm]), weights[name]
-        dynamics = blended_dynamics(fitted.dynamics(env, method.disagreement), env)
+        method, truths = arms[arm], weights[method_of(arm)]
+        asked = method.uncertainty()
+        dynamics = blended_dynamics(fitted.dynamics(env, asked.of if asked else None), env)
         sizes = env.observation_size, env.action_size
         trained = train_and_play(
-            scheme.make_model_based(config.rollouts, method, dynamics, *sizes),
-            scheme.imagination(method, domain.data, blend_worlds(fitted.worlds, truths)),
-            env, (train_key, evaluation_key), episodes=config.episodes,
-            discount=config.agent.discount, seeds=len(truths) * seeds, per_seed=OWN_WORLDS,
-            iterations=config.epochs, evaluate_every=config.epochs // config.evaluations,
-            stage=stage, context=context,
-        )  # fmt: skip
+            bind(method.program(), dynamics, *sizes),
+            imagination(method, domain.data, blend_worlds(fitted.worlds, truths)),
+            env,
+            (train_key, evaluation_key),
+            episodes=config.episodes,
+            discount=config.agent.discount,
+            seeds=len(truths) * seeds,
+            per_seed=OWN_WORLDS,
+            iterations=config.epochs,
+            evaluate_every=config.epochs // config.evaluations,
+            stage=stage,
+            context=context,
+        )
         rate = bootstrap_rate(config.agent)
-        return Cell.of(trained, updates=config.rollouts.updates_per_epoch, rate=rate)
+        return Cell.of(trained, updates=config.rollouts.every, rate=rate)
 
     axes = {"method": list(arms)}
     trained = run_grid(axes, train, context, seeds=seeds, stage=place, clear=False)

@@ -47,7 +47,7 @@ def test_as_many_seconds_are_updates_in_the_ratio_of_speeds() -> None:
         return Grid(("matching", "arm"), made)
 
     ratio = np.median(7.3 / np.array([9.0, 10.0, 30.0]))
-    want = 20 * round(ratio * CPU.training.updates / 20)
+    want = 20 * round(ratio * CPU.training.steps / 20)
     assert updates_of(CPU, "attention", cells(7.3)) == want
     assert updates_of(CPU, "attention", cells(1e-6)) == 20
 

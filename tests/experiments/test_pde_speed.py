@@ -16,7 +16,6 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiments.benchmarks.pde_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.benchmarks.pde_speed_cells import (
     COMPARED,
-    NETWORKS,
     Case,
     Config,
     PlainResnet,
@@ -27,8 +26,8 @@ from jaxrl_rollouts.experiments.benchmarks.pde_speed_cells import (
     resnet_case,
 )
 from jaxrl_rollouts.networks import parameter_count as count
-from jaxrl_rollouts.pde.emulator import FieldNetwork
-from jaxrl_rollouts.pde.operators import ResnetConfig
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.operators.layers import field_network
 from jaxrl_rollouts.reports.report import load_report
 
@@ -96,11 +95,11 @@ def test_a_peer_with_another_network_is_refused(script: Path) -> None:
 
 
 def plain(width: int, blocks: int, dilations: tuple[int, ...], points: int) -> FieldNetwork:
-    return field_network(PlainResnet(width, blocks, dilations), 1, points, conditions=0)
+    return field_network(PlainResnet(width, blocks, dilations), FieldShape(1, points))
 
 
 def test_dilations_are_those_of_apebench() -> None:
-    assert Config().dilations == ResnetConfig().dilations == (1, 2, 4, 8, 4, 2, 1)
+    assert Config().dilations == Resnet().dilations == (1, 2, 4, 8, 4, 2, 1)
     assert Config(dilation_factor=1).dilations == (1, 2, 1)
 
 
@@ -168,7 +167,7 @@ def test_neuraloperator_goes_without_what_tells_the_index() -> None:
 
 @pytest.mark.slow
 def test_a_network_in_the_plane_trains_and_rolls() -> None:
-    net = NETWORKS["fno"](EXPERIMENT.preset("smoke").networks.fno, 1, (8, 8))
+    net = EXPERIMENT.preset("smoke").networks.fno.make(FieldShape(1, (8, 8)))
     work = Work(batch=2, trajectories=2, frames=3, updates=2, fields=3, steps=4)
     ours = make_ours(Case("", {}, net, (8, 8), work, {}))
     first, second = ours.train(2), ours.train(2)  # raises where a loss is not finite

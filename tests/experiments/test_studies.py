@@ -22,8 +22,6 @@ from jaxrl_rollouts.experiments.studies import (
     bandit,
     edge_of_reach,
     guidance_gaussian,
-    neubay_horizon,
-    neubay_memory,
     open_loop,
     sampling,
     true_dynamics,
@@ -42,11 +40,8 @@ from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.study.model_based import train_in
-from jaxrl_rollouts.offline.study.source import Setting
-from jaxrl_rollouts.offline.worlds.blend import true_dynamics as dynamics_of
 from jaxrl_rollouts.offline.worlds.judge import OpenLoop
-from jaxrl_rollouts.offline.worlds.trust import LEVELS, Trust
+from jaxrl_rollouts.offline.worlds.trust import LEVELS, UncertaintyStats
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
@@ -56,8 +51,6 @@ SMOKE = {  # a table of the report, and how many claims; None where none is due 
     "edge_of_reach": ("results", 4),
     "edge_of_reach_toy": ("after training", 7),
     "guidance_gaussian": ("alone", 6),
-    "neubay_horizon": ("values", 10),
-    "neubay_memory": ("results", 3),
     "open_loop": ("pendulum-mixed on pendulum-mixed", None),
     "operators": ("shear_layer", None),
     "refiner": ("rollouts", 8),
@@ -109,9 +102,6 @@ def preset(name: str) -> Any:
         ("guidance_gaussian", {"samples": 3}, "samples"),
         ("guidance_gaussian", {"steps": (64, 32)}, "steps"),
         ("guidance_gaussian", {"coefficients": (0.0, 1.0)}, "coefficients"),
-        ("neubay_horizon", {"tasks": ()}, "tasks"),
-        ("neubay_memory", {"tasks": ("plain", "plain")}, "tasks"),
-        ("neubay_memory", {"penalty": 0.0}, "penalty"),
         ("open_loop", {"pairs": ()}, "pairs"),
         ("open_loop", {"length": 0}, "length"),
         ("operators", {"mixers": ("drift", "conv")}, "mixers"),
@@ -177,16 +167,14 @@ def test_arms_differ_in_length_and_imagine_as_many_rows() -> None:
     config = edge_of_reach.EXPERIMENT.preset("cpu")
     for horizon, count in ((5, 4000), (20, 1000), (100, 200)):
         at = edge_of_reach.in_lengths_of(config, horizon)
-        assert (at.rollouts.horizon, at.rollouts.rollouts_per_epoch) == (horizon, count)
+        assert (at.rollouts.length, at.rollouts.batch_size) == (horizon, count)
 
 
 def test_rows_are_the_simulators_own_steps_up_to_the_horizon() -> None:
     config = preset("edge_of_reach")
-    study = replace(edge_of_reach.in_lengths_of(config, 12), epochs=1)
-    setting = Setting(load_dataset("pendulum-mixed"), PENDULUM)
-    model = dynamics_of(PENDULUM, clipped=True)
-    outcome = train_in(model, (), "base", setting, study, None, stage="here")
-    rows = jax.tree.map(lambda x: np.asarray(x[0, :120]), outcome.trained.state.imagined.rows)
+    config = replace(config, method=replace(config.method, steps=10))  # one epoch
+    result = edge_of_reach.train(config, load_dataset("pendulum-mixed"), 12, None)
+    rows = jax.tree.map(lambda x: np.asarray(x[0, :120]), result.trained.state.imagined.rows)
     set_observation = PENDULUM.set_observation
     assert set_observation is not None
     state, out = PENDULUM.step(jax.random.key(0), set_observation(rows.observations), rows.actions)
@@ -197,8 +185,8 @@ def test_rows_are_the_simulators_own_steps_up_to_the_horizon() -> None:
     assert sum(row.tobytes() not in acted for row in rows.next_observations) == 10
 
 
-def test_without_endings_a_fall_is_a_row_like_others(made_data: Path) -> None:
-    dataset = load_dataset("hopper-random")
+def test_without_endings_a_fall_is_a_row_like_others(made_hopper: Path) -> None:
+    dataset = load_dataset(made_hopper / "hopper-random.hdf5")
     rows, before = edge_of_reach.endless(dataset).transitions, dataset.transitions
     assert before.terminations.sum() > 20 and not rows.terminations.any()
     np.testing.assert_array_equal(rows.truncations, before.terminations | before.truncations)
@@ -234,11 +222,11 @@ def test_the_edge_on_the_plane_is_exact_and_arms_differ_in_critics_only() -> Non
     assert reach.within(states).tolist() == [True, True, False, False, False]
     assert reach.edge(states).tolist() == [False, False, True, True, False]
     arms = toy.Config(ravl=((5, 1.0), (20, 10.0))).arms
-    found = [(m.agent.critics, m.agent.diversity) for m in arms.values()]
+    found = [(m.agent.num_critics, m.agent.eta) for m in arms.values()]
     assert found == [(2, 0.0), (2, 0.0), (5, 1.0), (20, 10.0)]
     config = TOY.preset("cpu")
-    steps = config.epochs * config.rollouts.updates_per_epoch
-    assert config.seeds >= 6 and steps * config.agent.polyak * (1 - config.agent.discount) >= 3
+    steps = config.epochs * config.rollouts.every
+    assert config.seeds >= 6 and steps * config.agent.tau * (1 - config.agent.discount) >= 3
 
 
 def test_toy_claims_are_about_every_seed() -> None:
@@ -322,21 +310,14 @@ def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
     np.testing.assert_allclose((slope * state, spread), found, rtol=1e-6)
 
 
-# NEUBAY
-
-
-def test_arms_of_neubay_differ_in_one_thing_each() -> None:
-    ours, markov, penalised = neubay_memory.EXPERIMENT.preset("cpu").arms.values()
-    assert penalised == replace(ours, penalty=1.0) and markov.markov and not ours.markov
-    memory = {"memory": ours.agent.memory, "memory_rate": ours.agent.memory_rate}
-    assert replace(markov, agent=replace(markov.agent, **memory)) == ours
-    plane = neubay_horizon.EXPERIMENT.preset("smoke").plane.arms()
-    assert list(plane) == ["H 1", "H 4", "adaptive 0.5", "adaptive 1", "adaptive 1, penalty 1"]
+# open loop
 
 
 def judged(error: np.ndarray, uncertainty: np.ndarray, largest: float) -> open_loop.JudgedWorlds:
     """One ensemble; the data's spread has this maximum."""
-    trust = Trust(np.array([LEVELS]), np.linspace(0.0, largest, len(LEVELS))[None], np.array([0.1]))
+    trust = UncertaintyStats(
+        np.array([LEVELS]), np.linspace(0.0, largest, len(LEVELS))[None], np.array([0.1])
+    )
     zero = np.zeros_like(error)
     rolled = OpenLoop(error, error, zero, zero - 0.5, uncertainty)
     return open_loop.JudgedWorlds(rolled, trust, 3)
@@ -366,5 +347,10 @@ def test_solvers_make_the_calls_of_their_names_and_rivals_make_no_more() -> None
         assert sampler.calls == int(name.split(", ")[1])
     cells = dict.fromkeys([*listed, "student, 4", "Heun with churn, 255, relabelled"])
     assert set(sampling.rivals(cells, 4)) == {
-        "Euler, 1", "Euler, 2", "Euler, 4", "Heun, 3", "DPM-Solver++, 2", "DPM-Solver++, 4",
-    }  # fmt: skip
+        "Euler, 1",
+        "Euler, 2",
+        "Euler, 4",
+        "Heun, 3",
+        "DPM-Solver++, 2",
+        "DPM-Solver++, 4",
+    }

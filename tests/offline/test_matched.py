@@ -20,37 +20,32 @@ from jaxrl_rollouts.errors import (  # noqa: E402
     ConfigError,
     DataError,
 )
-from jaxrl_rollouts.offline.agents.registry import quick_agents  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
 from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
-from jaxrl_rollouts.offline.environments.absent import is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
     hopper,
     hopper_from_x,
 )
+from jaxrl_rollouts.offline.job import train  # noqa: E402
 from jaxrl_rollouts.offline.matching import unlike  # noqa: E402
+from jaxrl_rollouts.offline.report import add_main_job  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
-from jaxrl_rollouts.offline.study import small_budget, train  # noqa: E402
-from jaxrl_rollouts.offline.study.config import StudyConfig  # noqa: E402
-from jaxrl_rollouts.offline.study.model_free import ModelFreeStudyConfig  # noqa: E402
-from jaxrl_rollouts.offline.study.page import add_main_job  # noqa: E402
-from jaxrl_rollouts.offline.study.setting import (  # noqa: E402
+from jaxrl_rollouts.offline.task import (  # noqa: E402
+    behaviour,
     environment_of,
-    facts_of,
+    is_simulator,
     matched,
     termination_of,
+    warnings_of,
 )
-from jaxrl_rollouts.offline.study.source import behaviour  # noqa: E402
+from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig  # noqa: E402
 from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
 from jaxrl_rollouts.reports.report import Report  # noqa: E402
 
-BUDGET = replace(
-    small_budget(),
-    study=replace(small_budget().study, epochs=2, evaluations=2, episodes=2),
-    model_free=ModelFreeStudyConfig(quick_agents((8,)), batch_size=16, updates=8, per_iteration=2),
-)
+QUICK: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
+QUICK |= {"preset": "smoke", "seeds": 1, "evaluations": 2, "episodes": 2}
 
 
 def played(steps: int = 60) -> dict[str, np.ndarray]:
@@ -79,7 +74,7 @@ def test_the_rule_for_hopper_follows_the_columns(first: tuple[float, ...], rule:
     arrays = {"observations": states, "actions": np.zeros((40, 3)), "rewards": np.ones(40)}
     arrays |= {"terminals": ends, "timeouts": ~ends & False, "next_observations": following}
     dataset = from_arrays(**arrays, environment="Hopper-v3", name="neorl/hopper")
-    env, config = environment_of(dataset, "none"), StudyConfig()
+    env, config = environment_of(dataset, "none"), WorldModelConfig()
     found = termination_of(dataset, env, config)
     assert found is rule
     assert np.asarray(rule(states, None, following)).tolist() == ends.tolist()
@@ -108,23 +103,23 @@ def test_bounds_and_time_limit_are_the_environments_and_the_datas_where_none_are
 ) -> None:
     arrays = played()
     path = write_own(tmp_path / "own.hdf5", arrays)
-    outcome = train(path, "bc", BUDGET, environment=endless, seeds=1, steps=4)
-    dataset, env = outcome.source.dataset, outcome.source.env
+    result = train(path, "bc", environment=endless, **QUICK)
+    dataset, env = result.source.dataset, result.source.env
     np.testing.assert_allclose([dataset.action_low, dataset.action_high], [[LOW], [HIGH]])
     np.testing.assert_allclose(
         dataset.transitions.actions, arrays["actions"].reshape(-1, 1) / HIGH, atol=1e-6
     )
     assert env.max_episode_steps == 15 and "longest of the data" in env.notes[0]
-    said = " ".join(facts_of(dataset, env, BUDGET.study, imagines=False))
+    said = " ".join(warnings_of(dataset, env, None, imagines=False))
     assert "[-0.4, 0.4]" in said and "the bounds of Cart, as none are declared" in said
     assert "episodes end after 15 steps" in said
     wide = write_own(tmp_path / "wide.hdf5", arrays | {"actions": 2 * arrays["actions"]})
     with pytest.raises(DataError, match=r"no declared bounds.*\[-0.4, 0.4\]"):
-        train(wide, "bc", BUDGET, environment=endless)
+        train(wide, "bc", environment=endless, **QUICK)
     far = write_own(tmp_path / "far.hdf5", arrays | {"actions": 9 * arrays["actions"]})
     for environment in (endless, "none"):
         with pytest.raises(DataError, match="magnitude 3.58.*, expected within.*--action-low"):
-            train(far, "bc", BUDGET, environment=environment)
+            train(far, "bc", environment=environment, **QUICK)
 
 
 class Apart(Cart):
@@ -216,7 +211,7 @@ def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
     plain = environment_of(from_arrays(**arrays, **given), make)
     same = plain.reset(jax.random.key(1), 4).observation
     np.testing.assert_array_equal(state, same[:, ::-1])
-    folder = train(load(path), "bc", BUDGET, environment=make, seeds=1, steps=4).save(tmp_path)
+    folder = train(load(path), "bc", environment=make, **QUICK).save(tmp_path)
     saved = read_policy(folder / "policy")
     assert saved.facts["columns"] == ["speed", "place"]
     seen = saved.sees(from_gymnasium(make)).reset(jax.random.key(1), 4).observation
@@ -238,10 +233,10 @@ def test_a_claim_compares_episodes_of_one_length(tmp_path: Path) -> None:
     def make(steps: int) -> Any:
         return lambda: gymnasium.wrappers.TimeLimit(Cart(), steps)
 
-    outcome = train(dataset, "bc", BUDGET, environment=make(20), seeds=1, steps=4)
-    assert behaviour(outcome.source).tolist() == [-20.0] * 4
+    result = train(dataset, "bc", environment=make(20), **QUICK)
+    assert behaviour(result.source).tolist() == [-20.0] * 4
     report = Report("offline", "smoke", {}, "run offline", 1)
-    add_main_job(report, outcome.source, Cell.of(outcome.trained))
+    add_main_job(report, result.source, Cell.of(result.trained))
     (claim,) = report.claims
     assert claim.verdict == "undecided" and not claim.holds
     assert claim.undecided == "episodes of the data are cut after 100 steps, those in Cart after 20"
@@ -288,19 +283,17 @@ def test_antmaze_loads_by_name_ends_at_its_goal_and_trains(
     env = environment_of(dataset)
     assert not is_simulator(env) and env.max_episode_steps == 700
     assert "no package has this simulator" in env.notes[0]
-    assert any(
-        env.notes[0] in fact for fact in facts_of(dataset, env, BUDGET.study, imagines=False)
-    )
-    rule = termination_of(dataset, env, StudyConfig())
+    assert any(env.notes[0] in fact for fact in warnings_of(dataset, env, None, imagines=False))
+    rule = termination_of(dataset, env, WorldModelConfig())
     there = np.zeros((3, 29), np.float32)
     there[:, :2] = [(0.5, 8.4), (0.5, 7.8), (0, 0)]
     assert np.asarray(rule(there, None, there)).tolist() == [True, False, False]
     assert dataset.transitions.rewards.sum() == dataset.transitions.terminations.sum() == 4
-    outcome = train("antmaze-umaze-v2", "td3_bc", BUDGET, seeds=1, steps=4)
-    assert np.isfinite(outcome.estimated_value).all() and outcome.returns is None
+    result = train("antmaze-umaze-v2", "td3_bc", **QUICK)
+    assert np.isfinite(result.estimated_value).all() and result.returns is None
     antmaze(tmp_path, [(0.5, 8.5), (8.0, 0.5)])  # two goals: none is the rule
     several = load("antmaze-umaze-v2", download=False)
-    assert termination_of(several, env, StudyConfig()) == StudyConfig().ending
+    assert termination_of(several, env, WorldModelConfig()) == WorldModelConfig().ending
 
 
 @pytest.mark.parametrize("name", ["pen-human-v1", "kitchen-mixed-v0", "maze2d-umaze-v1"])
@@ -313,7 +306,7 @@ def test_d4rls_other_tasks_train_without_a_simulator(name: str) -> None:
     entry = CATALOGUE[name]
     given = {"environment": entry.environment, "name": name, "next_observations": states[1:]}
     dataset = from_arrays(**arrays, **given)
-    env, config = environment_of(dataset), StudyConfig()
+    env, config = environment_of(dataset), WorldModelConfig()
     assert not is_simulator(env) and env.notes[0].startswith(f"{entry.environment}: ")
     rule = termination_of(dataset, env, config)
     if name.startswith("kitchen"):

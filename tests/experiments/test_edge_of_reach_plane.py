@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.experiments.studies.edge_of_reach_plane import (
+    critics_look,
+    imagination,
+    oracle_patch,
+    plane_evaluator,
+    square,
+    value_map,
+)
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import (
     PLANE,
     optimal_policy,
@@ -16,15 +27,8 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_value,
 )
 from jaxrl_rollouts.offline.environments.reach import Reach, measure_reach, sample_region
-from jaxrl_rollouts.offline.methods.registry import base
-from jaxrl_rollouts.offline.methods.scheme import ModelBasedConfig, imagination, make_model_based
-from jaxrl_rollouts.offline.study.edge_of_reach import (
-    critics_look,
-    oracle_patch,
-    plane_evaluator,
-    square,
-    value_map,
-)
+from jaxrl_rollouts.offline.methods.base import Base
+from jaxrl_rollouts.offline.methods.model_based import Learning, Rollouts, bind
 from jaxrl_rollouts.offline.worlds.blend import true_dynamics
 
 AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
@@ -38,27 +42,36 @@ def reach() -> Reach:
 
 def test_the_oracle_speaks_at_the_edge_only(reach: Reach) -> None:
     optimum = optimal_value(sweeps=200)
-    method = oracle_patch(base(AGENT), reach, optimum)
+    plain = Base(agent=AGENT, real_ratio=0.0)
+    method = oracle_patch(plain, reach, optimum)
     states = jnp.asarray(np.random.default_rng(2).uniform(-15, 15, (300, 2)), jnp.float32)
     value = jnp.full((300,), -7.0)
-    corrected = method.next_value(states, value)
+
+    def update(state, key, batch, next_value):  # what bootstrapped values come to
+        return next_value(batch.next_observations, state), {}
+
+    none = jnp.zeros(300)
+    rows = Transitions(states, states, none, states, none, none)
+    empty = jax.tree.map(lambda x: x[:0], rows)
+    agent = agent_on_plane().agent._replace(update=update)
+    key = jax.random.key(0)
+    corrected = method.learn(agent, Learning(value), key, empty, rows, None)[0].agent
     edge = np.asarray(reach.edge(states))
     np.testing.assert_array_equal(corrected[~edge], value[~edge])
     np.testing.assert_array_equal(corrected[edge], optimum(states)[edge])
-    assert method.agent == base(AGENT).agent and method.coefficient == 0.0
+    assert {f.name: getattr(method, f.name) for f in fields(method)} == vars(plain)
 
 
 def agent_on_plane():
-    config = ModelBasedConfig(
-        horizon=3, rollouts_per_epoch=8, epochs_retained=2, updates_per_epoch=1, batch_size=4
-    )
-    return make_model_based(config, base(AGENT), true_dynamics(PLANE), 2, 2)
+    rollouts = Rollouts(length=3, batch_size=8, retain_epochs=2, every=1)
+    method = Base(agent=AGENT, rollouts=rollouts, batch_size=4)
+    return bind(method, true_dynamics(PLANE), 2, 2)
 
 
 def test_looks_measure_the_policy_and_the_buffer(reach: Reach) -> None:
     """With the optimal policy in the agent's place, return and value are the optimum's."""
     agent = agent_on_plane()
-    data = imagination(base(AGENT), plane_random(jax.random.key(0), 300), ())
+    data = imagination(Base(agent=AGENT), plane_random(jax.random.key(0), 300), ())
     keys = jax.random.split(jax.random.key(1), 2)
     state = jax.vmap(agent.init, (0, None))(keys, data)
     ideal = agent._replace(agent=agent.agent._replace(greedy=optimal_policy))
