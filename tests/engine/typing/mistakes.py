@@ -19,4 +19,4 @@ pde.Fno(modess=8)  # a setting of a network
 pde.fit("mse", data)  # a dataset of another field
 pde.fit("mse", fields, netwrk="fno")  # an argument
 jr.EnsembleConfig(membrs=3)  # a setting of the engine
-jr.rolout  # a public name
+print(jr.rolout)  # a public name
