@@ -35,7 +35,9 @@ def watch(frame, event, _):
     if code in known:
         return
     file = os.path.realpath(code.co_filename)
-    known[code] = os.path.isabs(code.co_filename) and file.startswith(root + os.sep)
+    inside = os.path.isabs(code.co_filename) and file.startswith(root + os.sep)
+    rooms = ("jaxrl_rollouts", "offline", "pde")
+    known[code] = inside and os.path.relpath(file, root).split(os.sep)[0] in rooms
     if on and known[code] and code.co_flags & 2:
         entered.add(os.path.relpath(file, root))
 
