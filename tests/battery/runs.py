@@ -13,7 +13,7 @@ from . import runner
 RUNS = {
     "RAVL": ("run", "offline", "--method", "ravl"),
     "NEUBAY": ("run", "offline", "--method", "neubay"),
-    "PGD": ("run", "offline", "--method", "td3_bc", "--data", "pgd"),
+    "PGD": ("run", "offline", "--method", "pgd"),
     "PDE-Refiner": ("pde", "train", "FIELDS", "--objective", "refiner"),
 }
 FIELDS = ("--trajectories", 16, "--points", 32, "--frames", 24, "--burn-in", 40, "--no-progress")

@@ -56,6 +56,8 @@ ELSEWHERE = {
     "cosine",
     "target_entropy",
     "max_alpha",
+    "max_q_backup",
+    "learn_alpha",
     "value_lr",
     "eta",
     "min_target",
