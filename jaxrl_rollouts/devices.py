@@ -49,7 +49,8 @@ def check_devices() -> None:
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # a bare assertion where a plugin is missing
-        asked = os.environ.get("JAX_PLATFORMS") or jax.config.jax_platforms or ""
+        configured = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        asked = os.environ.get("JAX_PLATFORMS") or configured or ""
         hint = "leave JAX_PLATFORMS empty for the devices of this machine, or say JAX_PLATFORMS=cpu"
         raise ConfigError("device", asked, "a device of this machine", hint) from error
 

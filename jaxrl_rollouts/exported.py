@@ -208,15 +208,14 @@ def _calls(program: str) -> str:
 def _wrong_facts(facts: Mapping[str, Any], exported: Any) -> str:
     """Which of the facts are not those of the program, in words; empty where all are."""
     sizes = [facts.get("observation_size"), facts.get("action_size")]
-    memory = facts.get("memory")
     if not all(type(size) is int and size > 0 for size in sizes):
         return "found no sizes of observations and actions, expected whole numbers"
     if type(facts.get("remembers")) is not bool:
         return "found no remembers, expected true or false"
     observation, action = sizes
     try:
-        state = [(tuple(shape), str(np.dtype(kind))) for shape, kind in memory]
-    except (TypeError, ValueError):
+        state = [(tuple(shape), str(np.dtype(kind))) for shape, kind in facts["memory"]]
+    except (KeyError, TypeError, ValueError):
         return "found no memory, expected a list of shapes and types"
     own, chosen, one = ((observation,), "float32"), ((action,), "float32"), ((), "float32")
     taken, given = [own, one, ((), "bool"), chosen, *state], [chosen, chosen, *state]

@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from .data.transitions import RAW, discounted_steps
 from .evaluation import values_from
 from .result import TrainResult
-from .task import starts_of, termination_of
+from .task import Source, starts_of, termination_of
 from .worlds.dynamics import learned_dynamics
 from .worlds.fit import FittedDataset
 
@@ -45,7 +45,7 @@ class ImaginedValue(NamedTuple):
 
 
 def imagined_value(
-    result: TrainResult, world: FittedDataset | None = None, *, seed: int = 0
+    result: TrainResult, world: Source | None = None, *, seed: int = 0
 ) -> ImaginedValue:
     """Play what was trained in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
 

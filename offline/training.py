@@ -117,7 +117,7 @@ def evaluator(
             discount=discount,
         )
         starts = env.observe(env.reset(start_key, max(episodes, 32)))
-        metrics = {
+        metrics: dict[str, jax.Array | np.ndarray] = {
             "return": played.returns.mean(1),
             "discounted_return": played.discounted.mean(1),
             "length": played.lengths.mean(1, dtype=jnp.float32),

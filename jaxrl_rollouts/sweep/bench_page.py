@@ -168,8 +168,7 @@ def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) 
     highest = max(float(x.max()) for x in complete.values())
     lowest = min(0.0, *(float(x.min()) for x in complete.values()))
     levels = np.linspace(lowest, highest, thresholds)
-    drawn, axes = figure(1, 1, titles=("Share of runs above a score",))
-    ax = np.ravel(axes)[0]
+    drawn, (ax,) = figure(1, 1, titles=("Share of runs above a score",))
     for method, values in complete.items():
         share = (values.reshape(-1)[None] > levels[:, None]).mean(1)
         ax.step(levels, share, where="post", label=suite.title(method))

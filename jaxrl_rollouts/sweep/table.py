@@ -16,7 +16,7 @@ from ..record.files import write_atomically
 from .suite import Cell, Suite
 from .tasks import finished_report, run_folder
 
-COLUMNS = (
+COLUMNS: tuple[str, ...] = (
     "dataset",
     "sha256",
     "method",
@@ -131,7 +131,7 @@ def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
         "seconds": f"{report.wall_seconds:.0f}",
         "commit": str(facts.get("versions", {}).get("commit", ""))[:12],
     }
-    found = [{**about, **row} for row in _evaluations(run, cell.options.get("steps"))]
+    found: list[Row] = [{**about, **row} for row in _evaluations(run, cell.options.get("steps"))]
     for row in [row for row in found if row["metric"] == "return"]:
         value = score(cell.dataset, float(row["value"]))
         if value is not None:

@@ -64,6 +64,7 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
         )
     if tape:
         return load_tape(name)
+    assert isinstance(name, str)
     environment, make_rows = MADE[name]
     rows = make_rows(jax.random.key(seed))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")

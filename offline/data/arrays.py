@@ -225,7 +225,7 @@ def stored_facts(source: str | Path, rows: Transitions) -> dict[str, Any]:
 def _cut_mismatches(source: str | Path, rows: Transitions) -> tuple[Transitions, dict[str, Any]]:
     """The rows with a cut at each row whose successor is not the row that follows; and facts."""
     _check_moving(source, rows)
-    ending = rows.terminations | rows.truncations
+    ending = np.asarray(rows.terminations | rows.truncations)
     wrong = mismatches(rows.observations, rows.next_observations, ending)
     truncations = rows.truncations.copy()
     truncations[wrong] = True

@@ -6,7 +6,7 @@ import copy
 import importlib.metadata
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def from_gymnasium(
     """
     make = _maker(env)
     given = not (isinstance(env, str) or callable(env))
-    first = env if given else _called(make, name or env)
+    first = cast(Any, env) if given else _called(make, name or env)
     unwrapped, spec = first.unwrapped, first.spec
     label = name or (f"gymnasium/{spec.id}" if spec is not None else type(unwrapped).__name__)
     low, high = _check_spaces(label, first)

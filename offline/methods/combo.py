@@ -30,8 +30,7 @@ from .world_models import Rolled
 
 def combo_agent() -> SacConfig:
     """SAC as OfflineRL-Kit has it for COMBO."""
-    rates = {"actor_lr": 1e-4, "alpha_lr": 1e-4}
-    return SacConfig(**rates, cosine=True, backup_entropy=False)
+    return SacConfig(actor_lr=1e-4, alpha_lr=1e-4, cosine=True, backup_entropy=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ relabelled = synthesise(dataset, relabel="ensemble")  # successors by a world mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,26 +134,16 @@ def synthesise(
         DataError: the dataset cannot be read, or has no episode as long as a window.
         DivergenceError: a sample is not finite.
     """
-    method = _settings(method)
-    windows = method.name == "pgd"
-    if policy is not None and (not windows or policy[0].gaussian is None):
-        raise ConfigError("policy", method.name, "pgd, and an agent with a normal policy")
+    chosen = _settings(method)
+    if policy is not None and (chosen.name != "pgd" or policy[0].gaussian is None):
+        raise ConfigError("policy", chosen.name, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
         dataset = load_dataset(dataset, seed)
-    config, stage = method.relabel, stage or method.name
-    if relabel is not None:
-        config = replace(config or RelabelConfig(), relabel_with=relabel)
-    if config is not None:
-        check(config)
-    if windows:
-        count = rows or method.refresh.windows * (method.length - 1)
-        make = partial(_windows, dataset, method, count, jax.random.key(seed), policy)
-    else:
-        count = rows or method.rows
-        make = partial(_transitions, dataset, method, count, jax.random.key(seed))
+    config, stage = _relabelling(chosen.relabel, relabel), str(stage or chosen.name)
+    count, sample = _sampler(dataset, chosen, rows, jax.random.key(seed), policy)
 
     def measure() -> dict[str, np.ndarray]:
-        paths, valid = make(stage, context)
+        paths, valid = sample(stage, context)
         if config is None:
             return take_rows(_flat(paths), np.flatnonzero(valid)[:count])._asdict()
         fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
@@ -163,8 +153,39 @@ def synthesise(
         return take_rows(found, np.arange(min(count, len(found.rewards))))._asdict()
 
     made = Transitions(**remember(context, stage, "rows", measure))
-    facts = {"synthetic": method.name, "made_from": dataset.name}
-    name = f"{dataset.name}-{method.name}"
+    return _described(dataset, made, chosen.name, config)
+
+
+def _relabelling(config: RelabelConfig | None, by: By | None) -> RelabelConfig | None:
+    """A method's relabelling, or `by` in its place, checked; None where neither is."""
+    if by is not None:
+        config = replace(config or RelabelConfig(), relabel_with=by)
+    if config is not None:
+        check(config)
+    return config
+
+
+def _sampler(
+    dataset: Dataset,
+    method: Any,
+    rows: int | None,
+    key: jax.Array,
+    policy: tuple[Agent, PyTree] | None,
+) -> tuple[int, Callable[[str, RunContext | None], tuple[Transitions, np.ndarray]]]:
+    """How many rows are asked for, and `(stage, context) -> paths, which steps count`."""
+    if method.name == "pgd":
+        count = rows or method.refresh.windows * (method.length - 1)
+        return count, partial(_windows, dataset, method, count, key, policy)
+    count = rows or method.rows
+    return count, partial(_transitions, dataset, method, count, key)
+
+
+def _described(
+    dataset: Dataset, made: Transitions, method: str, config: RelabelConfig | None
+) -> Dataset:
+    """The sampled rows as a dataset that says what they are made from."""
+    facts = {"synthetic": method, "made_from": dataset.name}
+    name = f"{dataset.name}-{method}"
     if config is not None:
         facts["relabelled"] = config.relabel_with
         name += f"-{config.relabel_with}"

@@ -110,8 +110,9 @@ def export(
         facts["env_id"] = data.environment
     if limit := data.attributes.get("max_episode_steps"):
         facts["max_episode_steps"] = limit
-    bounds = {"action_low": data.action_low, "action_high": data.action_high}
-    write_d4rl(out, data.transitions, facts, data.infos if infos else None, **bounds)
+    infos_kept = data.infos if infos else None
+    low, high = data.action_low, data.action_high
+    write_d4rl(out, data.transitions, facts, infos_kept, action_low=low, action_high=high)
     print(f"{out}: {len(data):,} transitions of {data.name}")
 
 

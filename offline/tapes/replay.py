@@ -121,7 +121,7 @@ def _states(tape: Tape, model: Any, frame_skip: int) -> tuple[np.ndarray, np.nda
     control = np.repeat(tape.actions[index].astype(np.float64), frame_skip, axis=1)
     initial = np.concatenate([np.zeros((len(segments), 1)), tape.states], 1)
     workers = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]  # type: ignore[attr-defined]
-    states, _ = rollout.rollout(model, workers, initial, control)
+    states = np.asarray(rollout.rollout(model, workers, initial, control)[0])
     stepped = states[:, frame_skip - 1 :: frame_skip, 1 : 1 + width]
     kept = steps < segments[:, None]
     after = stepped[kept]
