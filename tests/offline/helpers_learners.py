@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.planner import PlannerConfig
+from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
@@ -86,10 +86,9 @@ def spoil(data: Any, column: str = "rewards") -> Any:
     return data._replace(**{column: jnp.full_like(getattr(data, column), jnp.nan)})
 
 
-def model_free(config: Any, learns_from: str = "rewards") -> Case:
+def model_free(config: Any, learns_from: str = "rewards", seen: Any = rows) -> Case:
     learner = make_model_free(config, S, A, batch_size=8, updates_per_iteration=2)
-    seen = getattr(config, "rows", lambda transitions: transitions)
-    data = to_device(seen(rows()))
+    data = to_device(seen())
     return Case(learner, data, spoil(data, learns_from), S, CONTINUOUS)
 
 
@@ -180,9 +179,8 @@ def discrete() -> Case:
 
 def planning() -> Case:
     unet = TemporalUnetConfig(features=16, blocks=1)
-    return model_free(
-        PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_lr=0.01), learns_from="actions"
-    )
+    config = PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_lr=0.01)
+    return model_free(config, "actions", lambda: rows_for(config, rows()))
 
 
 def guided() -> Case:

@@ -180,10 +180,10 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
     ("change", "setting"),
     [
         ({"weight": -1.0}, "weight"),
-        ({"actions": 0}, "actions"),
+        ({"num_actions": 0}, "num_actions"),
         ({"target_gap": -1.0}, "target_gap"),
         ({"bc_steps": -1}, "bc_steps"),
-        ({"critics": 0}, "critics"),
+        ({"num_critics": 0}, "num_critics"),
         ({"discount": 1.0}, "discount"),
     ],
 )
