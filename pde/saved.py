@@ -10,6 +10,7 @@ parameters of all seeds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import (
@@ -29,7 +31,7 @@ from jaxrl_rollouts.record.saved import (
 from jaxrl_rollouts.registry import Registry
 
 from .adapters import network_like
-from .emulator import FieldNetwork, Objective, Points, Scale
+from .emulator import FieldNetwork, Objective, Points, Scale, grid_of
 from .fieldset import Scaling
 from .registries import NETWORKS, OBJECTIVES
 from .trained import Range, TrainedEmulator
@@ -77,11 +79,16 @@ def load_emulator(
     Raises:
         CheckpointError: there is none or several, or it cannot be read.
         ConfigError: its settings are not this library's.
+        DataError: its facts or parameters need more than the free memory.
     """
     folder = find_folder(folder, FILE, "emulator")
     path = folder / FILE
     sizes = ("channels", "history")
     facts = read_facts(path, "an emulator's folder", FORMAT, sizes)
+    points = _points(path, facts.get("points"))
+    # What is made for every channel comes after this: one state of so many has room.
+    state = math.prod((facts["history"], facts["channels"], *grid_of(points)))
+    check_room(path, "a state", 4 * state)
     dt = facts.get("dt")
     if not (dt is None or isinstance(dt, int | float)):
         raise CheckpointError(f"{path}: dt: found {dt!r}, expected a number or null")
@@ -91,7 +98,7 @@ def load_emulator(
         _scale(path, facts.get("scale")),
         None,
         facts["channels"],
-        _points(path, facts.get("points")),
+        points,
         facts["history"],
         _scalings(path, facts.get("conditions")),
         dt,
@@ -165,7 +172,7 @@ def _constant(path: Path, given: Any, channels: int) -> dict[int, Scaling]:
         numbers = {int(name): scaling for name, scaling in found.items()}
     except ValueError:
         numbers = {}
-    if len(numbers) != len(found) or not {*numbers} <= {*range(width)}:
+    if len(numbers) != len(found) or not all(0 <= number < width for number in numbers):
         expected = f"different numbers of channels, from 0 to {width - 1}"
         raise CheckpointError(f"{path}: constant: found {sorted(found)}, expected {expected}")
     return dict(sorted(numbers.items()))

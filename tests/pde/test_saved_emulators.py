@@ -192,6 +192,7 @@ def test_scaling_is_the_savers(folder: Path) -> None:
         {"units": {"a": 1}},
         {"constant": 3},
         {"channels": 10**9},
+        {"history": 10**9},
         {"seeds": 10**9},
         {"network": "a"},
     ],
@@ -205,6 +206,6 @@ def test_facts_of_another_kind_are_one_line(folder: Path, wrong: dict[str, Any])
     assert "\n" not in str(caught.value)
 
 
-def test_more_steps_than_the_memory_holds_are_refused(told: TrainedEmulator) -> None:
+def test_more_steps_than_the_memory_holds_are_refused(seeing: TrainedEmulator) -> None:
     with pytest.raises(DataError, match=r"roll: 2,000,000,000 steps: .*expected at most"):
-        told.roll(start(8), 2_000_000_000, conditions={"viscosity": 0.5})
+        seeing.roll(start(8), 2_000_000_000, conditions={"viscosity": 0.5})
