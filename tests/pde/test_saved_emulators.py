@@ -20,7 +20,7 @@ from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
-from jaxrl_rollouts.pde.saved import load_emulator, save_emulator
+from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.trained import TrainedEmulator, scalings
 
 N, SEEDS = 8, 2
@@ -51,7 +51,7 @@ def seeing() -> TrainedEmulator:
 
 @pytest.fixture
 def folder(seeing: TrainedEmulator, tmp_path: Path) -> Path:
-    return save_emulator(tmp_path / "run" / "emulator", seeing)
+    return seeing.save(tmp_path / "run" / "emulator")
 
 
 def test_a_loaded_emulator_rolls_as_the_saved_one(seeing: TrainedEmulator, folder: Path) -> None:
