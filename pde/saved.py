@@ -1,6 +1,6 @@
-"""Trained emulators on disk.
+"""Trained emulators read from disk.
 
-    save_emulator("runs/ks/emulator", trained)
+    trained.save("runs/ks/emulator")
     emulator = load_emulator("runs/ks/emulator")
 
 An emulator's folder holds `emulator.json` (settings of network and objective, sizes, how its
@@ -10,63 +10,35 @@ parameters of all seeds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxrl_rollouts.config_json import from_json, to_json
+from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.networks import Network
-from jaxrl_rollouts.record.provenance import provenance
+from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.record.saved import (
     find_folder,
     load_params,
     read_facts,
     reading,
-    save_trained,
 )
 from jaxrl_rollouts.registry import Registry
 
 from .adapters import network_like
-from .emulator import FieldNetwork, Objective, Points, Scale
+from .emulator import Objective, Points, Scale, grid_of
 from .fieldset import Scaling
 from .registries import NETWORKS, OBJECTIVES
-from .trained import Range, TrainedEmulator
-
-FORMAT = 2
-FILE = "emulator.json"
-CUSTOM = "custom"
-
-
-def save_emulator(folder: str | Path, trained: TrainedEmulator) -> Path:
-    """Write an emulator with the parameters of all its seeds; the folder is made if need be."""
-    facts = {
-        **trained.facts,
-        "format": FORMAT,
-        "network": _described(NETWORKS, trained.network),
-        "objective": _described(OBJECTIVES, trained.objective),
-        "scale": list(trained.scale) if isinstance(trained.scale, tuple) else trained.scale,
-        "channels": trained.channels,
-        "points": trained.points if len(trained.grid) == 1 else list(trained.grid),
-        "boundaries": list(trained.boundaries),
-        "constant": {str(channel): list(unit) for channel, unit in trained.constant.items()},
-        "history": trained.history,
-        "conditions": {name: list(scaling) for name, scaling in trained.conditions.items()},
-        "dt": trained.dt,
-        "units": [list(unit) for unit in trained.units],
-        "extent": [list(ends) for ends in trained.extent],
-        "parameters": {name: list(ends) for name, ends in trained.parameters.items()},
-        "versions": provenance(),
-    }
-    return save_trained(folder, FILE, facts, trained.params)
+from .trained import CUSTOM, FILE, FORMAT, Range, TrainedEmulator
 
 
 @reading(FILE, "an emulator")
 def load_emulator(
     folder: str | Path, *, network: Any = None, objective: Objective | None = None
 ) -> TrainedEmulator:
-    """Read what `save_emulator` wrote; the folder, or one that holds a single emulator.
+    """Read what `TrainedEmulator.save` wrote; the folder, or one that holds a single emulator.
 
     Args:
         folder: of the emulator, or of its run.
@@ -77,11 +49,16 @@ def load_emulator(
     Raises:
         CheckpointError: there is none or several, or it cannot be read.
         ConfigError: its settings are not this library's.
+        DataError: its facts or parameters need more than the free memory.
     """
     folder = find_folder(folder, FILE, "emulator")
     path = folder / FILE
     sizes = ("channels", "history")
     facts = read_facts(path, "an emulator's folder", FORMAT, sizes)
+    points = _points(path, facts.get("points"))
+    # What is made for every channel comes after this: one state of so many has room.
+    state = math.prod((facts["history"], facts["channels"], *grid_of(points)))
+    check_room(path, "a state", 4 * state)
     dt = facts.get("dt")
     if not (dt is None or isinstance(dt, int | float)):
         raise CheckpointError(f"{path}: dt: found {dt!r}, expected a number or null")
@@ -91,7 +68,7 @@ def load_emulator(
         _scale(path, facts.get("scale")),
         None,
         facts["channels"],
-        _points(path, facts.get("points")),
+        points,
         facts["history"],
         _scalings(path, facts.get("conditions")),
         dt,
@@ -103,15 +80,6 @@ def load_emulator(
         _ranges(path, "parameters", facts.get("parameters") or {}),
     )
     return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))
-
-
-def _described(registry: Registry, config: Any) -> dict[str, Any]:
-    """`{name: settings}`, or `{"custom": "module.Class"}` of what has no name."""
-    if any(type(config) is registry[name] for name in registry):
-        return {registry.name_of(config): to_json(config)}
-    kind = config.init if isinstance(config, Network | FieldNetwork) else type(config)
-    kind = getattr(kind, "__wrapped__", kind)
-    return {CUSTOM: f"{kind.__module__}.{kind.__qualname__}"}
 
 
 def _config(
@@ -165,7 +133,7 @@ def _constant(path: Path, given: Any, channels: int) -> dict[int, Scaling]:
         numbers = {int(name): scaling for name, scaling in found.items()}
     except ValueError:
         numbers = {}
-    if len(numbers) != len(found) or not {*numbers} <= {*range(width)}:
+    if len(numbers) != len(found) or not all(0 <= number < width for number in numbers):
         expected = f"different numbers of channels, from 0 to {width - 1}"
         raise CheckpointError(f"{path}: constant: found {sorted(found)}, expected {expected}")
     return dict(sorted(numbers.items()))

@@ -18,9 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxrl_rollouts.config_json import to_json
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import check_room
-from jaxrl_rollouts.record.saved import one_seed
+from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.record.provenance import provenance
+from jaxrl_rollouts.record.saved import one_seed, save_trained
+from jaxrl_rollouts.registry import Registry
 from jaxrl_rollouts.trees import PyTree
 
 from .adapters import NetworkLike, built
@@ -38,8 +42,13 @@ from .emulator import (
 )
 from .field import roll_emulator
 from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, from_units, to_units
+from .registries import NETWORKS, OBJECTIVES
 
 Range = tuple[float, float]
+
+FORMAT = 2
+FILE = "emulator.json"
+CUSTOM = "custom"  # the key of a network that is neither this library's nor announced
 
 
 def scalings(names: tuple[str, ...]) -> dict[str, Scaling]:
@@ -216,10 +225,33 @@ class TrainedEmulator:
         return rolled[:, 0] if single else rolled
 
     def save(self, folder: str | Path) -> Path:
-        """Write it into a folder, to be read by `load_emulator`."""
-        from .saved import save_emulator
+        """Write it, with the parameters of all seeds, into a folder for `load_emulator`.
 
-        return save_emulator(folder, self)
+        Args:
+            folder: made where there is none.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        facts = {
+            **self.facts,
+            "format": FORMAT,
+            "network": _described(NETWORKS, self.network),
+            "objective": _described(OBJECTIVES, self.objective),
+            "scale": list(self.scale) if isinstance(self.scale, tuple) else self.scale,
+            "channels": self.channels,
+            "points": self.points if len(self.grid) == 1 else list(self.grid),
+            "boundaries": list(self.boundaries),
+            "constant": {str(channel): list(unit) for channel, unit in self.constant.items()},
+            "history": self.history,
+            "conditions": {name: list(scaling) for name, scaling in self.conditions.items()},
+            "dt": self.dt,
+            "units": [list(unit) for unit in self.units],
+            "extent": [list(ends) for ends in self.extent],
+            "parameters": {name: list(ends) for name, ends in self.parameters.items()},
+            "versions": provenance(),
+        }
+        return save_trained(folder, FILE, facts, self.params)
 
     def _fields(self, initial: ArrayLike) -> tuple[np.ndarray, bool]:
         """`[B, H, C, *N]` of all channels, and whether it was one field."""
@@ -257,6 +289,15 @@ class TrainedEmulator:
             single = values.reshape(-1, 1) if values.ndim < 2 else values
             columns.append(np.broadcast_to(scaling.checked(name, single), (rows, width)))
         return jnp.asarray(np.concatenate(columns, 1), jnp.float32)
+
+
+def _described(registry: Registry, config: Any) -> dict[str, Any]:
+    """`{name: settings}`, or `{"custom": "module.Class"}` of what has no name."""
+    if any(type(config) is registry[name] for name in registry):
+        return {registry.name_of(config): to_json(config)}
+    kind = config.init if isinstance(config, Network | FieldNetwork) else type(config)
+    kind = getattr(kind, "__wrapped__", kind)
+    return {CUSTOM: f"{kind.__module__}.{kind.__qualname__}"}
 
 
 @functools.lru_cache(maxsize=32)

@@ -175,14 +175,15 @@ def _emulator(folder: Path) -> tuple[Path, Callable[[], object]]:
 
     import jax
 
-    from jaxrl_rollouts.pde.objectives import OneStepConfig
-    from jaxrl_rollouts.pde.operators import ResnetConfig
-    from jaxrl_rollouts.pde.saved import TrainedEmulator, load_emulator, save_emulator
+    from jaxrl_rollouts.pde.objectives import Mse
+    from jaxrl_rollouts.pde.operators import Resnet
+    from jaxrl_rollouts.pde.saved import load_emulator
+    from jaxrl_rollouts.pde.trained import TrainedEmulator
 
-    network = ResnetConfig(width=4, blocks=1, dilations=(1,), embedding=4)
-    empty = TrainedEmulator(network, OneStepConfig(), None, 1, 8)
+    network = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+    empty = TrainedEmulator(network, Mse(), 0.5, None, 1, 8)
     params = jax.vmap(empty.emulator.init)(jax.random.split(jax.random.key(0), 2))
-    save_emulator(folder / "emulator", dataclasses.replace(empty, params=params))
+    dataclasses.replace(empty, params=params).save(folder / "emulator")
 
     def read() -> None:
         load_emulator(folder / "emulator").roll(np.zeros((1, 8)), 2)

@@ -20,7 +20,7 @@ from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
-from jaxrl_rollouts.pde.saved import load_emulator, save_emulator
+from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.trained import TrainedEmulator, scalings
 
 N, SEEDS = 8, 2
@@ -51,7 +51,7 @@ def seeing() -> TrainedEmulator:
 
 @pytest.fixture
 def folder(seeing: TrainedEmulator, tmp_path: Path) -> Path:
-    return save_emulator(tmp_path / "run" / "emulator", seeing)
+    return seeing.save(tmp_path / "run" / "emulator")
 
 
 def test_a_loaded_emulator_rolls_as_the_saved_one(seeing: TrainedEmulator, folder: Path) -> None:
@@ -192,6 +192,7 @@ def test_scaling_is_the_savers(folder: Path) -> None:
         {"units": {"a": 1}},
         {"constant": 3},
         {"channels": 10**9},
+        {"history": 10**9},
         {"seeds": 10**9},
         {"network": "a"},
     ],
@@ -205,6 +206,6 @@ def test_facts_of_another_kind_are_one_line(folder: Path, wrong: dict[str, Any])
     assert "\n" not in str(caught.value)
 
 
-def test_more_steps_than_the_memory_holds_are_refused(told: TrainedEmulator) -> None:
+def test_more_steps_than_the_memory_holds_are_refused(seeing: TrainedEmulator) -> None:
     with pytest.raises(DataError, match=r"roll: 2,000,000,000 steps: .*expected at most"):
-        told.roll(start(8), 2_000_000_000, conditions={"viscosity": 0.5})
+        seeing.roll(start(8), 2_000_000_000, conditions={"viscosity": 0.5})
