@@ -14,6 +14,7 @@ What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_rank`.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -30,15 +31,25 @@ from .plan_rows import PlanRows, plan_rows
 from .planner_acting import act, memory
 from .planner_parts import (
     PlannerActor,
-    PlannerConfig,
     PlannerNet,
     PlannerParts,
+    PlannerSettings,
     PlannerState,
     cut,
     inverse_action,
     planner_parts,
     target_rank,
 )
+
+
+@dataclass(frozen=True)
+class PlannerConfig(PlannerSettings):
+    """Hyper-parameters of the planner; see `PlannerSettings`."""
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        """Build the agent; its rates are the same at every step."""
+        del steps
+        return make_planner(self, observation_size, action_size)
 
 
 @functools.lru_cache(maxsize=32)
@@ -120,7 +131,7 @@ def update(
     )
 
 
-def rows_for(config: PlannerConfig, transitions: Transitions) -> PlanRows:
+def rows_for(config: PlannerSettings, transitions: Transitions) -> PlanRows:
     """Windows of the dataset's episodes with the rank of their return."""
     settings = {"discount": config.discount, "most": config.windows}
     return plan_rows(transitions, config.history, config.horizon, **settings)

@@ -28,11 +28,9 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent
-
 
 @dataclass(frozen=True)
-class PlannerConfig:
+class PlannerSettings:
     """Hyper-parameters.
 
     Attributes:
@@ -80,13 +78,6 @@ class PlannerConfig:
         if self.replan > self.horizon:
             raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
 
-    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
-        """Build the agent; its rates are the same at every step."""
-        from .planner import make_planner
-
-        del steps
-        return make_planner(self, observation_size, action_size)
-
     @property
     def length(self) -> int:
         """States of a whole window."""
@@ -121,7 +112,7 @@ class PlannerState(NamedTuple):
 class PlannerParts(NamedTuple):
     """What the planner's functions are bound to."""
 
-    config: PlannerConfig
+    config: PlannerSettings
     observation_size: int
     denoiser: Denoiser  # learns
     guided: Denoiser  # the same network with guidance, which is drawn from
@@ -132,7 +123,7 @@ class PlannerParts(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def planner_parts(config: PlannerConfig, observation_size: int, action_size: int) -> PlannerParts:
+def planner_parts(config: PlannerSettings, observation_size: int, action_size: int) -> PlannerParts:
     """Networks of one configuration."""
     check(config)
     sizes = config.unet, config.length, config.history, observation_size

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from ..agents.model_free import ModelFree
 from ..agents.plan_rows import PlanRows
-from ..agents.planner import rows_for
-from ..agents.planner_parts import PlannerConfig
+from ..agents.planner import PlannerConfig, rows_for
 from ..data import Transitions
 
 

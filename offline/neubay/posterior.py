@@ -27,8 +27,9 @@ from ..task import Task, slug, termination_of
 from ..worlds.dynamics import Dynamics, World, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import WorldModel, fit_worlds
-from ..worlds.saved import load_worlds, save_worlds
+from ..worlds.saved import load_worlds
 from ..worlds.trust import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
+from ..worlds.written import save_worlds
 from .learner import OWN_WORLDS, NeubayData
 from .sizes import Sizes
 

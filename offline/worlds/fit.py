@@ -29,6 +29,7 @@ from ..environments.base import Environment
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, World, learned_dynamics
 from .endings import TerminationConfig, fit_endings
+from .written import save_worlds
 
 Targets = Literal["raw", "change", "observations"]
 
@@ -134,8 +135,6 @@ class FittedDataset(NamedTuple):
 
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models for `load_worlds`."""
-        from .saved import save_worlds
-
         more = self.dataset, self.config.ensemble, self.config.targets
         return save_worlds(folder, self.fitted.worlds, *more, ending=self.ending)
 

@@ -14,26 +14,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.config_json import from_json, to_json
+from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import (
     find_folder,
     load_params,
     read_facts,
     reading,
-    save_trained,
 )
 
 from ..data import Dataset
 from .dynamics import World
 from .endings import TerminationConfig, blank_ending
-from .fit import Targets, WorldModel, make_world_model
+from .fit import WorldModel, make_world_model
 from .trust import UncertaintyStats
-
-FORMAT = 3  # 2: the members that are no elites, too; 3: `stats` is no longer called `trust`
-FILE = "world.json"
+from .written import FILE, FORMAT, fingerprint
 
 
 class SavedWorlds(NamedTuple):
@@ -52,51 +48,6 @@ class SavedWorlds(NamedTuple):
     stats: UncertaintyStats | None
     config: EnsembleConfig
     facts: Mapping[str, Any]
-
-
-def fingerprint(dataset: Dataset) -> dict[str, Any]:
-    """What identifies the rows a model was fitted to."""
-    t = dataset.transitions
-    return {
-        "sha256": dataset.sha256,
-        "rows": len(t.rewards),
-        "observation_size": t.observations.shape[1],
-        "action_size": t.actions.shape[1],
-    }
-
-
-def save_worlds(
-    folder: str | Path,
-    worlds: World,
-    dataset: Dataset,
-    config: EnsembleConfig,
-    targets: Targets,
-    *,
-    stats: UncertaintyStats | None = None,
-    ending: TerminationConfig | None = None,
-) -> Path:
-    """Write the worlds of all seeds and where they come from.
-
-    Args:
-        folder: made if need be.
-        worlds: leading axis = seeds.
-        dataset: what they were fitted to.
-        config, targets: as they were given to `fit_worlds`.
-        stats: leading axis = seeds; None where none was measured.
-        ending: settings of the learned termination, where the worlds have one.
-    """
-    facts = {
-        "format": FORMAT,
-        "dataset": dataset.name,
-        **fingerprint(dataset),
-        "ensemble": to_json(config),
-        "targets": targets,
-        "levels": 0 if stats is None else stats.levels.shape[-1],
-        "ending": None if ending is None else to_json(ending),
-        "versions": provenance(),
-    }
-    params = {"worlds": worlds} if stats is None else {"worlds": worlds, "stats": stats}
-    return save_trained(folder, FILE, facts, params)
 
 
 @reading(FILE, "world models")

@@ -147,13 +147,14 @@ def imports(name: str, path: Path, *, top_level: bool) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text())
     lazy: set[ast.AST] = set()
+    typed: set[ast.AST] = set()  # what only type checkers import
     for node in ast.walk(tree):
-        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if function or checking:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             lazy |= set(ast.walk(node))
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            typed |= {inner for line in node.body for inner in ast.walk(line)}
     for node in ast.walk(tree):
-        if top_level and node in lazy:
+        if node in typed or (top_level and node in lazy):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -266,7 +266,7 @@ def test_policies() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"critics": 0}, "critics"),
+        ({"num_critics": 0}, "num_critics"),
         ({"eta": -1.0}, "eta"),
         ({"num_critics": 1, "eta": 1.0}, "eta"),
         ({"discount": 1.0}, "discount"),

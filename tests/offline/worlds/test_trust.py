@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import World, predict
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.worlds.saved import FILE, load_worlds, save_worlds
+from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.offline.worlds.trust import (
     UncertaintyStats,
     threshold_at,
@@ -27,6 +27,7 @@ from jaxrl_rollouts.offline.worlds.trust import (
     uncertainty_stats,
     uncertainty_stats_of_seeds,
 )
+from jaxrl_rollouts.offline.worlds.written import FILE, save_worlds
 
 CONFIG = EnsembleConfig(
     members=5,
