@@ -48,7 +48,7 @@ def printed(found):
 
 def test_counts_and_returns(tmp_path):
     rows = make(PLAN)
-    found = inspect(saved(tmp_path, rows, env_id="Hopper-v4"))
+    found = inspect(saved(tmp_path, rows, name="hopper-medium-v2"))
     assert (found.rows, found.observation_size, found.action_size) == (19, 3, 2)
     assert (found.episodes, found.terminated, found.truncated, found.unfinished) == (5, 2, 2, 1)
     assert found.time_limit is None and found.cut_short == 0

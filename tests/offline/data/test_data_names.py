@@ -95,8 +95,8 @@ def test_urls_and_limits_are_those_of_d4rl(name, path, steps):
         ("maze2d-umaze-dense-v0", 23.249793, 81.78995240126592),
         ("pen-human-v1", 96.262799, 3076.8331017826877),
         ("relocate-expert-v0", -6.425911, 4233.877797728884),
-        ("halfcheetah-medium", -280.178953, 12135.0),
-        ("hopper-mixed", -20.272305, 3234.3),
+        ("halfcheetah-medium-mini-v1", -280.178953, 12135.0),
+        ("hopper-medium-replay-mini-v1", -20.272305, 3234.3),
     ],
 )
 def test_references_are_those_of_d4rl(name, low, high):
@@ -124,15 +124,10 @@ def test_data_folder_order(tmp_path, monkeypatch):
     assert data_folder() == Path.home() / ".jaxrl_rollouts" / "datasets"
 
 
-def test_made_sets_are_found_in_any_of_the_named_folders(tmp_path, monkeypatch):
-    with pytest.raises(
-        DataError, match="data make hopper-medium.*D4RL's is called hopper-medium-v2"
-    ):
-        resolve("hopper-medium")
+def test_sets_are_found_in_any_of_the_named_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", os.pathsep.join(map(str, (tmp_path / "a", tmp_path))))
-    made = place(tmp_path / "hopper-medium.hdf5")
-    assert resolve("hopper-medium") == made and data_folder() == tmp_path / "a"
-    assert load("hopper-medium").name == "hopper-medium"
+    there = place(tmp_path / "hopper-medium-v2.hdf5")
+    assert resolve("hopper-medium-v2") == there and data_folder() == tmp_path / "a"
 
 
 def test_a_path_is_itself(tmp_path):
@@ -151,9 +146,7 @@ def test_where_d4rl_files_are_found(tmp_path):
     assert resolve("hopper-medium-v2", tmp_path / "empty") == cached
 
 
-def test_made_sets_and_d4rl_v0_do_not_mix_up(tmp_path):
-    ours = place(data_folder() / "halfcheetah-medium.hdf5", {"env_id": "HalfCheetah-v4"})
-    assert resolve("halfcheetah-medium") == ours
+def test_d4rl_v0_is_fetched_or_found(tmp_path):
     with pytest.raises(DataError, match="fetch http"):
         resolve("halfcheetah-medium-v0", download=False)
     theirs = place(tmp_path / "D4RL_DATASET_DIR" / "halfcheetah_medium.hdf5")
@@ -162,9 +155,9 @@ def test_made_sets_and_d4rl_v0_do_not_mix_up(tmp_path):
 
 @pytest.mark.parametrize("folder", [".", "shared/data", "../shared/data"])
 def test_folders_nobody_named_are_not_searched(folder):
-    place(Path(folder) / "hopper-mixed.hdf5")
-    with pytest.raises(DataError, match="data make hopper-mixed"):
-        resolve("hopper-mixed")
+    place(Path(folder) / "hopper-medium-v2.hdf5")
+    with pytest.raises(DataError, match="fetch http"):
+        resolve("hopper-medium-v2", download=False)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +165,6 @@ def test_folders_nobody_named_are_not_searched(folder):
     [
         ("hoper-medium-v2", "hopper-medium-v2"),
         ("halfcheetah-medum", "halfcheetah-medium"),
-        ("halfcheeta-mixed", "halfcheetah-mixed"),
         ("walker2d-medium-replay-v3", "walker2d-medium-replay-v"),
         ("zzzzzz", None),
         ("", None),
