@@ -119,7 +119,7 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
             "max_weight": ours.exp_adv_max,
         }
     soft = {
-        "temp_learning_rate": ours.alpha_lr,
+        "temp_learning_rate": ours.alpha_lr if ours.learn_alpha else 0.0,
         "initial_temperature": ours.initial_alpha,
     }
     if name == "sac":

@@ -57,7 +57,6 @@ ELSEWHERE = {
     "target_entropy",
     "max_alpha",
     "max_q_backup",
-    "learn_alpha",
     "value_lr",
     "eta",
     "min_target",
@@ -73,6 +72,8 @@ ELSEWHERE = {
 def test_each_of_our_settings_changes_d3rlpys(name: str) -> None:
     ours = AGENTS[name]
     options = comparison.their_options(name, ours)
+    # Off there as long as it is not named.
+    assert not getattr(ours, "max_q_backup", False)
     for field in fields(ours):
         value = getattr(ours, field.name)
         if field.name in ELSEWHERE or (name == "sac" and field.name == "backup_entropy"):
