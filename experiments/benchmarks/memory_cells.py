@@ -18,6 +18,9 @@ from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.data.d4rl import write_d4rl
 from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.method import Method
+from jaxrl_rollouts.offline.methods import MethodName
+from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
@@ -42,10 +45,10 @@ def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
     return {"imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak}
 
 
-def model_based(config: Config) -> dict[str, Any]:
-    """Small networks, one evaluation, and world models of one epoch that all seeds share."""
+def model_based(name: MethodName, config: Config, **more: Any) -> Method:
+    """Small networks, and world models of one epoch that all seeds share."""
     agent, world = {"hidden": config.hidden}, {"max_epochs": 1, "shared": True}
-    return {"agent": agent, "world": world, "steps": config.steps, **LOOKS}
+    return recipe(name, "small", agent=agent, world=world, steps=config.steps, **more)
 
 
 def made_file(config: Config, folder: Path) -> Path:
@@ -64,8 +67,8 @@ def on_rows(stream: Stream, config: Config, folder: Path, run: Run) -> None:
     """TD3+BC on the file."""
     os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
     data = load(made_file(config, folder), stream=stream)
-    agent = {"hidden": config.hidden, "steps": config.steps}
-    train(data, "td3_bc", environment="none", **agent, **LOOKS, context=run)
+    method = recipe("td3_bc", "small", hidden=config.hidden, steps=config.steps)
+    train(data, method, environment="none", **LOOKS, context=run)
 
 
 def in_memory(config: Config, folder: Path, run: Run) -> None:
@@ -80,7 +83,7 @@ def on_disk(config: Config, folder: Path, run: Run) -> None:
 
 def many_seeds(config: Config, folder: Path, run: Run) -> None:
     """RAVL, ten critics each."""
-    train(DATASET, "ravl", **model_based(config) | {"seeds": config.seeds}, context=run)
+    train(DATASET, model_based("ravl", config), **LOOKS | {"seeds": config.seeds}, context=run)
 
 
 def many_members(config: Config, folder: Path, run: Run) -> None:
@@ -98,7 +101,7 @@ def many_members(config: Config, folder: Path, run: Run) -> None:
 def long_rollouts(config: Config, folder: Path, run: Run) -> None:
     """Base, with rollouts as long as asked for, a hundred at a time."""
     rollouts = {"length": config.horizon, "batch_size": 100}
-    train(DATASET, "base", **model_based(config), rollouts=rollouts, context=run)
+    train(DATASET, model_based("base", config, rollouts=rollouts), **LOOKS, context=run)
 
 
 def refiner(config: Config, folder: Path, run: Run) -> None:

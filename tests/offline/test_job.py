@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 import pytest
+from helpers_train import train
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.bc import Bc
@@ -19,7 +20,6 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Job, Method, swept
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.mopo import Mopo

@@ -9,11 +9,11 @@ import helpers_data as given
 import jax
 import numpy as np
 import pytest
+from helpers_train import train
 
 from jaxrl_rollouts import scaler
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import Dataset, load, streamed
-from jaxrl_rollouts.offline.job import train
 
 PLAN = ((70, given.TERMINATED), (80, given.TRUNCATED), (65, given.TERMINATED), (40, "unfinished"))
 

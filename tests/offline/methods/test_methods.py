@@ -187,7 +187,8 @@ def test_base_and_ravl_differ_in_their_critics_only() -> None:
     assert (ravl.agent.num_critics, ravl.agent.eta) == (10, 1.0)
     ours, theirs = settings(base), settings(ravl)
     changed = {name for name in ours if ours[name] != theirs[name]}
-    assert changed == {"agent.num_critics", "agent.eta"}
+    # Apart from the world models, which RAVL's authors fit with settings of their own.
+    assert {n for n in changed if not n.startswith("world.")} == {"agent.num_critics", "agent.eta"}
     assert base.uncertainty() is ravl.uncertainty() is None
 
 
