@@ -153,9 +153,9 @@ def test_bytes_are_predicted_to_the_byte() -> None:
 def test_sizes_that_do_not_fit_are_named() -> None:
     with pytest.raises(ConfigError, match="capacity: found 50, expected at least one tape of 100"):
         tapes.create(TOKEN, 50, 5, tape_length=100)
-    for change in ({"tape": 1}, {"episodes": 0}, {"capacity": 2**31}):
+    for change in ({"tape_length": 1}, {"episodes": 0}, {"capacity": 2**31}):
         with pytest.raises(ConfigError, match=next(iter(change))):
-            tapes.create(TOKEN, **{"capacity": 50, "episodes": 5, "tape": 10, **change})
+            tapes.create(TOKEN, **{"capacity": 50, "episodes": 5, "tape_length": 10, **change})
     small = tapes.create(TOKEN, 17, EPISODES, tape_length=8)
     with pytest.raises(ConfigError, match="at least 3 episodes of 6 timesteps"):
         tapes.add(small, block(0, []), jnp.ones(3, int))

@@ -166,7 +166,7 @@ def band_limited(points: int) -> jax.Array:
 
 
 def test_an_fno_is_the_same_on_two_grids() -> None:
-    layer = SpectralConv(1, modes=4)
+    layer = SpectralConv(1, modes=(4, 4))
     params = layer.init(jax.random.key(0), jnp.zeros((32, 32, 1)))
     coarse, fine = (layer.apply(params, band_limited(n)[..., None]) for n in (32, 64))
     np.testing.assert_allclose(coarse, fine[::2, ::2], atol=1e-5)
@@ -181,7 +181,7 @@ def test_a_spectral_layer_can_be_the_heat_equation() -> None:
     k = np.concatenate([np.arange(modes), np.arange(-modes, 0)])
     decay = np.exp(-t * (k[:, None] ** 2 + np.arange(modes)[None] ** 2))[..., None, None]
     params = {"params": {"real": jnp.asarray(decay), "imaginary": jnp.zeros(decay.shape)}}
-    out = SpectralConv(1, modes).apply(params, u[..., None])
+    out = SpectralConv(1, (modes, modes)).apply(params, u[..., None])
     wave = np.fft.fftfreq(points, 1 / points), np.fft.rfftfreq(points, 1 / points)
     square = np.add.outer(*(np.square(k) for k in wave))
     exact = np.fft.irfft2(np.fft.rfft2(u) * np.exp(-t * square), s=(points, points))
