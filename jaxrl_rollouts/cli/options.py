@@ -16,7 +16,7 @@ from ..config_json import read
 from ..configs import FLAT, check, settings, unknown
 from ..errors import ConfigError
 from ..foreign import code_in
-from ..plugins import Experiment, Listing
+from ..plugins import Experiment, Listing, check_trusted
 from ..registry import is_place
 from . import parsing
 from .files import read_settings
@@ -131,9 +131,7 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
 
 def _check_code(data: Any, file: str, arguments: Sequence[str]) -> None:
     """`ConfigError` for a file that names code to import which the command line does not."""
-    if unknown_code := sorted(set(code_in(data)) - set(arguments)):
-        expected = "no code to import but what is typed as an option"
-        raise ConfigError(file, unknown_code[0], expected, "copy the file without it, and type it")
+    check_trusted(file, sorted(set(code_in(data)) - set(arguments)))
 
 
 def _check_chosen(config: Any, arguments: Sequence[str], file: str | None) -> None:
