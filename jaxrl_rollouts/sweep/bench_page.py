@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..reports.pictures import figure
-from ..reports.statistics import FEWEST, bootstrap_interval, iqm
+from ..reports.statistics import bootstrap_interval, iqm, spread, spread_name
 from .suite import Suite
 from .table import Curves, final, result
 
@@ -35,7 +35,9 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     total = len(suite.datasets) * len(suite.methods)
     lines = [f"# {suite.question}", "", f"{done} of {total} cells are measured; others are empty."]
     lines += ["", *_scores(suite, datasets, methods, cells), ""]
-    lines += [f"Mean of the last {suite.last} evaluations. In brackets the {_spread(suite.seeds)}."]
+    lines += [
+        f"Mean of the last {suite.last} evaluations. In brackets the {spread_name(suite.seeds)}."
+    ]
     if suite.tuning:
         lines.append(suite.tuning)
     lines += ["", "## Over all datasets", "", *_aggregates(suite, datasets, methods, cells)]
@@ -45,18 +47,11 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     return "\n".join(lines)
 
 
-def _spread(seeds: int) -> str:
-    return "95 % bootstrap interval" if seeds >= FEWEST else f"range of {seeds} seeds"
-
-
 def _cell(values: np.ndarray) -> str:
     """Mean and spread of `[seeds]` values."""
     if not np.isfinite(values).all():
         return "diverged"
-    if len(values) >= FEWEST:
-        low, high = bootstrap_interval(values, "mean")
-    else:
-        low, high = values.min(), values.max()
+    low, high = spread(values, "mean")
     return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 

@@ -68,6 +68,7 @@ def make_tape(kind: str, env: Environment, training: Online | None, rows: int, s
         parts, facts = [play(env, random_policy(env.action_size), (), key, rows)], {}
     else:
         parts, facts = _trained(kind, env, training, rows, base, key)
+        facts["training_seed"] = seed  # the command trains and plays with one seed
     whole = Rows(
         np.concatenate([part.actions for part in parts]),
         np.concatenate([part.states for part in parts]),
@@ -86,7 +87,7 @@ def _trained(
     steps, returns = training.curve()
     best = int(returns[:, 0].argmax())
     policy = training.agent.policy
-    facts: dict[str, Any] = {"training_steps": int(steps[-1]), "training_seed": 0}
+    facts: dict[str, Any] = {"training_steps": int(steps[-1])}
 
     def played(look: int, key: jax.Array, count: int) -> Rows:
         return play(env, policy, training.actor(0, look), key, count)
