@@ -23,21 +23,12 @@ from jaxrl_rollouts.trees import PyTree
 from .behaviours.made import HasEpisodes, load_dataset, undeclared
 from .data import Dataset
 from .environments import Environment
+from .matching import EnvironmentLike, matched
 from .method import Job, Method
-from .methods import MethodName
-from .recipes import LOOKS, Preset, benchmark_of, differences, method_of, published
+from .methods import METHODS, MethodName
+from .recipes import LOOKS, OWN, Preset, benchmark_of, changed, differences, published, recipe
 from .result import TrainResult, finish
-from .task import (
-    EnvironmentLike,
-    Task,
-    check_rewards,
-    keys_of,
-    matched,
-    naming_extremes,
-    slug,
-    verify_checksum,
-    warnings_of,
-)
+from .task import Task, check_rewards, keys_of, naming_extremes, slug, verify_checksum, warnings_of
 from .training import make_evaluator, train_learner
 from .worlds.dynamics import Dynamics
 
@@ -188,3 +179,28 @@ def facts_of(
         where = "a benchmark" if benchmark_of(dataset) is None else f"{method.name}'s table"
         facts.append(f"{dataset.name} is not in {where}: the paper's general settings.")
     return facts
+
+
+def method_of(
+    method: MethodName | Method | type[Method],
+    preset: Preset | None,
+    dataset: Dataset,
+    changes: Mapping[str, object],
+) -> tuple[Method, str]:
+    """The settings that `train` was given, by name and preset or as they are, and their name.
+
+    Raises:
+        ConfigError: a preset beside settings, which have all they need.
+    """
+    if isinstance(method, str):
+        asked: Preset = preset or "small"
+        return recipe(method, asked, dataset, **changes), asked
+    if preset is not None:
+        name = getattr(method, "name", "method")
+        expected = "none beside settings, which are whole"
+        raise ConfigError("preset", preset, expected, f'recipe("{name}", "{preset}", ...)')
+    made = method() if isinstance(method, type) else method
+    if not isinstance(made, Method):
+        expected = f"a name or settings of {', '.join(METHODS)}"
+        raise ConfigError("method", type(made).__name__, expected)
+    return changed(made, changes) if changes else made, OWN

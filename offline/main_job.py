@@ -29,13 +29,14 @@ from .commands import MAIN_JOB
 from .data import Dataset
 from .environments import make
 from .job import check_dataset, facts_of, train_method
+from .matching import matched
 from .method import Job, Method
 from .methods import METHODS, MethodName
 from .methods.mopo import Mopo
 from .policy_value import imagined_value
 from .recipes import LOOKS, PRESETS, Preset, recipe, source_of
 from .result import TrainResult
-from .task import line_of, matched, warnings_of
+from .task import line_of, warnings_of
 from .worlds.fit import FittedDataset
 from .worlds.quality import quality
 

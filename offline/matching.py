@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.feeds import blocks
 
+from .data.bounds import is_unit, to_unit
 from .data.catalogue import CATALOGUE
+from .data.checks import ACTION_TOLERANCE
+from .data.inspection import bounds_text
 from .data.transitions import Dataset, episodes
-from .environments.base import Environment, with_columns
+from .environments.absent import NONE, no_simulator
+from .environments.base import Environment, own_bounds, with_columns
 from .environments.gymnasium_ import NoTimeLimitError, from_gymnasium
+from .environments.registry import ROBOTICS, absent_task, is_known, make, make_named
 from .environments.terminations import never
 
 STARTS = 16  # of the simulator
@@ -187,3 +194,156 @@ def _shared_length(lengths: np.ndarray) -> int | None:
     if not len(lengths) or (lengths == lengths.max()).sum() < 2:
         return None
     return int(lengths.max())
+
+
+class HasSteps(Protocol):
+    """A Gymnasium environment."""
+
+    def step(self, action: Any, /) -> Any: ...
+
+
+EnvironmentLike = str | Environment | HasSteps  # what `environments.make` takes
+
+
+def is_simulator(env: Environment) -> bool:
+    """Whether this is one that can be played in."""
+    return env.name != NONE
+
+
+def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:
+    """Where the policy is played: the environment asked for, else the one a dataset is from.
+
+    Args:
+        dataset: the rows.
+        environment: what `make` takes, or "none" for no simulator. None takes what the dataset
+            says, or its name; where neither says anything there is no simulator.
+
+    Returns:
+        An environment that the dataset fits, with its columns in the data's order; without a
+        simulator one that cannot be played in (`is_simulator`), with the dataset's sizes, bounds
+        and longest episode.
+
+    Raises:
+        ConfigError: there is no such environment.
+        DataError: see `check_fits` and `same_columns`.
+        SimulatorError: the environment's first reset or step fails.
+    """
+    env = _named(dataset, environment)
+    check_fits(dataset, env)
+    return same_columns(dataset, env)
+
+
+def matched(
+    dataset: Dataset, environment: EnvironmentLike | None = None
+) -> tuple[Dataset, Environment]:
+    """A dataset and its `environment_of`, whose action bounds it takes where it declares none."""
+    env = _named(dataset, environment)
+    if is_simulator(env) and env.action_low is not None:
+        dataset = take_bounds(dataset, env.action_low, env.action_high, env.name)
+    check_fits(dataset, env)
+    return dataset, same_columns(dataset, env)
+
+
+def _named(dataset: Dataset, environment: EnvironmentLike | None) -> Environment:
+    """`environment_of` before it is compared with the data."""
+    if isinstance(environment, str) and environment == NONE:
+        return _without(dataset)
+    named = environment is not None and environment != ""
+    if not named:
+        if dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
+            return _without(dataset)
+        environment = dataset.environment or dataset.name
+        missing = absent_task(environment)
+        if missing:
+            return _without(dataset)._replace(notes=(missing,))
+        environment = ROBOTICS.get(environment, environment)
+    try:
+        return limited(make if named else make_named, environment, longest_episode(dataset))
+    except ConfigError as error:
+        if named or dataset.environment is None:
+            raise
+        hint = "name another (package.module:factory is one way), or none to train without"
+        raise ConfigError(
+            f"environment of {dataset.name}", dataset.environment, error.expected, hint
+        ) from error
+
+
+def _without(dataset: Dataset) -> Environment:
+    rows, limit = dataset.transitions, longest_episode(dataset)
+    low, high = dataset.action_low, dataset.action_high
+    bounds = {} if low is None or high is None else own_bounds(low, high)
+    sizes = rows.observations.shape[1], rows.actions.shape[1], limit
+    return no_simulator(*sizes, columns=dataset.columns, **bounds)
+
+
+def check_fits(dataset: Dataset, env: Environment) -> None:
+    """Compare a dataset with the environment it is to be evaluated in, before anything is compiled.
+
+    Raises:
+        DataError: other numbers of observation or action entries, other declared bounds, none
+            declared where the environment's are not [-1, 1], or actions outside [-1, 1].
+    """
+    rows = dataset.transitions
+    source = dataset.source if dataset.source.exists() else dataset.name
+    for key, values, expected in (
+        ("observations", rows.observations, env.observation_size),
+        ("actions", rows.actions, env.action_size),
+    ):
+        if values.shape[1] != expected:
+            where = f"{expected}, as {env.name} has them"
+            hint = "name the environment they are from, or none"
+            raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
+    largest = max(float(np.abs(rows.actions[part]).max()) for part in blocks(len(rows.actions)))
+    if largest > 1 + ACTION_TOLERANCE:
+        hint = "declare their bounds (action_low, --action-low), which rescales them; or clip them"
+        raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
+    _check_bounds(dataset, env, str(source))
+
+
+def _check_bounds(dataset: Dataset, env: Environment, source: str) -> None:
+    count = env.action_size
+    low, high = env.action_low or (-1.0,) * count, env.action_high or (1.0,) * count
+    shown = ", ".join(dict.fromkeys(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)))
+    found_low, found_high = dataset.action_low, dataset.action_high
+    if found_low is None or found_high is None:
+        # Rows that no reader touched keep the contract of `Transitions`; a file might not.
+        if env.action_low is not None and "format" in dataset.attributes:
+            expected = f"action_low and action_high, since {env.name} has {shown}"
+            hint = "declare those (action_low, --action-low), or -1 and 1 for rescaled actions"
+            raise DataError(source, "actions", "no declared bounds", expected, hint)
+    elif not is_unit(found_low, found_high):
+        same = np.allclose([found_low, found_high], [low, high], rtol=1e-4)
+        if not same:
+            expected = f"{shown}, as {env.name} has them"
+            raise DataError(source, "action bounds", bounds_text(dataset), expected)
+
+
+def take_bounds(dataset: Dataset, low: Any, high: Any, of: str) -> Dataset:
+    """Rescale actions that declare no bounds from those of an environment, if all lie inside.
+
+    Args:
+        dataset: rows in memory, as they were recorded.
+        low, high: `[A]` the bounds.
+        of: name of the environment; `attributes["bounds_from"]` keeps it.
+
+    Returns:
+        The dataset with these bounds; as it was where it has some, or an action lies outside.
+    """
+    undeclared = dataset.action_low is None and "format" in dataset.attributes
+    low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    if not undeclared or dataset.rows_file is not None:
+        return dataset
+    actions = np.asarray(dataset.transitions.actions)
+    if actions.shape[1] != len(low):
+        return dataset
+    room = ACTION_TOLERANCE * (high - low)
+    if not ((actions >= low - room) & (actions <= high + room)).all():
+        return dataset
+    unit = to_unit(dataset.name, "actions", actions, low, high)
+    return replace(
+        dataset,
+        transitions=dataset.transitions._replace(actions=unit),
+        action_low=low,
+        action_high=high,
+        attributes={**dataset.attributes, "bounds_from": of},
+    )

@@ -36,8 +36,8 @@ from jaxrl_rollouts.exported import Player
 from jaxrl_rollouts.record.files import plain
 from jaxrl_rollouts.rollouts import where_rows
 
-from .agent import Agent
 from .environments.base import rescale
+from .method import Agent
 from .saved_policies import SavedPolicy, read_policy
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # an exported policy runs on each

@@ -113,31 +113,6 @@ def changed(method: Method, changes: Mapping[str, object]) -> Method:
     return read(type(method), _lists(changes), method.name, method) if changes else method
 
 
-def method_of(
-    method: MethodName | Method | type[Method],
-    preset: Preset | None,
-    dataset: Dataset,
-    changes: Mapping[str, object],
-) -> tuple[Method, str]:
-    """The settings that `train` was given, by name and preset or as they are, and their name.
-
-    Raises:
-        ConfigError: a preset beside settings, which have all they need.
-    """
-    if isinstance(method, str):
-        asked: Preset = preset or "small"
-        return recipe(method, asked, dataset, **changes), asked
-    if preset is not None:
-        name = getattr(method, "name", "method")
-        expected = "none beside settings, which are whole"
-        raise ConfigError("preset", preset, expected, f'recipe("{name}", "{preset}", ...)')
-    made = method() if isinstance(method, type) else method
-    if not isinstance(made, Method):
-        expected = f"a name or settings of {', '.join(METHODS)}"
-        raise ConfigError("method", type(made).__name__, expected)
-    return changed(made, changes), OWN
-
-
 def benchmark_of(dataset: Dataset | str | None) -> tuple[str, str] | None:
     """The benchmark that a dataset is of and its name there: `("d4rl", "hopper-medium")`.
 

@@ -21,9 +21,9 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
 from .data import Dataset, normalised_score
-from .matching import unlike
+from .matching import is_simulator, unlike
 from .result import TrainResult
-from .task import Source, behaviour, is_simulator, slug
+from .task import Source, behaviour, slug
 from .training import Best
 from .worlds.fit import FittedDataset
 from .worlds.quality import LEVELS, Quality

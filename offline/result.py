@@ -15,15 +15,15 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, AgentConfig
 from .data import normalised_score
 from .data.transitions import RAW, RewardScale
 from .environments import Environment
 from .environments.terminations import family
-from .method import Method, Prepared
+from .matching import is_simulator
+from .method import Agent, AgentConfig, Method, Prepared
 from .policy import Policy
 from .saved_policies import BEST, LAST, policy_of, save_policy
-from .task import Source, is_simulator
+from .task import Source
 from .training import Best, KeepBest
 
 # Written in the best policy's file.

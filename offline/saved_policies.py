@@ -28,11 +28,11 @@ from jaxrl_rollouts.record.saved import (
 )
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import Agent, AgentConfig
 from .agents import AGENTS
 from .environments import Environment
 from .environments.base import with_columns
-from .task import is_simulator
+from .matching import is_simulator
+from .method import Agent, AgentConfig
 
 FORMAT = 2  # 1 did not say the bounds of actions
 FILE = "policy.json"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
@@ -15,36 +16,23 @@ from jaxrl_rollouts.record.context import RunContext
 
 from .behaviours.made import load_dataset
 from .data import Dataset, episode_returns, episodes
-from .data.bounds import is_unit, take_bounds
-from .data.checks import ACTION_TOLERANCE
+from .data.bounds import is_unit
 from .data.inspection import bounds_text
 from .data.odd import extremes, odd_changes, rows_in_file
-from .environments import Environment, make
-from .environments.absent import NONE, no_simulator
-from .environments.base import own_bounds
-from .environments.registry import is_known, make_named
-from .environments.robotics import ROBOTICS, absent_task
+from .environments import Environment
 from .environments.terminations import (
     Termination,
     WrongLayoutError,
-    check_rule,
     goal_of,
+    never,
     termination_function,
 )
-from .matching import limited, longest_episode, same_columns
+from .matching import environment_of, is_simulator
 from .worlds.endings import TerminationConfig
 
+CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training
 WITHOUT_REWARDS = ("bc",)  # methods that read none
-
-
-class HasSteps(Protocol):
-    """A Gymnasium environment."""
-
-    def step(self, action: Any, /) -> Any: ...
-
-
-EnvironmentLike = str | Environment | HasSteps  # what `environments.make` takes
 
 
 class Source(Protocol):
@@ -79,119 +67,6 @@ class Endings(Protocol):
 
     @property
     def ending(self) -> TerminationConfig: ...
-
-
-def is_simulator(env: Environment) -> bool:
-    """Whether this is one that can be played in."""
-    return env.name != NONE
-
-
-def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:
-    """Where the policy is played: the environment asked for, else the one a dataset is from.
-
-    Args:
-        dataset: the rows.
-        environment: what `make` takes, or "none" for no simulator. None takes what the dataset
-            says, or its name; where neither says anything there is no simulator.
-
-    Returns:
-        An environment that the dataset fits, with its columns in the data's order; without a
-        simulator one that cannot be played in (`is_simulator`), with the dataset's sizes, bounds
-        and longest episode.
-
-    Raises:
-        ConfigError: there is no such environment.
-        DataError: see `check_fits` and `same_columns`.
-        SimulatorError: the environment's first reset or step fails.
-    """
-    env = _named(dataset, environment)
-    check_fits(dataset, env)
-    return same_columns(dataset, env)
-
-
-def matched(
-    dataset: Dataset, environment: EnvironmentLike | None = None
-) -> tuple[Dataset, Environment]:
-    """A dataset and its `environment_of`, whose action bounds it takes where it declares none."""
-    env = _named(dataset, environment)
-    if is_simulator(env) and env.action_low is not None:
-        dataset = take_bounds(dataset, env.action_low, env.action_high, env.name)
-    check_fits(dataset, env)
-    return dataset, same_columns(dataset, env)
-
-
-def _named(dataset: Dataset, environment: EnvironmentLike | None) -> Environment:
-    """`environment_of` before it is compared with the data."""
-    if isinstance(environment, str) and environment == NONE:
-        return _without(dataset)
-    named = environment is not None and environment != ""
-    if not named:
-        if dataset.environment == NONE or not (dataset.environment or is_known(dataset.name)):
-            return _without(dataset)
-        environment = dataset.environment or dataset.name
-        missing = absent_task(environment)
-        if missing:
-            return _without(dataset)._replace(notes=(missing,))
-        environment = ROBOTICS.get(environment, environment)
-    try:
-        return limited(make if named else make_named, environment, longest_episode(dataset))
-    except ConfigError as error:
-        if named or dataset.environment is None:
-            raise
-        hint = "name another (package.module:factory is one way), or none to train without"
-        raise ConfigError(
-            f"environment of {dataset.name}", dataset.environment, error.expected, hint
-        ) from error
-
-
-def _without(dataset: Dataset) -> Environment:
-    rows, limit = dataset.transitions, longest_episode(dataset)
-    low, high = dataset.action_low, dataset.action_high
-    bounds = {} if low is None or high is None else own_bounds(low, high)
-    sizes = rows.observations.shape[1], rows.actions.shape[1], limit
-    return no_simulator(*sizes, columns=dataset.columns, **bounds)
-
-
-def check_fits(dataset: Dataset, env: Environment) -> None:
-    """Compare a dataset with the environment it is to be evaluated in, before anything is compiled.
-
-    Raises:
-        DataError: other numbers of observation or action entries, other declared bounds, none
-            declared where the environment's are not [-1, 1], or actions outside [-1, 1].
-    """
-    rows = dataset.transitions
-    source = dataset.source if dataset.source.exists() else dataset.name
-    for key, values, expected in (
-        ("observations", rows.observations, env.observation_size),
-        ("actions", rows.actions, env.action_size),
-    ):
-        if values.shape[1] != expected:
-            where = f"{expected}, as {env.name} has them"
-            hint = "name the environment they are from, or none"
-            raise DataError(source, key, f"{values.shape[1]} columns", where, hint)
-    largest = max(float(np.abs(rows.actions[part]).max()) for part in blocks(len(rows.actions)))
-    if largest > 1 + ACTION_TOLERANCE:
-        hint = "declare their bounds (action_low, --action-low), which rescales them; or clip them"
-        raise DataError(source, "actions", f"magnitude {largest:.6g}", "within [-1, 1]", hint)
-    _check_bounds(dataset, env, str(source))
-
-
-def _check_bounds(dataset: Dataset, env: Environment, source: str) -> None:
-    count = env.action_size
-    low, high = env.action_low or (-1.0,) * count, env.action_high or (1.0,) * count
-    shown = ", ".join(dict.fromkeys(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)))
-    found_low, found_high = dataset.action_low, dataset.action_high
-    if found_low is None or found_high is None:
-        # Rows that no reader touched keep the contract of `Transitions`; a file might not.
-        if env.action_low is not None and "format" in dataset.attributes:
-            expected = f"action_low and action_high, since {env.name} has {shown}"
-            hint = "declare those (action_low, --action-low), or -1 and 1 for rescaled actions"
-            raise DataError(source, "actions", "no declared bounds", expected, hint)
-    elif not is_unit(found_low, found_high):
-        same = np.allclose([found_low, found_high], [low, high], rtol=1e-4)
-        if not same:
-            expected = f"{shown}, as {env.name} has them"
-            raise DataError(source, "action bounds", bounds_text(dataset), expected)
 
 
 def check_rewards(dataset: Dataset, method: str) -> None:
@@ -364,3 +239,32 @@ def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
     """Keys of the training and of the evaluations; the same for every method."""
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
     return train_key, play_key
+
+
+def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> None:
+    """Compare a rule with the ends of a dataset before model rollouts rely on it.
+
+    Args:
+        rule: to compare.
+        environment, dataset: names for messages.
+        rows: `Transitions` with true successors.
+
+    Raises:
+        DataError: the rule ends more than 5 % of the rows after which episodes go on.
+    """
+    if rule is never:
+        return
+    going = ~np.asarray(rows.terminations, bool)
+    wrong = 0
+    for part in blocks(len(going)):
+        columns = (rows.observations[part], rows.actions[part], rows.next_observations[part])
+        ended = np.asarray(rule(*(jnp.asarray(column) for column in columns)))
+        wrong += int((ended & going[part]).sum())
+    if wrong > CONTRADICTED * max(going.sum(), 1):
+        found = f"the rule of {environment} ends {wrong:,} of {going.sum():,} rows that go on"
+        expected = "a rule that agrees with the terminations of the data"
+        hint = (
+            "the columns have another order or other units than that environment's; "
+            "termination=learned (--study.termination learned) learns the ends from the data"
+        )
+        raise DataError(dataset, "termination", found, expected, hint)

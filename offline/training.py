@@ -14,15 +14,15 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
-from .agent import AgentConfig, Learner
 from .agents.critics import start_values
 from .agents.model_free import make_model_free
 from .data import sample_batch
 from .data.transitions import RAW, RewardScale, discounted_steps, steps_of_data
 from .environments import Environment
 from .evaluation import evaluate_seeds
-from .method import Prepared
-from .task import is_simulator, starts_of
+from .matching import is_simulator
+from .method import AgentConfig, Learner, Prepared
+from .task import starts_of
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
 

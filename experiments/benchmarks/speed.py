@@ -24,7 +24,6 @@ from jaxrl_rollouts.ensemble import each_member, ensemble
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 from jaxrl_rollouts.networks import MLP, from_linen
-from jaxrl_rollouts.offline.agent import AgentConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -34,6 +33,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.method import AgentConfig
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.record.context import RunContext

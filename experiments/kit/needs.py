@@ -9,7 +9,8 @@ from typing import Any
 from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.offline.behaviours.made import MADE, load_dataset
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.task import environment_of, line_of
+from jaxrl_rollouts.offline.matching import environment_of
+from jaxrl_rollouts.offline.task import line_of
 
 
 def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:

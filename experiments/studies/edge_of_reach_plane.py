@@ -18,7 +18,6 @@ import numpy as np
 from jaxrl_rollouts.configs import coefficients, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
-from jaxrl_rollouts.offline.agent import Agent, Learner
 from jaxrl_rollouts.offline.agents.critics import critic_view
 from jaxrl_rollouts.offline.agents.sac import SacConfig, SacState
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -30,6 +29,7 @@ from jaxrl_rollouts.offline.environments.plane import (
     optimal_return,
 )
 from jaxrl_rollouts.offline.environments.reach import Reach, sample_region
+from jaxrl_rollouts.offline.method import Agent, Learner
 from jaxrl_rollouts.offline.methods.model_based import (
     Imagination,
     Learning,

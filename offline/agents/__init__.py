@@ -3,7 +3,7 @@
 from jaxrl_rollouts.registry import Registry
 
 _HERE = "jaxrl_rollouts.offline.agents"
-# Settings of an agent: a frozen dataclass with `discount` and `make` (`offline.agent.AgentConfig`).
+# Settings of an agent: a frozen dataclass with `discount` and `make` (see `method.AgentConfig`).
 AGENTS = Registry(
     "agent",
     "jaxrl_rollouts.agents",

@@ -26,7 +26,7 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Scaled
+from ..method import Agent, Scaled
 from .flow_actor import field, follow, make_field
 from .model_free import ModelFree
 

@@ -24,13 +24,12 @@ from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent
 from ..data import Transitions
+from ..method import Agent
 from . import soft
-from .actors import ActorConfig
+from .actors import ActorConfig, log_prob, sample_and_log_prob
 from .model_free import ModelFree
 from .soft import SoftConfig, SoftNets, temperature_step
-from .tanh_gaussian import log_prob, sample_and_log_prob
 
 LIMIT = 0.999  # actions beyond it have no finite likelihood under the squashed policy
 LARGEST = 1e6  # of the Lagrange multiplier

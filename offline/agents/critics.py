@@ -11,9 +11,9 @@ import numpy as np
 
 from jaxrl_rollouts.rollouts import rollout
 
-from ..agent import Agent
 from ..data import Transitions
 from ..environments.base import Environment, true_model
+from ..method import Agent
 
 HORIZON = 400  # steps that are played: 0.98^400 is 0.03 %
 

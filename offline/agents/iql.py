@@ -30,8 +30,8 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Scaled
 from ..data.transitions import RewardView
+from ..method import Agent, Scaled
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)

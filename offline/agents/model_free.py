@@ -18,11 +18,21 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.feeds import Drawn, ReadAhead, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
-from ..agent import Agent, AgentConfig, Learner, first_state, learn, step_keys
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
 from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale
-from ..method import Job, Method, Prepared, cadence
+from ..method import (
+    Agent,
+    AgentConfig,
+    Job,
+    Learner,
+    Method,
+    Prepared,
+    cadence,
+    first_state,
+    learn,
+    step_keys,
+)
 from ..task import Task
 
 

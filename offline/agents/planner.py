@@ -24,8 +24,8 @@ from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.diffusion.continued import Given
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
-from ..agent import Agent
 from ..data import Transitions
+from ..method import Agent
 from .iql import expectile_loss
 from .plan_rows import PlanRows, plan_rows
 from .planner_acting import act, memory

@@ -19,8 +19,8 @@ from jaxrl_rollouts.configs import layers, number, positive, step_size
 from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.errors import ConfigError
 
-from ..agent import Agent
 from ..data import Transitions
+from ..method import Agent
 from .model_free import ModelFree
 from .td3 import Td3Config, make_td3
 

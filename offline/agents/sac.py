@@ -20,8 +20,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent
 from ..data import Transitions
+from ..method import Agent
 from .actors import ActorConfig
 from .model_free import ModelFree
 from .soft import (

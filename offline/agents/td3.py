@@ -25,7 +25,7 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Scaled
+from ..method import Agent, Scaled
 
 
 @dataclass(frozen=True)

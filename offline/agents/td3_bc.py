@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import number
 
-from ..agent import Agent
+from ..method import Agent
 from .model_free import ModelFree
 from .td3 import Td3Config, make_td3
 

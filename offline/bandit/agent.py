@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxrl_rollouts.rollouts import Members, rollout
 
-from ..agent import Agent
+from ..method import Agent
 from ..recurrent.dqn import DqnConfig, Task
 from ..recurrent.memory import MemoryConfig, Parts
 from .environment import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .checks import ACTION_TOLERANCE
-from .transitions import Dataset
 
 
 def read_bounds(low: Any, high: Any, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -101,37 +99,6 @@ def to_unit(
         expected = f"actions in the declared [{low[column]:g}, {high[column]:g}]"
         raise DataError(source, key, found, expected, "give the environment's own bounds")
     return np.clip(unit, -1, 1).astype(np.float32)
-
-
-def take_bounds(dataset: Dataset, low: Any, high: Any, of: str) -> Dataset:
-    """Rescale actions that declare no bounds from those of an environment, if all lie inside.
-
-    Args:
-        dataset: rows in memory, as they were recorded.
-        low, high: `[A]` the bounds.
-        of: name of the environment; `attributes["bounds_from"]` keeps it.
-
-    Returns:
-        The dataset with these bounds; as it was where it has some, or an action lies outside.
-    """
-    undeclared = dataset.action_low is None and "format" in dataset.attributes
-    low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
-    if not undeclared or dataset.rows_file is not None:
-        return dataset
-    actions = np.asarray(dataset.transitions.actions)
-    if actions.shape[1] != len(low):
-        return dataset
-    room = ACTION_TOLERANCE * (high - low)
-    if not ((actions >= low - room) & (actions <= high + room)).all():
-        return dataset
-    unit = to_unit(dataset.name, "actions", actions, low, high)
-    return replace(
-        dataset,
-        transitions=dataset.transitions._replace(actions=unit),
-        action_low=low,
-        action_high=high,
-        attributes={**dataset.attributes, "bounds_from": of},
-    )
 
 
 def from_unit(actions: np.ndarray, low: Any, high: Any) -> np.ndarray:

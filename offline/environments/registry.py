@@ -7,6 +7,7 @@ arguments and returns an `Environment`, a Gymnasium environment or the id of one
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,6 @@ from .gymnasium_ import from_gymnasium, registry
 from .ks_control import KS_CONTROL, KS_EIGHT, KS_WIDE
 from .pendulum import PENDULUM
 from .plane import PLANE
-from .robotics import is_robotics, register_robotics
 from .runner import HIDDEN_RUNNER, RUNNER, WIRED_RUNNER
 from .terminations import family
 
@@ -251,3 +251,46 @@ def _only(base: str, options: dict[str, Any], allowed: tuple[str, ...]) -> None:
     if unexpected:
         expected = f"the option {' or '.join(allowed)}" if allowed else "no options"
         raise ConfigError(f"environment {base}", unexpected, expected)
+
+
+# D4RL's tasks beyond locomotion; the package gymnasium-robotics has some of them.
+ROBOTICS_PACKAGE = "gymnasium_robotics"
+# D4RL's environment: the one with the same observations, actions and rewards.
+ROBOTICS = {
+    "pen-v0": "AdroitHandPen-v1",
+    "door-v0": "AdroitHandDoor-v1",
+    "hammer-v0": "AdroitHandHammer-v1",
+    "relocate-v0": "AdroitHandRelocate-v1",
+}
+_D4RL = re.compile(r"(antmaze|maze2d|kitchen)-[a-z-]+-v[0-2]")
+_IDS = re.compile(
+    r"(AntMaze|PointMaze|AdroitHand|FrankaKitchen|Fetch|HandManipulate|HandReach)\w*(-[\w-]+)?-v\d+"
+)
+
+
+def is_robotics(name: str) -> bool:
+    """Whether an id is one of gymnasium-robotics'."""
+    return bool(_IDS.fullmatch(name))
+
+
+def register_robotics() -> bool:
+    """Let Gymnasium know the package's environments; False where it is not installed."""
+    if importlib.util.find_spec(ROBOTICS_PACKAGE) is None:
+        return False
+    importlib.import_module(ROBOTICS_PACKAGE)
+    return True
+
+
+def absent_task(name: str) -> str:
+    """Why there is no simulator for the environment of a dataset, in a sentence; "" otherwise."""
+    if _D4RL.fullmatch(name):
+        return (
+            f"{name}: no package has this simulator as D4RL had it, so nothing is evaluated; "
+            "environment= (--environment) names one of your own."
+        )
+    if (name in ROBOTICS or is_robotics(name)) and not register_robotics():
+        return (
+            f"{name}: its simulator is in gymnasium-robotics, which is not installed, so nothing "
+            "is evaluated; run: pip install 'jaxrl-rollouts[robotics]'"
+        )
+    return ""

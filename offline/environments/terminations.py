@@ -20,11 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.feeds import blocks
+from jaxrl_rollouts.errors import ConfigError
 
 Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 
 
 def never(observation: jax.Array, action: jax.Array, next_observation: jax.Array) -> jax.Array:
@@ -248,32 +246,3 @@ def known_rule(name: str, columns: int) -> Termination | None:
         return termination_function(name, columns)
     except ConfigError:
         return None
-
-
-def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> None:
-    """Compare a rule with the ends of a dataset before model rollouts rely on it.
-
-    Args:
-        rule: to compare.
-        environment, dataset: names for messages.
-        rows: `Transitions` with true successors.
-
-    Raises:
-        DataError: the rule ends more than 5 % of the rows after which episodes go on.
-    """
-    if rule is never:
-        return
-    going = ~np.asarray(rows.terminations, bool)
-    wrong = 0
-    for part in blocks(len(going)):
-        columns = (rows.observations[part], rows.actions[part], rows.next_observations[part])
-        ended = np.asarray(rule(*(jnp.asarray(column) for column in columns)))
-        wrong += int((ended & going[part]).sum())
-    if wrong > CONTRADICTED * max(going.sum(), 1):
-        found = f"the rule of {environment} ends {wrong:,} of {going.sum():,} rows that go on"
-        expected = "a rule that agrees with the terminations of the data"
-        hint = (
-            "the columns have another order or other units than that environment's; "
-            "termination=learned (--study.termination learned) learns the ends from the data"
-        )
-        raise DataError(dataset, "termination", found, expected, hint)

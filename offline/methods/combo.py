@@ -18,14 +18,14 @@ from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, AgentConfig
 from ..agents import AGENTS, cql, soft
 from ..agents.sac import SacConfig, bellman_target
 from ..agents.soft import SoftNets
 from ..data import Transitions
+from ..method import Agent, AgentConfig
+from ..worlds.dynamics import Rolled
 from ..worlds.fit import WorldModelConfig
 from .model_based import Learning, ModelBased, both
-from .world_models import Rolled
 
 
 def combo_agent() -> SacConfig:

@@ -19,14 +19,13 @@ from jaxrl_rollouts.configs import chosen, coefficient, positive
 from jaxrl_rollouts.ensemble import bellman_spread
 from jaxrl_rollouts.errors import ConfigError
 
-from ..agent import Agent, AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
-from ..worlds.dynamics import Noise
+from ..method import Agent, AgentConfig
+from ..worlds.dynamics import Noise, Rolled
 from ..worlds.fit import WorldModelConfig
 from .model_based import Learning, ModelBased, both
-from .world_models import Rolled
 
 
 def mobile_agent() -> SacConfig:

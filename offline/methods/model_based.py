@@ -27,16 +27,14 @@ from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, AgentConfig, Learner, first_state
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
 from ..data.transitions import RewardView, reward_scale
-from ..method import Job, Method, Prepared, cadence, swept
+from ..method import Agent, AgentConfig, Job, Learner, Method, Prepared, cadence, first_state, swept
 from ..task import Source, Task
-from ..worlds.dynamics import Dynamics, Noise
+from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
 from ..worlds.fit import WorldModelConfig
-from .world_models import Rolled, Uncertainty, models_of, own_models
 
 
 @dataclass(frozen=True)

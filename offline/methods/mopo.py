@@ -17,14 +17,13 @@ from jaxrl_rollouts.ensemble import max_aleatoric
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Trajectory
 
-from ..agent import AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
-from ..worlds.dynamics import Consulted
+from ..method import AgentConfig
+from ..worlds.dynamics import Consulted, Rolled, Uncertainty
 from ..worlds.fit import WorldModelConfig
 from .model_based import ModelBased, flat
-from .world_models import Rolled, Uncertainty
 
 
 def kit_agent() -> SacConfig:

@@ -17,12 +17,12 @@ from jaxrl_rollouts.configs import chosen, coefficient, number
 from jaxrl_rollouts.ensemble import max_pairwise
 from jaxrl_rollouts.rollouts import Trajectory
 
-from ..agent import AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
+from ..method import AgentConfig
+from ..worlds.dynamics import Rolled, Uncertainty
 from .model_based import ModelBased, flat
-from .world_models import Rolled, Uncertainty
 
 
 @dataclass(frozen=True, kw_only=True)

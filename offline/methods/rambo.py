@@ -20,12 +20,12 @@ from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.rollouts import Members, rollout
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, sample_batch
+from ..method import Agent, AgentConfig
+from ..worlds.dynamics import Rolled
 from .model_based import Imagination, Learning, ModelBased
-from .world_models import Rolled
 
 
 class Adversary(NamedTuple):

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from jaxrl_rollouts.configs import chosen
 
-from ..agent import AgentConfig
 from ..agents import AGENTS
 from ..agents.sac import EdacConfig
+from ..method import AgentConfig
 from ..worlds.fit import WorldModelConfig
 from .model_based import ModelBased
 

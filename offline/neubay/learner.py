@@ -27,7 +27,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Learner
+from ..method import Agent, Learner
 from ..recurrent import tapes
 from ..recurrent.histories import Drawn, LoggedHistories, burn_in, draw, remember, resume
 from ..recurrent.memory import Memory, make_memory

@@ -23,12 +23,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Learner, learn
 from ..agents.sac import SacConfig
 from ..collect import random_policy
 from ..data import Transitions
 from ..environments.base import Environment, EnvironmentState, restart
 from ..evaluation import Policy
+from ..method import Agent, Learner, learn
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent
 from ..agents.model_free import ModelFree
 from ..agents.sac import SacConfig
 from ..environments import Environment, make
 from ..environments.stateless import stateless
 from ..evaluation import check_count
+from ..method import Agent
 from ..policy import Policy
 from ..saved_policies import LAST, policy_of, save_policy
 from ..training import evaluator

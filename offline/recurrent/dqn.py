@@ -30,7 +30,7 @@ from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, Learner
+from ..method import Agent, Learner
 from . import tapes
 from .memory import MemoryConfig, Parts, parts_optimiser
 from .q import RecurrentQ, error_loss, make_recurrent_q

@@ -30,8 +30,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent
-from ..agents.tanh_gaussian import Density, mode, sample_and_log_prob
+from ..agents.actors import Density, mode, sample_and_log_prob
+from ..method import Agent
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
 from .q import error_loss
@@ -61,7 +61,7 @@ class RecurrentSacConfig:
         initial_alpha: the entropy's weight at the start.
         target_entropy: None is minus the number of action dimensions.
         real_weight: of the mean over real timesteps in every loss.
-        density: of the tanh-squashed normal, `exact` or with SAC's `offset`; see `tanh_gaussian`.
+        density: of the tanh-squashed normal, `exact` or SAC's `offset`; see `actors.log_slope`.
         reward_shift: added to rewards in targets, not to those in observations (-1 on AntMaze).
     """
 

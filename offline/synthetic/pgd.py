@@ -34,9 +34,9 @@ from jaxrl_rollouts.diffusion.sampler import Guidance
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from ..agent import Agent, AgentConfig, Learner, first_state, learn
 from ..agents.iql import normal_log_prob
 from ..data import Transitions, sample_batch
+from ..method import Agent, AgentConfig, Learner, first_state, learn
 from .paths import policy_gap
 from .relabel import Beyond, Relabeller, settle
 from .windows import WindowLayout, WindowModel

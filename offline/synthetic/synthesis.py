@@ -23,9 +23,9 @@ from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
 
-from ..agent import Agent
 from ..behaviours.made import load_dataset
 from ..data import Dataset, Transitions, take_rows
+from ..method import Agent
 from ..worlds.dynamics import Termination
 from .pgd import policy_target
 from .relabel import By, RelabelConfig, fit_relabeller, relabelled

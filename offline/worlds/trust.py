@@ -6,19 +6,17 @@ stop where the spread exceeds a quantile of that, the maximum in the paper's mai
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 
 from ..data import Dataset, Transitions, to_device
-from .dynamics import Consulted, Disagreement, World, predict
+from .dynamics import World, uncertainties
 from .fit import FittedWorlds
 
 
@@ -37,39 +35,6 @@ class UncertaintyStats(NamedTuple):
 
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
-
-
-@partial(
-    jax.jit, static_argnames=("fitter", "disagreement", "chunk", "penalty_members", "normalised")
-)
-def uncertainties(
-    fitter: Fitter,
-    world: World,
-    observations: jax.Array,
-    actions: jax.Array,
-    disagreement: Disagreement = spread_of_means,
-    chunk: int = 1024,
-    *,
-    penalty_members: Consulted = "elites",
-    normalised: bool = True,
-) -> jax.Array:
-    """The members' disagreement on `[n, S]`, `[n, A]` rows: `[n]`.
-
-    In the units of the targets, or (not `normalised`) in those of the data; of the elites, or of
-    all members. `chunk` rows at a time, so that memory does not grow with the dataset.
-    """
-    rows = observations.shape[0]
-    chunk = min(chunk, rows)
-    count = -(-rows // chunk)
-    index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
-
-    def of_rows(chosen: jax.Array) -> jax.Array:
-        rows = observations[chosen], actions[chosen]
-        prediction = predict(fitter, world, *rows, penalty_members)
-        units = world.targets.std if normalised else 1.0
-        return disagreement(prediction.mean / units, prediction.std / units)
-
-    return jax.lax.map(of_rows, index).reshape(-1)[:rows]
 
 
 def uncertainty_stats(

@@ -20,7 +20,6 @@ from jaxrl_rollouts.diffusion import (
     make_denoiser,
 )
 from jaxrl_rollouts.networks import Network
-from jaxrl_rollouts.offline.agent import Learner
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
@@ -31,6 +30,7 @@ from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.method import Learner
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
 from jaxrl_rollouts.offline.methods.mobile import Mobile

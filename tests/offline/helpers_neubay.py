@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.offline.agent import Learner
 from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.method import Learner
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
 from jaxrl_rollouts.offline.neubay.learner import NeubayData, NeubayState, make_neubay
 from jaxrl_rollouts.offline.neubay.sizes import Sizes

@@ -24,10 +24,10 @@ from jaxrl_rollouts.offline import main_job
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load, load_d4rl
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.recipes import LOOKS, PRESETS, recipe
 from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.task import environment_of
 from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = ["--preset", "smoke", "--no-progress"]

@@ -29,17 +29,15 @@ from jaxrl_rollouts.offline.environments.terminations import (  # noqa: E402
     hopper_from_x,
 )
 from jaxrl_rollouts.offline.job import train  # noqa: E402
-from jaxrl_rollouts.offline.matching import unlike  # noqa: E402
-from jaxrl_rollouts.offline.report import add_main_job  # noqa: E402
-from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
-from jaxrl_rollouts.offline.task import (  # noqa: E402
-    behaviour,
+from jaxrl_rollouts.offline.matching import (  # noqa: E402
     environment_of,
     is_simulator,
     matched,
-    termination_of,
-    warnings_of,
+    unlike,  # noqa: E402
 )
+from jaxrl_rollouts.offline.report import add_main_job  # noqa: E402
+from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
+from jaxrl_rollouts.offline.task import behaviour, termination_of, warnings_of  # noqa: E402
 from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig  # noqa: E402
 from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
 from jaxrl_rollouts.reports.report import Report  # noqa: E402

@@ -20,6 +20,7 @@ from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.job import facts_of, train
 from jaxrl_rollouts.offline.main_job import Config
+from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.method import Job, Method
 from jaxrl_rollouts.offline.methods import METHODS, MethodName
 from jaxrl_rollouts.offline.methods.mobile import Mobile
@@ -36,7 +37,6 @@ from jaxrl_rollouts.offline.recipes import (
     published,
     recipe,
 )
-from jaxrl_rollouts.offline.task import environment_of
 
 MODEL_BASED = [name for name in METHODS if issubclass(METHODS[name], ModelBased)]
 

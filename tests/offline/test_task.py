@@ -31,18 +31,11 @@ from jaxrl_rollouts.offline.data.inspection import inspect  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.terminations import never  # noqa: E402
 from jaxrl_rollouts.offline.job import train  # noqa: E402
+from jaxrl_rollouts.offline.matching import check_fits, environment_of, is_simulator  # noqa: E402
 from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.report import result_rows  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
-from jaxrl_rollouts.offline.task import (  # noqa: E402
-    check_fits,
-    check_rewards,
-    environment_of,
-    is_simulator,
-    termination_of,
-    verify_checksum,
-    warnings_of,
-)
+from jaxrl_rollouts.offline.task import check_rewards, termination_of, verify_checksum, warnings_of  # noqa: E402
 from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig, fit_worlds  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
 from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agent import observation_scaler
 from jaxrl_rollouts.offline.agents import AGENTS
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -18,6 +17,7 @@ from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, make_rebrac, with
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.method import observation_scaler
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.offline.agent import Agent
 from jaxrl_rollouts.offline.agents import AGENTS
 from jaxrl_rollouts.offline.agents.iql import IqlConfig, expectile_loss, make_iql, normal_log_prob
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.method import Agent
 from jaxrl_rollouts.scaler import Scaler
 
 S, A, B, GAMMA = 3, 2, 16, 0.9

@@ -21,8 +21,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
-from jaxrl_rollouts.offline.methods.world_models import Rolled
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, Rolled
 from jaxrl_rollouts.rollouts import Model, outcome
 
 S, A, E, B = 2, 1, 2, 64

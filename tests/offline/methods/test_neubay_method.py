@@ -13,10 +13,11 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.task import Task, environment_of
+from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 

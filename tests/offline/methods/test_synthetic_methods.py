@@ -15,10 +15,11 @@ from jaxrl_rollouts.offline.agents.cql import Cql
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.synthetic.synther import MixedData
-from jaxrl_rollouts.offline.task import Task, environment_of
+from jaxrl_rollouts.offline.task import Task
 
 
 def dataset() -> Dataset:

@@ -15,8 +15,9 @@ from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.neubay.posterior import Posterior
 from jaxrl_rollouts.offline.neubay.report import estimated_and_true, part_spreads
+from jaxrl_rollouts.offline.worlds.dynamics import uncertainties
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import uncertainties, uncertainty_stats_of_seeds
+from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds
 from jaxrl_rollouts.reports.pictures import figure
 
 

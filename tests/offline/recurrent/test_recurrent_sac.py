@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.tanh_gaussian import sample_and_log_prob
+from jaxrl_rollouts.offline.agents.actors import sample_and_log_prob
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
