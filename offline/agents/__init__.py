@@ -15,6 +15,6 @@ AGENTS = Registry(
         "td3_bc": f"{_HERE}.td3_bc:Td3BcConfig",
         "iql": f"{_HERE}.iql:IqlConfig",
         "rebrac": f"{_HERE}.rebrac:RebracConfig",
-        "planner": f"{_HERE}.planner_parts:PlannerConfig",
+        "planner": f"{_HERE}.planner:PlannerConfig",
     },
 )
