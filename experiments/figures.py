@@ -99,7 +99,7 @@ def returns() -> Figure:
     return figure
 
 
-def judges() -> Figure:
+def policy_value() -> Figure:
     """Policy value's page: critics' and rollouts' estimates against the truth."""
     found, run = Evidence("policy_value"), "ravl_mujoco/halfcheetah-medium-six-forty"
     titles = ("Critics", "Rollouts in the models")
@@ -156,7 +156,7 @@ def behaviour(found: Evidence, arm: str) -> float:
 FIGURES: Mapping[str, Callable[[], Figure]] = {
     "neubay": estimates,
     "ravl_mujoco": returns,
-    "policy_value": judges,
+    "policy_value": policy_value,
     "refiner": refinement,
 }
 

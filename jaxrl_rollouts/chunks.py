@@ -106,9 +106,9 @@ def _on_each(run: Run, over: Mesh, axes: Axes) -> Run:
     """The same on every device of a mesh with its share of the seeds."""
     own, shared = PartitionSpec(devices.AXIS), PartitionSpec()
     seen = jax.tree.map(lambda its: own if its else shared, axes.per_seed())
-    told = PartitionSpec(None, devices.AXIS)
+    metrics = PartitionSpec(None, devices.AXIS)
     return jax.shard_map(
-        run, mesh=over, in_specs=(own, seen), out_specs=(own, told), check_vma=False
+        run, mesh=over, in_specs=(own, seen), out_specs=(own, metrics), check_vma=False
     )
 
 

@@ -61,7 +61,7 @@ def spare_thread() -> None:
     A callback's large arguments are copied to numpy by a thread of XLA's pool, and the only one
     there is waits in the callback (jax issue 24255). Has an effect before jax computes anything
     only; `use_cores` does it, and so does making a simulator. It costs a sixth of the speed, so
-    `NPROC`, which XLA reads, is set only where nobody has: who needs no simulator says `NPROC=1`.
+    `NPROC`, which XLA reads, is set only where it is unset; without a simulator set `NPROC=1`.
     """
     if _cores() == 1:
         os.environ.setdefault("NPROC", "2")

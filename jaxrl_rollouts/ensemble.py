@@ -45,6 +45,7 @@ def ensemble(network: Network, size: int) -> Ensemble:
         raise ValueError(f"size: found {size}, expected at least 1")
 
     def init(key: jax.Array) -> PyTree:
+        # A key per member: equal initial weights would make the spread of members meaningless.
         return jax.vmap(network.init)(jax.random.split(key, size))
 
     def apply_all(params: PyTree, *rows: jax.Array) -> Any:
@@ -74,6 +75,7 @@ def each_member(
         size = jax.tree.leaves(params)[0].shape[0]
         in_turn = size >= IN_TURN and cores_are_devices()
     if in_turn:
+        # Inside a scan the barrier against common subexpressions is not needed and costs time.
         return jax.lax.map(jax.checkpoint(function, prevent_cse=False), params)
     return jax.vmap(function)(params)
 
@@ -113,6 +115,7 @@ def apply_assigned(
     """
     members = jax.tree.leaves(params)[0].shape[0]
     batch = rows.shape[0]
+    # Stable: the order of equal slots, and so the rounding of sums, is the same on every backend.
     order = jnp.argsort(slots, stable=True)
     starts = jnp.searchsorted(slots[order], jnp.arange(members))
     rank = (
@@ -121,16 +124,19 @@ def apply_assigned(
         .set(jnp.arange(batch, dtype=jnp.int32) - starts[slots[order]].astype(jnp.int32))
     )
     fits = rank < capacity
+    # Rows that do not fit get a place past the end, which `mode="drop"` below ignores.
     place = jnp.where(fits, slots * capacity + rank, members * capacity)
     source = (
         jnp.zeros((members * capacity,), jnp.int32)
         .at[place]
         .set(jnp.arange(batch, dtype=jnp.int32), mode="drop")
     )
+    # Unused places repeat row 0: static shapes cost less than a second compilation.
     outputs = apply_each(params, rows[source].reshape(members, capacity, -1))
 
     def back(leaf: jax.Array) -> jax.Array:
         flat = leaf.reshape(members * capacity, *leaf.shape[2:])[jnp.where(fits, place, 0)]
+        # NaN, since a wrong capacity must not pass as another member's answer.
         return jnp.where(fits.reshape(-1, *(1,) * (flat.ndim - 1)), flat, jnp.nan)
 
     return jax.tree.map(back, outputs)
@@ -142,6 +148,7 @@ def least(values: jax.Array) -> jax.Array:
     The gradient of `min` asks again which members equal the least, over how many do. A compiler
     may compute either side anew and round it another way; then none does, and 0 / 0 is NaN.
     """
+    # By index, not by equality: ties and recomputed values then have exactly one winner.
     members = jnp.arange(values.shape[0]).reshape(-1, *(1,) * (values.ndim - 1))
     return jnp.where(members == values.argmin(0), values, 0.0).sum(0)
 
@@ -151,6 +158,7 @@ def max_aleatoric(means: jax.Array, stds: jax.Array) -> jax.Array:
 
     `[N, B, O]` means and stds to `[B]`.
     """
+    # Means do not enter: MOPO's bound is on the noise that a member predicts.
     del means
     return jnp.linalg.norm(stds, axis=-1).max(0)
 
@@ -172,6 +180,7 @@ def spread_of_means(means: jax.Array, stds: jax.Array) -> jax.Array:
     normalised predictions.
     """
     del stds
+    # Over N, not N - 1, as in NEUBAY's code; the threshold is a quantile of the same number.
     return jnp.sqrt(jnp.square(means - means.mean(0)).mean((0, -1)))
 
 

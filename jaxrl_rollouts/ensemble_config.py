@@ -69,7 +69,7 @@ class EnsembleConfig:
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
             nats of its likelihood.
-        holdout_fraction: of the rows that members are judged on.
+        holdout_fraction: of the rows that members are evaluated on.
         holdout_rows: of those, at most.
     """
 

@@ -46,7 +46,7 @@ Act = Callable[..., Sequence[Any]]
 
 
 class Player:
-    """A policy that acts on numpy arrays and keeps its memory, whoever computes the actions.
+    """A policy that acts on numpy arrays and keeps its memory, on whichever backend.
 
     Args:
         act: see `Act`.
@@ -74,7 +74,7 @@ class Player:
 
         Args:
             observation: `[S]` or `[B, S]`, in the environment's own units.
-            reward: of the step before, one number or `[B]`. Only a policy with a memory wants it,
+            reward: of the step before, one number or `[B]`. Only a policy with a memory reads it,
                 and not at the beginning of an episode.
 
         Returns:

@@ -100,7 +100,7 @@ class Seeds:
         return _taken(state, self._rows()) if self.diverged else state
 
     def marked(self, state: PyTree) -> PyTree:
-        """The state with NaN for all numbers of seeds that diverged: nobody takes them for good."""
+        """The state with NaN for all numbers of seeds that diverged: none is used by mistake."""
         return _marked(state, np.isin(np.arange(self.count), list(self.diverged)))
 
     def _rows(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rows that an ensemble is fitted to and judged on: all members' alike, or each group's its own."""
+"""Rows that an ensemble is fitted to and evaluated on, shared by members or for each group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OwnRows(NamedTuple):
 
 
 class FitData(NamedTuple):
-    """Rows the members learn from and rows they are judged on; `[n, I]` and `[n, O]`.
+    """Rows the members learn from and rows they are evaluated on; `[n, I]` and `[n, O]`.
 
     Attributes:
         own: where members are of groups of rows; None lets each see all of them.
@@ -37,7 +37,7 @@ class FitData(NamedTuple):
 
 
 def part_rows(config: EnsembleConfig, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Which of `rows` rows members learn from, ascending, and which they are judged on.
+    """Which of `rows` rows members learn from, ascending, and which they are evaluated on.
 
     The latter are `min(holdout_fraction * rows, holdout_rows)` random ones, the same for all
     members.
@@ -60,13 +60,13 @@ def split_holdout(
     groups: np.ndarray | None = None,
     seed: int = 0,
 ) -> FitData:
-    """Set aside the rows that members are judged on, see `part_rows`.
+    """Set aside the rows that members are evaluated on, see `part_rows`.
 
     Args:
         config: of the ensemble.
         inputs, targets: `[n, I]` and `[n, O]`.
         groups: `[n]` int, 0 to G - 1, what each row came from (a machine, a patient, a site):
-            member `i` learns from group `i % G` and is judged on it.
+            member `i` learns from group `i % G` and is evaluated on it.
         seed: of the choice.
 
     Raises:
@@ -75,8 +75,8 @@ def split_holdout(
     """
     kept, held = part_rows(config, len(inputs), seed)
     learned = jnp.asarray(inputs[kept]), jnp.asarray(targets[kept])
-    judged = jnp.asarray(inputs[held]), jnp.asarray(targets[held])
-    data = FitData(*learned, *judged)
+    held_out = jnp.asarray(inputs[held]), jnp.asarray(targets[held])
+    data = FitData(*learned, *held_out)
     if groups is None:
         return data
     total = count_groups(groups, len(inputs))

@@ -33,7 +33,7 @@ class FitState(NamedTuple):
     params: PyTree
     opt_state: Any
     best: PyTree
-    best_loss: jax.Array  # [N] holdout error of the snapshots, as judged
+    best_loss: jax.Array  # [N] holdout error of the snapshots, by the selection metric
     stale: jax.Array  # int32: epochs since any member improved
     epoch: jax.Array  # int32: passes over the rows so far
     key: jax.Array
@@ -46,7 +46,7 @@ class Fitter(NamedTuple):
         ensemble: its `apply_*` return `(mean, log_var)`.
         init: `(key, data=None) -> FitState`.
         update: one epoch, `(FitState, FitData) -> (FitState, metrics)`.
-        finished: tells the training loop to stop early.
+        finished: whether the training loop stops early.
     """
 
     ensemble: Ensemble
@@ -119,6 +119,7 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
 
     adam = optax.scale_by_adam()
     decayed = optax.GradientTransformation(lambda params: optax.EmptyState(), add_decay)
+    # PETS and MOPO add the decay to the gradient (L2); AdamW's decay is behind Adam.
     order = (decayed, adam) if config.decay == "coupled" else (adam, decayed)
     rate = optax.GradientTransformation(lambda params: jnp.float32(config.lr), downhill)
     return optax.chain(*order, rate)
@@ -163,7 +164,9 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
     mean, log_var = parts.members.apply_each(params, x)
     likelihood = gaussian_nll(mean, log_var, y)
     if parts.config.beta:
+        # exp(beta log_var) is sigma^(2 beta); without the stop it would reward large variances.
         likelihood *= jax.lax.stop_gradient(jnp.exp(parts.config.beta * log_var))
+    # Summed over members: each has the gradient it would have alone, whatever their number.
     total = 2.0 * likelihood.mean((1, 2)).sum()
     if "log_var_high" in params:
         gap = (params["log_var_high"] - params["log_var_low"]).mean(0).sum()
@@ -176,7 +179,9 @@ def epoch_order(parts: FitParts, state: FitState, data: FitData) -> jax.Array:
     config, own = parts.config, data.own
     rows = data.inputs.shape[0] if own is None else own.learned.shape[1]
     batch = min(config.batch_size, rows)
+    # The rest of an epoch is dropped, since a smaller last batch would be another program.
     steps = rows // batch
+    # The same every epoch: a bootstrap sample is a dataset, only its order changes.
     bootstrap_key = jax.random.fold_in(state.key, 0)
     order_key = jax.random.fold_in(state.key, 1 + state.epoch)
 
@@ -193,7 +198,7 @@ def epoch_order(parts: FitParts, state: FitState, data: FitData) -> jax.Array:
     return index.reshape(config.members, steps, batch).swapaxes(0, 1)
 
 
-def judge(
+def select_snapshots(
     parts: FitParts, params: PyTree, best_loss: jax.Array, data: FitData
 ) -> tuple[jax.Array, jax.Array]:
     """Every member's error on the holdout, and whether it is better than its snapshot's: `[N]`."""
@@ -213,7 +218,7 @@ def judge(
 
 
 def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax.Array]:
-    """Lower the rate where patience ran out too `early`, and tell whether it was lowered."""
+    """Lower the rate where patience ran out too `early`, and return whether it was lowered."""
     config, (*others, rate) = parts.config, moments
     if config.lr_drop is None:
         return moments, jnp.bool_(False)
@@ -244,7 +249,7 @@ def update(
     index = epoch_order(parts, state, data)
     begin = (state.params, annealed(parts, state.opt_state, state.epoch))
     (params, moments), losses = jax.lax.scan(one, begin, index)
-    holdout, better = judge(parts, params, state.best_loss, data)
+    holdout, better = select_snapshots(parts, params, state.best_loss, data)
     epoch, stale = state.epoch + 1, jnp.where(better.any(), 0, state.stale + 1)
     early = (stale >= config.patience) & (epoch < config.min_epochs)
     moments, lowered = next_rate(parts, moments, early)

@@ -68,7 +68,7 @@ def check_inside(
 
     Args:
         path, file: of which file.
-        whole: also want all datasets wholly written, and memory for them,
+        whole: also require all datasets to be wholly written, and memory for them,
         together: for all of them at once; else for each.
 
     Raises:

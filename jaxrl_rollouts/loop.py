@@ -130,7 +130,7 @@ def train(
         alone: `(mesh axis, size)`: with several processes and one seed, spread that seed along
             this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
-            checkpoints, so that nobody takes what was trained with others for this.
+            checkpoints, so that a training with other settings is not continued as this one.
         on_divergence: of a seed with a metric that is not finite: "raise" ends the training;
             "drop" saves, warns and goes on with the others, whose numbers stay what they are, and
             raises when none is left.
@@ -155,6 +155,7 @@ def train(
     feed = data if isinstance(data, Feed) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
     facts = warnings_of(about) | {f"{unit} of an iteration": units_per_iteration}
+    # Which seeds these are is part of a checkpoint: another seed's training is not continued.
     facts |= seed_facts(keys)  # before they are consumed
     _check_rows(data, per_seed, seeds)
     folder = context.folder.stage(stage) if context else None
@@ -163,9 +164,11 @@ def train(
     keeper = evaluate if isinstance(evaluate, Remembering) else None
     iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
     known = checkpoint.text(folder, iteration, DIVERGED) if folder and iteration else None
+    # Seeds that diverged before the interruption stay dropped after it.
     alive = Seeds(stage, seeds, on_divergence, known)
     earlier = spent.wall
-    told = _Told(stage, context, iteration, iterations, unit, units_per_iteration, kept)
+    output = _Output(stage, context, iteration, iterations, unit, units_per_iteration, kept)
+    # After the restore: checkpoints hold whole states, whatever devices they were trained on.
     over = mesh or devices.mesh_for(seeds)
     if over is None and alone and processes.several():
         over = devices.mesh_along(*alone)
@@ -193,8 +196,9 @@ def train(
         seen, copies = feed.look() if feed else data, 2 if evaluate or over else 1
         spent = spent.plus(compile=_tell_need(program, state, seen, stage, context, copies))
     saved_at, (asked, _) = time.monotonic(), _agreed(context)
-    with told.progress, closing(feed), processes.watched("resume the run"):
+    with output.progress, closing(feed), processes.watched("resume the run"):
         while iteration < iterations and not stopped:
+            # At the head of the loop: the checkpoint of the last chunk is written by now.
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
             length = to_do()
@@ -203,29 +207,33 @@ def train(
             else:
                 state, metrics, seconds = compiled(update, length, axes).run(state, data)
             means = alive.means(iteration, metrics, folder)
+            # Before the next chunk: a dropped seed's NaN would reach the others' reported means.
             state = alive.mended(state)
             iteration += length
+            # A dropped seed counts as finished: its NaN would keep the others from stopping.
             stopped = bool(finished and finished(alive.filled(means)))
             last = stopped or iteration == iterations
             due = iteration in evaluate_at or (evaluate_every and not iteration % evaluate_every)
+            # On the host, between chunks: simulators need not be compiled.
             if evaluate and (last or due):
                 means |= alive.masked(evaluate(whole(), iteration))
-            told.tell(iteration, means, length * units_per_iteration)
+            output.write(iteration, means, length * units_per_iteration)
             spent = spent.plus(**seconds)
             # Looked at once, so that who stops has saved.
             asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
             if folder and (last or asked or late or alive.newly):
                 bundle = _bundle(whole(), stopped, so_far(), keeper)
-                texts = {HISTORY: told.history.text, ABOUT: json.dumps(facts, indent=1)}
+                # Inside the checkpoint: after any crash both are of the same iteration.
+                texts = {HISTORY: output.history.text, ABOUT: json.dumps(facts, indent=1)}
                 texts |= {DIVERGED: alive.text} if alive.diverged else {}
                 checkpoint.save(folder, iteration, bundle, texts=texts)
                 saved_at = time.monotonic()
     state = alive.marked(whole()) if alive.diverged else whole()
-    return Trained(state, told.history, *so_far(), MappingProxyType(alive.diverged))
+    return Trained(state, output.history, *so_far(), MappingProxyType(alive.diverged))
 
 
-class _Told:
-    """What is told of a stage while it goes on: its history, the loggers, the progress bar."""
+class _Output:
+    """Output of a stage while it runs: its history, the loggers, the progress bar."""
 
     def __init__(
         self,
@@ -247,7 +255,7 @@ class _Told:
             stage, total=of * units, initial=done * units, unit=unit, enabled=enabled
         )
 
-    def tell(self, iteration: int, means: Mapping[str, np.ndarray], units: int) -> None:
+    def write(self, iteration: int, means: Mapping[str, np.ndarray], units: int) -> None:
         self.history.append(iteration, means)
         for logger in self.loggers:
             logger.log(self.stage, iteration, means)
@@ -308,7 +316,7 @@ def _tell_need(
 
 
 def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]:
-    """Whether somebody wants to stop, and whether a checkpoint is due, in any process."""
+    """Whether a stop was requested, and whether a checkpoint is due, in any process."""
     stop = context.stop if context else None
     asked, late = processes.agree(bool(stop and stop.requested), late)
     if asked and stop and not stop.requested:

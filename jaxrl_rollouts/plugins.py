@@ -4,7 +4,7 @@ The engine imports neither `offline` nor `pde`: packages announce an `Experiment
 `jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. A
 module that imports no jax may announce the `Listing`s of experiments in `jaxrl_rollouts.listings`,
 a mapping by name: then they are listed, and mistyped choices refused, without importing them. What
-goes into the groups of agents, methods and environments is said in `offline.agents.registry`,
+goes into the groups of agents, methods and environments is described in `offline.agents.registry`,
 `offline.methods.registry` and `offline.environments.registry`.
 """
 
@@ -45,7 +45,7 @@ class Listing:
         name: as on the command line.
         summary: one line for `jaxrl-rollouts list`.
         source: paper and section, or "" for a job.
-        minutes: about how long each preset takes on two CPU cores; None where nobody measured it.
+        minutes: about how long each preset takes on two CPU cores; None where it was not measured.
         needs: files and extras that a preset needs, for people: "hopper-mixed",
             "the extra mujoco". What a run needs in fact is checked by `prepare`.
         prepare: `module:function` that is called with the configuration before anything is written

@@ -85,8 +85,8 @@ def agree(*flags: bool) -> tuple[bool, ...]:
         return flags
     from jax.experimental.multihost_utils import process_allgather
 
-    said = process_allgather(np.array(flags))
-    return tuple(map(bool, np.any(np.asarray(said).reshape(-1, len(flags)), 0)))
+    gathered = process_allgather(np.array(flags))
+    return tuple(map(bool, np.any(np.asarray(gathered).reshape(-1, len(flags)), 0)))
 
 
 def meet(where: str) -> None:
@@ -109,7 +109,7 @@ def own(folder: Path) -> Path:
 
 
 def root(folder: Path) -> Path:
-    """Where to make a new folder: of the first process here, of another one where nobody looks."""
+    """Where to make a new folder: of the first process here, of other processes a temporary one."""
     return folder if first() else _private()
 
 
@@ -176,7 +176,7 @@ def joined(*who: Any) -> Iterator[None]:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once: whoever waits for one that is gone waits for minutes."""
+    """End this process at once: processes that wait for a dead one wait for minutes."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

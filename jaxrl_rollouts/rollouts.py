@@ -33,7 +33,7 @@ class StepResult(NamedTuple):
     reward: jax.Array  # float32
     terminated: jax.Array  # bool: the episode is over; no value follows
     truncated: jax.Array  # bool: the episode was cut (time limit); a value would follow
-    uncertainty: jax.Array  # float32: how lost the model is here; 0 for true dynamics
+    uncertainty: jax.Array  # float32: how uncertain the model is here; 0 for true dynamics
 
 
 def outcome(batch: int, **fields: jax.Array) -> StepResult:
@@ -127,6 +127,7 @@ class Trajectory(NamedTuple):
 def draw_members(members: Members, key: jax.Array, batch: int) -> jax.Array:
     """Draw `[batch]` member indices, each choice at most `ceil(batch / E)` times."""
     count = members.choices.shape[0]
+    # Tiled, then permuted, not drawn with replacement: a member's rows then have a static bound.
     tiled = jnp.tile(members.choices, -(-batch // count))
     return (jax.random.permutation(key, tiled) if members.shuffle else tiled)[:batch]
 
@@ -191,6 +192,7 @@ def rollout(
     _check(horizon, early_exit, members)
     batch = jax.tree.leaves(start)[0].shape[0]
     chex.assert_tree_shape_prefix(start, (batch,), exception_type=ValueError)
+    # The trajectory's member has a key of its own: step keys stay equal with and without members.
     member_key, key = jax.random.split(key)
     fixed = draw_members(members, member_key, batch) if members is not None else None
     if members is not None and members.per == "trajectory":
@@ -198,6 +200,7 @@ def rollout(
 
     def advance(carry: tuple, t: jax.Array) -> tuple[tuple, tuple]:
         state, memory, alive = carry
+        # Keyed by the step's number: a prefix does not depend on the horizon.
         policy_key, step_key, draw_key = jax.random.split(jax.random.fold_in(key, t), 3)
         observation = model.observe(state)
         action, next_memory = None, memory
@@ -206,6 +209,7 @@ def rollout(
         member = fixed if members is None else draw_members(members, draw_key, batch)
         next_state, out = model.step(params, step_key, state, action, member)
         chex.assert_shape(list(out), (batch,))
+        # The horizon is a truncation: a value still follows, so targets bootstrap there.
         cut = out.truncated | (t == horizon - 1)
         if threshold is not None:
             cut |= out.uncertainty > threshold
@@ -221,11 +225,13 @@ def rollout(
             member,
             alive,
         )
+        # Frozen, not rolled on: NaN of a diverging model would spread through gradients.
         state = where_rows(alive, next_state, state)
         memory = where_rows(alive, next_memory, memory)
         return (state, memory, alive & ~ended), (record(_mask_rows(alive, step)), alive)
 
     carry = (start, memory, jnp.ones((batch,), bool))
+    # A plain scan can be differentiated in reverse; the loop with an exit cannot.
     if early_exit is None or early_exit >= horizon:
         (state, memory, _), (steps, valid) = jax.lax.scan(advance, carry, jnp.arange(horizon))
         return Trajectory(steps, valid, state, memory)
@@ -245,10 +251,12 @@ def _chunked(advance: Callable, carry: tuple, horizon: int, chunk: int) -> Traje
     """The same scan in pieces of `chunk` steps, left as soon as no row is alive."""
     count = -(-horizon // chunk)
     shapes = jax.eval_shape(advance, carry, jnp.int32(0))[1]
+    # Whole chunks: the last one may run past the horizon, and is cut off at the end.
     buffers = jax.tree.map(lambda s: jnp.zeros((count * chunk, *s.shape), s.dtype), shapes)
 
     def body(loop: tuple) -> tuple:
         index, carry, buffers = loop
+        # Absolute times, as in the plain scan, so that both give the same numbers.
         times = index * chunk + jnp.arange(chunk)
         carry, rows = jax.lax.scan(advance, carry, times)
         buffers = jax.tree.map(

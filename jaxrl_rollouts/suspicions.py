@@ -1,4 +1,4 @@
-"""Numbers that are finite and no measurement: judged by how they change, and by how often they are.
+"""Numbers that are finite and no measurement, found by their changes and their frequency.
 
 The same rules hold for the rows of an agent's dataset and for frames of fields.
 """
@@ -32,7 +32,7 @@ class Odd(NamedTuple):
     places: np.ndarray
 
 
-def judge_changes(sizes: np.ndarray, zero: np.ndarray | None = None) -> list[Odd]:
+def find_odd_changes(sizes: np.ndarray, zero: np.ndarray | None = None) -> list[Odd]:
     """Find changes from one step to the next that are no measurement.
 
     Args:

@@ -71,9 +71,10 @@ def inspect(
     from .data.views import draw_inspection, print_inspection
 
     check_picture(out)
-    said: dict[str, Any] = {"action_low": action_low or None, "action_high": action_high or None}
-    said |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
-    inspection = inspect_file(file, action_limit=action_limit, **said)
+    declared: dict[str, Any] = {"action_low": action_low or None}
+    declared |= {"action_high": action_high or None}
+    declared |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
+    inspection = inspect_file(file, action_limit=action_limit, **declared)
     print_inspection(inspection)
     if out is not None:
         draw_inspection(inspection, out)
@@ -126,8 +127,8 @@ def collect(
         env, trained = _trained(policy, environment)
         acting = trained.agent.policy if sample else trained.agent.greedy
         params = trained.actor(training_seed)
-        told = f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}"
-        facts = {"policy": told, "training_seed": training_seed, "sampled": sample, "seed": seed}
+        maker = f"{trained.facts.get('method')} trained on {trained.facts.get('dataset')}"
+        facts = {"policy": maker, "training_seed": training_seed, "sampled": sample, "seed": seed}
     ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
     if policy in ready:
         rows = ready[policy](key, steps)

@@ -71,7 +71,7 @@ class Agent(NamedTuple):
             policy has no density.
         gaussian: `(actor, observations [..., S]) -> (mean, std)`, the normal density over actions
             that guidance takes the policy for; both broadcast to `[..., A]`. None: it has none.
-        normalise: whether `init` wants the scaler of the data.
+        normalise: whether `init` takes the scaler of the data.
         period: the actor moves in every so many updates.
         nets: what the functions are bound to: for methods that compose steps of their own.
     """
@@ -127,7 +127,7 @@ class AgentConfig(Protocol):
 
 
 def first_state(agent: Agent, key: jax.Array, observations: jax.Array | Scaler) -> Any:
-    """An agent's state before it has learned anything, normalising as it wants to.
+    """An agent's state before it has learned anything, normalised where it asks for it.
 
     Args:
         agent: whose.

@@ -102,7 +102,7 @@ def final_overestimation(cell: Cell) -> np.ndarray:
 
 
 def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
-    """What an ensemble was judged by, its holdout error, as a column."""
+    """The selection metric of an ensemble, its holdout error, as a column."""
     by = ensemble.selection_metric
     return {f"holdout {by.upper()}": history.last(f"best_holdout_{by}")}
 

@@ -130,7 +130,7 @@ def warnings_of(
         config: of its world models; None where it has none.
         imagines: whether it rolls a learned model, whose episodes have to end.
     """
-    facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
+    facts = [f"{one} Check it before you use results." for one in extreme_facts(dataset)]
     facts += odd_facts(dataset)
     if read_as := dataset.attributes.get("read_as"):
         facts.append(str(read_as))

@@ -32,7 +32,7 @@ def check_video(file: Path, environment: str) -> None:
     """Refuse what cannot be written or drawn, before anything is played.
 
     Raises:
-        ConfigError: another ending than `FORMATS`, no such folder, or an environment that nobody
+        ConfigError: another ending than `FORMATS`, no such folder, or an environment that nothing
             draws.
         MissingExtraError: MP4 without a codec for imageio.
     """
@@ -98,8 +98,8 @@ def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np
     policy.reset()
     reward, over = 0.0, False
     while not over:
-        observation, paid, terminated, truncated, _ = made.step(policy(observation, reward))
-        reward, over = float(paid), terminated or truncated
+        observation, earned, terminated, truncated, _ = made.step(policy(observation, reward))
+        reward, over = float(earned), terminated or truncated
         yield np.asarray(frame, np.uint8), reward
         frame = made.render()
     made.close()

@@ -210,7 +210,7 @@ def fit(
     begin: Callable[..., AveragedState] = functions.init
     if start is not None:
         begin, keys = _from_params(functions.init), (keys, start)
-    judged = Validation.of(own, validation) if validation is not None else None
+    validated = Validation.of(own, validation) if validation is not None else None
     trained = train(
         functions.update,
         begin,
@@ -219,13 +219,13 @@ def fit(
         iterations=functions.iterations,
         stage=stage,
         units_per_iteration=training.per_iteration,
-        evaluate=judged,
-        evaluate_every=max(1, functions.iterations // often) if judged else None,
+        evaluate=validated,
+        evaluate_every=max(1, functions.iterations // often) if validated else None,
         alone=(BATCH, training.batch),
         context=context,
         about=learned_from(own, config, training),
     )
-    params = judged.best if judged else trained.state.average
+    params = validated.best if validated else trained.state.average
     return Fitted(replace(own, params=params), trained, training)
 
 

@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.task import slug, verify_checksum
-from jaxrl_rollouts.offline.worlds import judge
+from jaxrl_rollouts.offline.worlds import open_loop as quality
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import (
@@ -79,15 +79,15 @@ class Config:
             raise ConfigError("ensemble.layer_norm", False, "True; it is what is taken away")
 
 
-class JudgedWorlds(NamedTuple):
+class RolledWorlds(NamedTuple):
     """One kind of ensemble on one pair; fields of `rolled` are `[seeds, T, B]`."""
 
-    rolled: judge.OpenLoop
+    rolled: quality.OpenLoop
     trust: UncertaintyStats
     epochs: int
 
 
-def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, JudgedWorlds]:
+def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, RolledWorlds]:
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
     sets = [load_dataset(name, config.seed) for name in pair]
     for dataset in sets:
@@ -97,11 +97,11 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     if pair[1] == PENDULUM:
         along = pendulum_mixed(jax.random.fold_in(key, 1))
     length = min(config.length, int(episodes(along).lengths.max()))
-    logged = judge.windows(along, length, config.trajectories, seed=config.seed)
+    logged = quality.windows(along, length, config.trajectories, seed=config.seed)
     step = max(1, len(fitted_to.rewards) // config.rows)
     rows = jax.tree.map(lambda x: x[::step], to_device(fitted_to))
     fit_key, roll_key = jax.random.split(key)
-    judged = {}
+    found = {}
     for name, layer_norm in (("LN", True), ("no LN", False)):
         fitted = fit_worlds(
             replace(config.ensemble, layer_norm=layer_norm),
@@ -121,10 +121,10 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
             normalised=True,
         )
         worlds = [jax.tree.map(lambda x, i=i: x[i], fitted.worlds) for i in range(config.seeds)]
-        rolled = _stack([judge.open_loop(dynamics, world, logged, roll_key) for world in worlds])
+        rolled = _stack([quality.open_loop(dynamics, world, logged, roll_key) for world in worlds])
         trust = _stack([uncertainty_stats(fitter, world, rows) for world in worlds])
-        judged[name] = JudgedWorlds(rolled, trust, len(fitted.trained.history.records))
-    return judged
+        found[name] = RolledWorlds(rolled, trust, len(fitted.trained.history.records))
+    return found
 
 
 def _stack(trees: list) -> Any:
@@ -135,14 +135,15 @@ def run(config: Config, context: RunContext) -> Report:
     """All pairs: tables, claims, pictures."""
     report, ensemble = Report.of(context, config.seeds), config.ensemble
     for pair in config.pairs:
-        judged, title = run_pair(config, pair, context), " on ".join(map(slug, pair))
-        report.table(title, [row for name in judged for row in growth_rows(name, judged[name])])
+        found, title = run_pair(config, pair, context), " on ".join(map(slug, pair))
         report.table(
-            f"{title}: trust", [trust_row(name, worlds) for name, worlds in judged.items()]
+            title,
+            [row for name in found for row in growth_rows(name, found[name])],
         )
-        add_claims(report, title, judged)
-        draw_growth(report, title, judged)
-        draw_trust(report, title, judged["LN"])
+        report.table(f"{title}: trust", [trust_row(name, worlds) for name, worlds in found.items()])
+        add_claims(report, title, found)
+        draw_growth(report, title, found)
+        draw_trust(report, title, found["LN"])
     report.note(
         f"{config.trajectories} stretches of logged actions, {config.seeds} ensembles of "
         f"{ensemble.members} ({ensemble.elites} kept), at most {ensemble.max_epochs} epochs. "
@@ -152,7 +153,7 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def growth_rows(name: str, worlds: JudgedWorlds) -> list[dict[str, Any]]:
+def growth_rows(name: str, worlds: RolledWorlds) -> list[dict[str, Any]]:
     """Error after 1, 2, 4, ... steps, and after the last."""
     length, rows = worlds.rolled.error.shape[1], []
     for t in sorted({length, *(2**i for i in range(length.bit_length()))}):
@@ -168,13 +169,13 @@ def growth_rows(name: str, worlds: JudgedWorlds) -> list[dict[str, Any]]:
     return rows
 
 
-def trust_row(name: str, worlds: JudgedWorlds) -> dict[str, Any]:
+def trust_row(name: str, worlds: RolledWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
     limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
-    before, after = judge.split_error(worlds.rolled, limits["u(1)"])
+    before, after = quality.split_error(worlds.rolled, limits["u(1)"])
     columns = {
         **limits,
-        "Spearman of spread and error": judge.rank_correlation(worlds.rolled),
+        "Spearman of spread and error": quality.rank_correlation(worlds.rolled),
         "95 % of errors up to u(1)": before,
         "median error above u(1)": after,
     }
@@ -182,15 +183,15 @@ def trust_row(name: str, worlds: JudgedWorlds) -> dict[str, Any]:
     return {"model": name, "epochs": worlds.epochs, **summaries}
 
 
-def add_claims(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -> None:
+def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) -> None:
     """What layer normalisation and the spread are good for."""
-    claim, normalised = claims(report, SOURCE), judged["LN"]
-    last = {name: np.median(worlds.rolled.error[:, -1], -1) for name, worlds in judged.items()}
-    before, after = judge.split_error(normalised.rolled, threshold_at(normalised.trust, 1.0))
+    claim, normalised = claims(report, SOURCE), found["LN"]
+    last = {name: np.median(worlds.rolled.error[:, -1], -1) for name, worlds in found.items()}
+    before, after = quality.split_error(normalised.rolled, threshold_at(normalised.trust, 1.0))
     # fmt: off
     claim(f"{title}: without layer normalisation errors explode", last["no LN"] / last["LN"],
           at_least=10, means="median error at the end of the rollouts over that with it")
-    claim(f"{title}: the spread knows the error", judge.rank_correlation(normalised.rolled),
+    claim(f"{title}: the spread knows the error", quality.rank_correlation(normalised.rolled),
           at_least=0.5, means="Spearman correlation (paper: 0.84)")
     if np.isfinite(after / before).all():
         claim(f"{title}: errors are large beyond the data's largest spread", after / before,
@@ -198,7 +199,7 @@ def add_claims(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -
     # fmt: on
 
 
-def draw_growth(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) -> None:
+def draw_growth(report: Report, title: str, found: Mapping[str, RolledWorlds]) -> None:
     """Error, size of the prediction and reward bias over the steps; bands are 5 to 95 %."""
     name, titles = f"growth-{slug(title)}", ("error", "size of the prediction", "reward")
     units = ("standard deviations of the data", "root mean square, own units", "absolute bias")
@@ -207,7 +208,7 @@ def draw_growth(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) 
         f"what exceeds {HIGHEST:g} is drawn there."
     )
     with picture(report, name, caption, titles=titles, legend=False, title=title) as axes:
-        for model, (rolled, *_) in judged.items():
+        for model, (rolled, *_) in found.items():
             quantities = (rolled.error, rolled.norm, np.abs(rolled.reward_bias))
             for ax, values in zip(axes, quantities, strict=True):
                 shown, steps = np.clip(values, 1e-6, HIGHEST), np.arange(1, values.shape[1] + 1)
@@ -219,7 +220,7 @@ def draw_growth(report: Report, title: str, judged: Mapping[str, JudgedWorlds]) 
         axes[0].legend()
 
 
-def draw_trust(report: Report, title: str, worlds: JudgedWorlds) -> None:
+def draw_trust(report: Report, title: str, worlds: RolledWorlds) -> None:
     """Error against spread, one dot per step, and the thresholds of the data."""
     spread, error = np.ravel(worlds.rolled.uncertainty[0]), np.ravel(worlds.rolled.error[0])
     finite = np.flatnonzero(np.isfinite(spread) & np.isfinite(error))

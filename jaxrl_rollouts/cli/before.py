@@ -103,7 +103,7 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Keep compiled programs between runs, so that a second run starts at once.
 
     They lie in the user's cache folder, apart for each kind of processor; `$JAXRL_ROLLOUTS_CACHE`
-    names another folder, or is `off`. Where jax was told what to do, that stands.
+    names another folder, or is `off`. jax's own variables take precedence.
 
     Returns:
         The folder, if it is ours.

@@ -50,4 +50,4 @@ def _facts(listing: Listing) -> list[str]:
 def _time(preset: str, minutes: float | None) -> str:
     if minutes:
         return f" ({words(minutes)})"
-    return "" if preset == SMOKE else " (not measured)"  # what smoke presets take is said below
+    return "" if preset == SMOKE else " (not measured)"  # what smoke presets take is printed below

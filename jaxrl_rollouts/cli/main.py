@@ -105,7 +105,7 @@ def _quieten() -> None:
 
     What XLA cannot do it raises; what it logs beside (`Very slow compile?`) goes through the
     progress bar. `TF_CPP_MIN_LOG_LEVEL=0` shows it. So does orbax, whose futures then complain
-    that nobody asked them, and tensorstore, whose threads find orbax gone.
+    that they were never awaited, and tensorstore, whose threads find orbax gone.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show ends no run

@@ -1,4 +1,4 @@
-"""Claims in two lines: what is said, the values that decide, the bound, what they are."""
+"""Claims in two lines: the claim, the values that decide, the bound, what they are."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Cell:
 
     Attributes:
         history: of the training; None where nothing was trained.
-        extra: more by name: arrays `[seeds, ...]`, and whatever tables want to say.
+        extra: more by name: arrays `[seeds, ...]`, and further columns of tables.
         measure: makes more of `extra`. `run_grid` calls it and keeps its arrays in the stage's
             folder, so that a resumed run does not measure again.
         updates: gradient steps of a recorded iteration.

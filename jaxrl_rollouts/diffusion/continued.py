@@ -28,7 +28,7 @@ from ..networks import Network
 from ..trees import PyTree
 from .unet import TemporalUnetConfig, make_temporal_unet
 
-TOLD = 2  # rows before the window: the wish, and whether there is one
+CONDITIONS = 2  # rows before the window: the wish, and whether there is one
 
 
 class Given(NamedTuple):
@@ -72,13 +72,13 @@ def make_continued_unet(
     """  # noqa: E501
     if not 0 < given < length:
         raise ConfigError("given", given, f"from 1 to {length - 1}, rows before others")
-    unet = make_temporal_unet(config, length + TOLD, channels, interval=True, conditions=1)
+    unet = make_temporal_unet(config, length + CONDITIONS, channels, interval=True, conditions=1)
 
     def once(weights: PyTree, own: Given, x: jax.Array, *noise: jax.Array) -> jax.Array:
-        told = jnp.stack([own.known * own.wish, own.known], -1)
-        before = jnp.broadcast_to(told[..., None], (*told.shape, channels))
+        conditions = jnp.stack([own.known * own.wish, own.known], -1)
+        before = jnp.broadcast_to(conditions[..., None], (*conditions.shape, channels))
         whole = jnp.concatenate([before, own.rows, x], 1)
-        return unet.apply(weights, whole, *noise, told)[:, TOLD + given :]
+        return unet.apply(weights, whole, *noise, conditions)[:, CONDITIONS + given :]
 
     def apply(
         params: tuple[PyTree, Given],

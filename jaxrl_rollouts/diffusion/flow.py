@@ -40,7 +40,7 @@ class FlowConfig:
         loss: `velocity` (flow matching, Lipman et al. 2023), `mean` (MeanFlow, Geng et al. 2025,
             arXiv:2505.13447), `consistency` (multistep consistency, Heek et al. 2024,
             arXiv:2403.06807) or `unified` (UCGM, Sun et al. 2025, arXiv:2505.07447).
-        edm: deviation of the data, and the least and greatest noise the embedding tells apart.
+        edm: deviation of the data, and the least and greatest noise that the embedding resolves.
         times: `uniform`, or `logit_normal`: the sigmoid of a normal.
         time_mean, time_std: of that normal.
         equal: share of `mean`'s rows whose interval is empty: plain flow matching.

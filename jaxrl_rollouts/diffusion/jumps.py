@@ -111,8 +111,8 @@ def sample_jumps(
     def average(x: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
         if config.strength == 1 or condition is None:
             return flow.average(params, x, t, s, condition)
-        plain, told = (flow.average(params, x, t, s, known) for known in (None, condition))
-        return plain + config.strength * (told - plain)
+        plain, conditioned = (flow.average(params, x, t, s, known) for known in (None, condition))
+        return plain + config.strength * (conditioned - plain)
 
     def guided(x: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
         """The average velocity whose clean row is the corrected one."""

@@ -55,7 +55,7 @@ def fourier_features(c_noise: jax.Array, frequencies: jax.Array) -> jax.Array:
 
 
 class Extra(nn.Module):
-    """What a flow's network is told beside the noise, as an embedding that is zero at first.
+    """A flow network's inputs beside the noise, as an embedding that is zero at first.
 
     `(share [B], condition [B, K] or None) -> [B, width]`. With zeros added a network starts as the
     one without intervals whose weights it was given.
@@ -66,10 +66,10 @@ class Extra(nn.Module):
     @nn.compact
     def __call__(self, share: jax.Array, condition: jax.Array | None = None) -> jax.Array:
         angle = 0.5 * jnp.pi * share[:, None] * jnp.array([1.0, 2.0, 4.0, 8.0])
-        told = jnp.concatenate([share[:, None], jnp.sin(angle), jnp.cos(angle)], -1)
+        inputs = jnp.concatenate([share[:, None], jnp.sin(angle), jnp.cos(angle)], -1)
         if condition is not None:
-            told = jnp.concatenate([told, condition], -1)
-        h = nn.silu(Dense(self.width, name="hidden")(told))
+            inputs = jnp.concatenate([inputs, condition], -1)
+        h = nn.silu(Dense(self.width, name="hidden")(inputs))
         return Dense(self.width, name="output", kernel_init=nn.initializers.zeros)(h)
 
 
@@ -110,7 +110,7 @@ def extra_shapes(interval: bool, conditions: int) -> list[tuple[int, ...]]:
         ConfigError: conditions without an interval, or fewer than none.
     """
     if conditions < 0 or (conditions and not interval):
-        expected = "at least 0, and with interval=True: only flows are told of conditions"
+        expected = "at least 0, and with interval=True: only flows take conditions"
         raise ConfigError("conditions", conditions, expected)
     shapes: list[tuple[int, ...]] = [(1,)] if interval else []
     return [*shapes, (1, conditions + 1)] if conditions else shapes
@@ -125,7 +125,7 @@ def make_residual_mlp(
     Args:
         config: sizes.
         features: of a row.
-        interval: it is a flow's and is told how long a jump is: `(params, x, c_noise, share [B])`.
+        interval: it is a flow's and takes the length of a jump: `(params, x, c_noise, share [B])`.
         conditions: numbers a flow is conditioned on; the network takes `[B, conditions + 1]` more,
             the last of them 1 where they are known.
 

@@ -109,6 +109,7 @@ class Guidance(NamedTuple):
 def churn_factors(levels: np.ndarray, config: SamplerConfig) -> np.ndarray:
     """`[N]` float64: gamma of every step."""
     sigma = levels[:-1]
+    # Bounded as in algorithm 2: more than the noise that is there is never added.
     gamma = min(config.churn / config.steps, math.sqrt(2.0) - 1.0)
     return np.where((config.churn_min <= sigma) & (sigma <= config.churn_max), gamma, 0.0)
 
@@ -133,6 +134,7 @@ def multistep(levels: np.ndarray, config: SamplerConfig) -> Multistep:
     h = np.diff(times)
     keep = np.exp(-h * (1.0 + config.eta))
     lean = np.append(0.0, h[1:] / (2.0 * h[:-1]))
+    # expm1: with small steps 1 - exp(-2 eta h) would lose its digits.
     noise = levels[1:-1] * np.sqrt(-np.expm1(-2.0 * config.eta * h)) * config.churn_noise
     return Multistep(keep, 1.0 - keep, lean, noise)
 
@@ -199,10 +201,12 @@ def sample(
     def advance(x: jax.Array, step: tuple) -> tuple[jax.Array, None]:
         index, sigma, following, raised, added = step
         x = prepared(x, index, sigma, added)
+        # At the churned sample, whose noise the network is asked about.
         slope = (x - guided(x, raised)) / raised
         there = x + (following - raised) * slope
         if config.method == "euler":
             return there, None
+        # `following` is above 0: the last step, to no noise, is outside the scan.
         corrected = (there - guided(there, following)) / following
         return x + (following - raised) * 0.5 * (slope + corrected), None
 
@@ -211,12 +215,14 @@ def sample(
         there = prepared(x, index, sigma, jnp.float32(0.0))
         clean, lean = guided(there, sigma), of_step.lean
         if guidance.push is not None:
+            # A pushed row left the path of its memory; its second-order term would point elsewhere.
             lean = jnp.where((there != x).any(tuple(range(1, x.ndim)), keepdims=True), 0.0, lean)
         x = of_step.keep * there + of_step.gain * (clean + lean * (clean - before))
         if config.eta > 0:
             x += of_step.noise * draws.normal(jax.random.fold_in(key, index), x.shape)
         return (x, clean), None
 
+    # The data's own deviation is left out: it is small beside sigma_max (EDM, algorithm 1).
     x = (config.sigma_max or edm.sigma_max) * draws.normal(start_key, shape)
     steps = (jnp.arange(config.steps, dtype=jnp.int32), *plan)
     early = jax.tree.map(lambda column: column[:-1], steps)

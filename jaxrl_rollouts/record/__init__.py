@@ -1,3 +1,3 @@
-"""What a run leaves on disk, so that it can be resumed and told: folder, checkpoints,
+"""What a run leaves on disk, so that it can be resumed and reported: folder, checkpoints,
 history, metrics.
 """

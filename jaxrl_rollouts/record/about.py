@@ -1,4 +1,4 @@
-"""What a training's checkpoints say they are of, so that nobody takes them for another's."""
+"""What a training's checkpoints are of: another training does not continue them."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def save(
 
 
 def _refused(error: BaseException | None) -> OSError | None:
-    """What the operating system said, if that is why a checkpoint was not written or read."""
+    """The message of the operating system, if that is why a checkpoint was not written or read."""
     while error is not None:
         if isinstance(error, OSError):
             return error
@@ -142,7 +142,7 @@ def load(path: Path, like: PyTree) -> PyTree:
 
 
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
-    """Of all arrays, by where they lie; orbax tells of named tuples as of dicts."""
+    """Of all arrays, by where they lie; orbax describes named tuples as dicts."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if hasattr(leaf, "shape"):

@@ -23,7 +23,7 @@ class RunContext:
         progress: whether to show progress.
         loggers: where metrics go.
         command: the command line that remakes the run, for its report.
-        stop: polled between chunks and stages; None when nobody can ask.
+        stop: polled between chunks and stages; None for a run that is never stopped.
         needs: the memory that was predicted for the trainings of this session, by stage.
     """
 

@@ -178,7 +178,7 @@ class RunFolder:
                 session = unsealed(path, json.loads(line))
                 sessions.append({name: float(session.get(name, 0.0)) for name in seconds})
             except (ValueError, AttributeError, TypeError, CheckpointError):
-                warnings.warn(f"{path}: line {number} is damaged; its time is lost", stacklevel=2)
+                warnings.warn(f"{path}: line {number} is damaged, its time missing", stacklevel=2)
         return {name: sum(session[name] for session in sessions) for name in seconds}
 
     @property

@@ -50,7 +50,7 @@ class FolderLock:
                 + (f" (if it is no more, remove {self.path})" if self._alone else "")
             ) from None
         self._handle = handle
-        with contextlib.suppress(OSError):  # a full disk: held, and nobody knows by whom
+        with contextlib.suppress(OSError):  # a full disk: held, by an unknown process
             os.ftruncate(handle, 0)
             os.write(handle, f"process {os.getpid()} on {platform.node()}\n".encode())
         return self

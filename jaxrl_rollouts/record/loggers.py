@@ -150,7 +150,7 @@ class WandbLogger:
         )
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
-        # Stages count their own steps, W&B wants one that only grows: leave the axis to a column.
+        # Stages count their own steps, W&B needs one that only grows: leave the axis to a column.
         self._run.log({**_scalars(stage, metrics), f"{stage}/step": int(step)})
 
     def restore(self, stage: str, records: Sequence[Record]) -> None:

@@ -46,8 +46,8 @@ def code_commit() -> str:
             )
             return done.stdout.strip() if done.returncode == 0 else ""
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError, LookupError, TypeError):
-        told = metadata.distribution("jaxrl-rollouts").read_text("direct_url.json")
-        return json.loads(told or "")["vcs_info"]["commit_id"][:12]
+        origin = metadata.distribution("jaxrl-rollouts").read_text("direct_url.json")
+        return json.loads(origin or "")["vcs_info"]["commit_id"][:12]
     return ""
 
 
@@ -72,7 +72,7 @@ def provenance() -> dict[str, str | int]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the operating system tells it."""
+    """The processor's name as the operating system gives it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -1,3 +1,3 @@
-"""What a run shows: a report of tables with intervals, claims judged by their numbers,
+"""What a run shows: a report of tables with intervals, claims with their verdicts,
 pictures.
 """

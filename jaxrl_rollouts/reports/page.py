@@ -60,7 +60,7 @@ def report_html(report: Report, folder: Path) -> str:
     """The whole report as one HTML file that needs no other; pictures are read from `folder`."""
     from markdown_it import MarkdownIt
 
-    # No raw HTML: texts of a report are text, whoever wrote them.
+    # No raw HTML: texts of a report are plain text.
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = markdown.parse(report_markdown(report))
     files = {picture.file for picture in report.pictures.values()}

@@ -24,7 +24,7 @@ from PIL import Image
 from ..record.opening import replacing
 from .statistics import STATISTICS, Summary, iqm, spread
 
-# Okabe and Ito's palette, without its yellow (too pale on white): told apart by all common kinds
+# Okabe and Ito's palette, without its yellow (too pale on white): distinct for all common kinds
 # of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLE: dict[Any, Any] = {

@@ -83,13 +83,13 @@ def arm_row(
         known = [np.asarray(r.numbers[name].values) for r in reports if r and name in r.numbers]
         if len({values.shape[1:] for values in known}) > 1:
             continue  # of different tasks: no mean over seeds
-        lost = [
+        missing = [
             np.full((1, *known[0].shape[1:]), np.nan)
             for task in tasks
             if status[task.name].state == DIVERGED
         ]
         unit = f" [{units.pop()}]" if len(units) == 1 and "" not in units else ""
-        row[name + unit] = np.concatenate([*known, *lost])
+        row[name + unit] = np.concatenate([*known, *missing])
     return row
 
 
@@ -139,8 +139,8 @@ def merged_numbers(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, np.ndar
 
 def _notes(reports: Sequence[Report], states: Iterable[Status]) -> list[str]:
     counted = Counter(status.state for status in states)
-    said = ", ".join(f"{count} {state}" for state, count in counted.most_common())
-    notes = [f"Tasks: {said}. Seconds are those of all of them, one after the other."]
+    states = ", ".join(f"{count} {state}" for state, count in counted.most_common())
+    notes = [f"Tasks: {states}. Seconds are those of all of them, one after the other."]
     for key in ("jaxrl-rollouts", "jax", "cpu", "device"):
         values = {str(report.versions.get(key)) for report in reports}
         if len(values) > 1:

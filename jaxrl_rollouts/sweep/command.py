@@ -127,7 +127,7 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
     swept = {"dataset": asked.datasets, "method": asked.methods, "seed": asked.seeds}
     try:
         plan, code = make_plan(experiment, swept, given, command, Path.cwd())
-    except ConfigError as error:  # an option of nobody may have been meant for the sweep
+    except ConfigError as error:  # an unknown option may have been meant for the sweep
         hint = did_you_mean(str(error.found), own_options()) if error.setting == "option" else ""
         raise ConfigError(error.setting, error.found, error.expected, hint or error.hint) from None
     plugins.check_trusted("sweep", code)

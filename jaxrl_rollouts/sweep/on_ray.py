@@ -119,13 +119,13 @@ def _put_down(ray: ModuleType, folder: Path, error: Exception, cancelled: bool) 
     """Say in a task's folder what ended it, where it could not do so itself."""
     if cancelled and not folder.is_dir():  # it had not begun
         return
-    lost = ray.exceptions
+    errors = ray.exceptions
     died = (
         KilledError,
-        lost.WorkerCrashedError,
-        lost.NodeDiedError,
-        lost.OutOfMemoryError,
-        lost.LocalRayletDiedError,
+        errors.WorkerCrashedError,
+        errors.NodeDiedError,
+        errors.OutOfMemoryError,
+        errors.LocalRayletDiedError,
     )
     cause = getattr(error, "cause", None) or error
     before = read_status(folder)
@@ -145,7 +145,7 @@ def environment(resources: Resources) -> dict[str, str]:
     flags, count = passed.get("XLA_FLAGS", ""), "xla_force_host_platform_device_count"
     if count not in flags:  # else each run would spread over all cores
         passed["XLA_FLAGS"] = f"{flags} --{count}={max(1, int(resources.cpus))}".strip()
-    if 0 < resources.gpus < 1:  # jax takes three quarters of a GPU, whoever else is on it
+    if 0 < resources.gpus < 1:  # jax takes three quarters of a GPU even if it is shared
         share = f"{0.9 * resources.gpus:.3f}"
         passed.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
     return passed
@@ -196,7 +196,7 @@ def _connect(ray: ModuleType, resources: Resources) -> None:
 
 
 def _knock(address: str) -> None:
-    """`UserError` where nobody listens at `HOST:PORT`; Ray would try for minutes."""
+    """`UserError` where no server listens at `HOST:PORT`; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         return

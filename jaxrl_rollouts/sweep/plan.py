@@ -101,10 +101,10 @@ def make_plan(
     for values in itertools.product(*swept.values()):
         point = dict(zip(swept, values, strict=True))
         method = point.get("method")
-        said = {axis: [option(names[axis]), str(value)] for axis, value in point.items()}
-        rest = [*said.get("dataset", []), *said.get("seed", [])]
+        words_of = {axis: [option(names[axis]), str(value)] for axis, value in point.items()}
+        rest = [*words_of.get("dataset", []), *words_of.get("seed", [])]
         if method not in arguments:  # what can be wrong with the settings depends on it alone
-            words = [*given, *one, *said.get("method", [])]
+            words = [*given, *one, *words_of.get("method", [])]
             found = _parsed(experiment, [*words, *rest])
             arguments[method] = _kept(experiment, words)
             code |= set(code_in(to_json(found)))

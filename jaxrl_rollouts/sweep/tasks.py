@@ -21,7 +21,7 @@ from .plan import Task
 LOG, STATUS = "log.txt", "task.json"
 WAITING, RUNNING, FINISHED = "waiting", "running", "finished"
 FAILED, DIVERGED, STOPPED, KILLED = "failed", "diverged", "stopped", "killed"
-# Seconds that a process which was told to stop may take to let go of its folder.
+# Seconds that a process which was asked to stop may take to release its folder.
 PATIENCE = 600.0
 POLL = 0.2  # seconds between two looks at a process
 TAIL = 8192  # bytes at the end of a log in which its last line is
@@ -143,7 +143,7 @@ def _run(
     program += [*sorted(trust), "--"]
     with open(folder / LOG, "ab", opener=regular) as log:
         start = log.tell()
-        # In a session of its own: a Ctrl-C is passed on once, by whoever waits for it.
+        # In a session of its own: a Ctrl-C is passed on once, by the waiting process.
         with subprocess.Popen(
             [*program, *arguments],
             cwd=task.directory,

@@ -50,7 +50,7 @@ class Actor(NamedTuple):
         sample: `(params, key, observations [..., S]) -> (actions [..., A], log-densities [...])`,
             by reparameterisation.
         greedy: `(params, observations [..., S]) -> actions [..., A]`, without noise.
-        entropy: what its entropy is driven to where nobody says otherwise.
+        entropy: default target entropy.
         heads: `(params, observations [..., S]) -> (mean, log_std)` before the tanh, `[..., A]`
             each; None where it is no normal.
     """

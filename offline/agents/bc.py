@@ -2,7 +2,7 @@
 
 The network is TD3+BC's actor, so this is that agent without its critics. The likelihood of a
 tanh-squashed normal is the other usual loss; it is infinite at the bounds of the action space,
-where many of D4RL's actions lie. There is no critic, so nothing is said of the policy's value.
+where many of D4RL's actions lie. There is no critic, so the policy's value is not estimated.
 
 Where the data do several things in one state their mean may be none of them. With `flow_steps` the
 policy is a flow instead: a velocity learned by `flow_loss` (Lipman et al. 2023, arXiv:2210.02747)

@@ -101,6 +101,7 @@ def diversity_loss(gradients: jax.Array) -> jax.Array:
     # A critic that ignores the action has gradient zero, where the norm has no derivative.
     flat = squared == 0
     unit = jnp.where(flat, 0.0, gradients / (jnp.sqrt(jnp.where(flat, 1.0, squared)) + 1e-10))
+    # Pairs i != j count twice here, as in the authors' code: (i, j) and (j, i).
     pairs = jnp.square(unit.sum(0)).sum(-1) - jnp.square(unit).sum((0, -1))
     return pairs.mean() / (gradients.shape[0] - 1)
 
@@ -129,6 +130,7 @@ def make_sac(
 
 def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> SacState:
     """A fresh state; SAC sees observations as they are."""
+    # EDAC's and RAVL's published settings take raw observations.
     del scaler
     return SacState(**fresh(nets, key))
 
@@ -155,10 +157,13 @@ def bellman_target(
         next_value: `(next_observations [B, S], value [B]) -> [B]` replaces the soft value that is
             bootstrapped from; None trusts the critics.
     """
+    # One action for all critics: the minimum is then over values of the same action.
     value = soft_value(nets, state, key, batch.next_observations)
     if next_value is not None:
         value = next_value(batch.next_observations, value)
+    # The penalty comes off the reward, so that terminal rows are penalised too (MOPO).
     target = soft_target(nets, batch._replace(rewards=batch.rewards - penalty), value)
+    # Cut last: rewards and penalties are inside the bound (MOBILE's code).
     min_target = nets.config.min_target
     return target if min_target is None else jnp.maximum(target, min_target)
 
@@ -177,6 +182,7 @@ def critic_loss(
     else:
         values, slopes = q_and_slopes(nets, critic, batch.observations, batch.actions)
         spread = diversity_loss(slopes)
+    # Summed over critics, not averaged: the learning rate of one critic does not depend on N.
     fit = jnp.square(values - target).mean(1).sum()
     return fit + config.eta * spread, (values, fit / config.num_critics)
 
@@ -204,6 +210,7 @@ def update(
 
     Of the metrics `actor_gradient` is the norm of the policy's gradient, which steep flows blow up.
     """
+    # Actor before critics, as in EDAC's code: targets use the policy that has just moved.
     actor_key, target_key = jax.random.split(key)
     (_, log_prob), slope = jax.value_and_grad(actor_loss, has_aux=True)(
         state.actor, nets, state, actor_key, batch
@@ -217,6 +224,7 @@ def update(
     critic, opt_critic, _, (values, fit) = descend(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, batch, target
     )
+    # Targets follow the critics of this very step, as in SAC's code.
     target_critic = optax.incremental_update(critic, state.target_critic, nets.config.tau)
     metrics = {
         "critic_loss": fit,

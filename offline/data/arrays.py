@@ -82,7 +82,7 @@ def from_arrays(
         cut_mismatches: end episodes where a row's `next_observations` are not the row that follows.
 
     Raises:
-        DataError: see `validate`; episode ends that cannot be told; actions beyond their bounds.
+        DataError: see `validate`; unknown episode ends; actions beyond their bounds.
         ConfigError: an argument out of range.
     """
     columns = (observations, actions, rewards, terminals, timeouts, next_observations)

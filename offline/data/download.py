@@ -31,11 +31,11 @@ def download(
         url: where from.
         path: where to.
         name: what it is called in messages.
-        size: bytes it is known to have; None where nobody knows.
+        size: bytes it is known to have; None where it is unknown.
         progress: show progress.
 
     Warns:
-        UserWarning: there is no HTTPS, so that nobody vouches for what came.
+        UserWarning: there is no HTTPS, so that the file is not authenticated.
 
     Raises:
         DataError: no connection, an answer of unknown or another length or too large for the disk,

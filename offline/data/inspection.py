@@ -197,7 +197,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     whole = _spread(returns[whole_mask])
     suspicions = _suspicions(rows, parts, action_limit) + odd_changes(dataset)
     uniform = _uniform(rows, parts, action_limit)
-    made_up = attributes.get("rewards") == "none"  # zeros, and that is said elsewhere
+    made_up = attributes.get("rewards") == "none"  # zeros, and that is reported elsewhere
     suspicions += [one for one in uniform if not (made_up and one.array == "rewards")]
     suspicions += suspicion("episode cut before the time limit", "truncations", parts.starts[short])
     if ends := attributes.get("ends_alone"):

@@ -105,16 +105,16 @@ def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
     ends = next((key for key in ENDS if key in keys), "")
     if ends and len(there) == 2:
         ends = ""  # nothing is left for it to say
-    said = [f"{theirs} as {ours}" for ours, theirs in names.items()]
+    renamed = [f"{theirs} as {ours}" for ours, theirs in names.items()]
     if ends:
         rest = next(iter(there), "")
-        said.append(
+        renamed.append(
             f"{ends} as the ends of episodes: {_other(rest)} where {rest} has none"
             if rest
             else f"{ends} as terminals, after which no value follows (where they mark time limits, "
             "too, give the limit: --max-episode-steps, max_episode_steps)"
         )
-    return Renamed(names, ends, f"{source}: read {'; '.join(said)}." if said else "")
+    return Renamed(names, ends, f"{source}: read {'; '.join(renamed)}." if renamed else "")
 
 
 def _other(key: str) -> str:

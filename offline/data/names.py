@@ -69,7 +69,7 @@ def resolve(
         download: False never opens a connection.
 
     Raises:
-        DataError: no such file, a name nobody knows (with the closest ones), or a D4RL file that
+        DataError: no such file, an unknown name (with the closest ones), or a D4RL file that
             is neither here nor to be had; the message says what to fetch and where to put it.
     """
     text = str(name_or_path)
@@ -217,7 +217,7 @@ def load(
     if kind == "minari":
         if max_episode_steps is not None:
             raise ConfigError("max_episode_steps", max_episode_steps, "None: Minari marks its ends")
-        # Given the data file itself, step up to the folder the package wants.
+        # Given the data file itself, step up to the folder that the package expects.
         folder = path if path.is_dir() else path.parent
         return load_minari(data if is_minari(data) else folder, **actions, stream=stream)
     if kind == "npz":
@@ -237,7 +237,7 @@ def load_npz(
     max_episode_steps: int | None = None,
     **actions: Any,
 ) -> Dataset:
-    """An npz file, or arrays from memory, in the layout that their names tell.
+    """An npz file, or arrays from memory, in the layout that their names show.
 
     Args:
         path: the file, or where the arrays are from.

@@ -3,7 +3,7 @@
 Qin et al. 2022, "NeoRL: A Near Real-World Benchmark for Offline Reinforcement Learning". `done` is
 Gym's old flag and also marks the time limit, so it is split by episode length. `index` is found
 with two meanings: NeoRL's package hands out episode *starts* (0, ...), its files store *ends*
-(..., N); which of the two a file has is told by its first and last entry. Observations of its
+(..., N); its first and last entry show which. Observations of its
 HalfCheetah, Hopper and Walker2d have the x position first, which Gymnasium leaves out.
 """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxrl_rollouts.feeds import blocks
-from jaxrl_rollouts.suspicions import find_sentinels, judge_changes
+from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
 
 from .successors import mismatches
 from .transitions import Dataset, Transitions, episodes
@@ -100,7 +100,7 @@ def row_changes(rows: Transitions) -> np.ndarray:
 def odd_changes(dataset: Dataset) -> list[Suspicion]:
     """Jumps, blocks of zeros, and successors that are not the row that follows.
 
-    A jump before most ends tells of flags that stand one row late, so that a step leads from one
+    A jump before most ends shows flags that stand one row late, so that a step leads from one
     episode into the next.
     """
     rows = dataset.transitions
@@ -118,7 +118,7 @@ def odd_changes(dataset: Dataset) -> list[Suspicion]:
         at = np.delete(np.arange(len(flat)), parts.ends[:-1] + np.arange(len(parts.ends) - 1))
         row_of = np.full(len(flat), -1)
         row_of[at] = np.arange(len(sizes))
-        for odd in judge_changes(flat[None], empty[None]):
+        for odd in find_odd_changes(flat[None], empty[None]):
             places = np.setdiff1d(row_of[odd.places[:, 1]], wrong)
             if odd.kind != "repeat":  # "same as the row before" reports these
                 kind = KINDS[odd.kind]

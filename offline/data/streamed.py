@@ -2,7 +2,7 @@
 
 A row of that file is `observations, actions, reward, next_observations, terminated, truncated`, one
 after the other as float32, so that a row drawn at random is one read. `Dataset.transitions` are
-views of it: whoever walks through them in blocks needs no more memory than a block.
+views of it: reading them in blocks needs no more memory than a block.
 """
 
 from __future__ import annotations

@@ -64,10 +64,10 @@ def followed(
     """`rows`, `truncations` and `dropped` of `shift`, which observations do not matter to."""
     keep = terminations | ~truncations
     keep[-1] = terminations[-1]
-    lost = truncations & ~terminations
+    cut_off = truncations & ~terminations
     rows = np.flatnonzero(keep)
-    cut = ~terminations[rows] & np.append(lost, False)[rows + 1]
-    return rows, cut, Dropped(int((~keep).sum()), int(lost.sum()))
+    cut = ~terminations[rows] & np.append(cut_off, False)[rows + 1]
+    return rows, cut, Dropped(int((~keep).sum()), int(cut_off.sum()))
 
 
 def is_frozen(rows: Transitions) -> bool:
@@ -93,7 +93,7 @@ def mismatches(
 ) -> np.ndarray:
     """Rows inside episodes whose stored successor is not the row that follows, `[K]` int64.
 
-    Either column may be the wrong one (`is_frozen` tells a frequent case). Differences of float32
+    Either column may be the wrong one (`is_frozen` detects a frequent case). Differences of float32
     rounding do not count.
     """
     if len(observations) < 2:

@@ -25,7 +25,7 @@ Array = Any  # numpy on the host, jax on the device
 
 class Transitions(NamedTuple):
     """One row per environment step; `next_observations` is the true successor on every row, but
-    for ends of which nobody knows it (`Dataset.with_successors`).
+    for ends where it is unknown (`Dataset.with_successors`).
 
     A row may be terminated and truncated at once (a fall on the last allowed step); it then counts
     as terminated.

@@ -304,7 +304,7 @@ def own_bounds(low: Iterable[float], high: Iterable[float]) -> dict[str, Any]:
 
 
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
-    """The error for an environment nobody knows, with the nearest names."""
+    """The error for an unknown environment, with the nearest names."""
     known = list(known)
     lowered = {k.lower(): k for k in known}
     close = [lowered[c] for c in difflib.get_close_matches(name.lower(), lowered, 3, 0.5)]

@@ -1,7 +1,7 @@
 """The edge-of-reach toy: a plane crossed in bounded steps towards a goal out of the data's reach.
 
 RAVL (Sims et al. 2024), section on the simple environment; the sizes are ours. A random policy
-stays near the origin, so model rollouts from its data end in states nobody ever acted from.
+stays near the origin, so model rollouts from its data end in states without recorded actions.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def make_named(name: str) -> Environment:
 
 
 def is_known(name: str) -> bool:
-    """Whether `make` would find something under this name; whether that can be made is not said."""
+    """Whether `make` would find something under this name; it is not made."""
     base = name.partition("?")[0]
     return (
         base in REGISTERED
@@ -163,7 +163,7 @@ def is_known(name: str) -> bool:
 
 
 def _place(base: str) -> str | None:
-    """Where a family or a dataset of it is from; None where nobody knows, as of other versions."""
+    """Where a family or a dataset of it is from; None where it is unknown, as of other versions."""
     place = ALIASES.get(family(base))
     if place is not None and VERSION.fullmatch(base) and base != "Pendulum-v1":
         return f"mujoco/{base}" if place.startswith("mujoco/") else None

@@ -171,6 +171,7 @@ class ModelBased(Method):
     def prepare(self, task: Task, job: Job) -> Prepared:
         columns = swept(self, job)
         dynamics, worlds, typical, source = self.rolled_models(task, job)
+        # Shared models are one copy for all seeds: memory does not grow with the arms.
         apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)
         if apart and job.arms > 1:
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
@@ -184,6 +185,7 @@ class ModelBased(Method):
         data = Imagination(real, worlds, own, typical)
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
+        # Coefficients and length at their defaults: all values of a sweep share one program.
         method = replace(self.program(), rollouts=replace(self.rollouts, every=every))
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
@@ -230,6 +232,7 @@ def init(
     state = first_state(agent, agent_key, data.real.observations)
     extra = method.begin(agent, jax.random.fold_in(agent_key, 1), data)
     begun = ModelBasedState(state, extra, replay.create({}, 1), key)
+    # What a method keeps of a rollout is its own, so the buffer's shape is found by tracing it.
     size, entries = method.rollouts, _entries(method, dynamics, agent, begun, data)
     count = jax.tree.leaves(entries)[0].shape[0]
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), entries)
@@ -256,6 +259,7 @@ def imagine(
     """Roll the current policy from states of the dataset."""
     size, asked = method.rollouts, method.reported()
     start_key, roll_key = jax.random.split(key)
+    # Only states are taken from the data: the actions are the current policy's.
     start = jax.random.randint(start_key, (size.batch_size,), 0, data.real.observations.shape[0])
     world = method.rolled(Learning(state.agent, state.extra), data.world)
     return rollout(
@@ -279,6 +283,7 @@ def update(
     own = replace(method, **data.coefficients)  # whose coefficients are those of this seed
     roll_key, learn_key, key = jax.random.split(state.key, 3)
     learned, world = Learning(state.agent, state.extra), Rolled(dynamics, data.world, data.typical)
+    # A key folded, not split: methods without a step of their own keep their random numbers.
     learned = own.before(agent, learned, jax.random.fold_in(roll_key, 2), data.real, world)
     state = state._replace(agent=learned.agent, extra=learned.extra)
     trajectory = imagine(method, dynamics, agent, state, roll_key, data)
@@ -286,6 +291,7 @@ def update(
     buffer = replay.add(state.imagined, *own.rows(trajectory, world))
 
     def learn(state: Learning, key: jax.Array, **moves: bool) -> Any:
+        # A fixed number of rows, not a random one: shapes are static.
         from_data = round(method.batch_size * method.real_ratio)
         real_key, imagined_key, _, key = jax.random.split(key, 4)
         index = jax.random.randint(real_key, (from_data,), 0, data.real.rewards.shape[0])
@@ -311,6 +317,7 @@ def gradient_steps(
     def group(state: PyTree, keys: jax.Array) -> Any:
         metrics: dict[str, jax.Array] = {}
         for i in range(period):
+            # Static: under `vmap` a condition would compute both branches.
             moves = {} if period == 1 else {"actor": i == period - 1}
             state, metrics = learn(state, keys[i], **moves)
         return state, metrics

@@ -193,7 +193,7 @@ def _update(
 
     learned, metrics = learn(agent, state.agent, learn_key, draw, config.updates)
     done = state.iteration + 1
-    # A slot past the end is written to by nobody.
+    # A slot past the end is never written to.
     slot = jnp.where(done % every == 0, done // every - 1, config.looks)
     looks = jax.tree.map(
         lambda all_of, now: all_of.at[slot].set(now, mode="drop"), state.looks, learned.actor

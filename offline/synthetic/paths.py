@@ -22,7 +22,7 @@ from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..data import Transitions
 from ..environments import Environment, true_model
-from ..worlds.judge import replay
+from ..worlds.open_loop import replay
 from .windows import WindowLayout
 
 DIVERGED = 100.0  # standard deviations

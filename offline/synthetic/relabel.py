@@ -38,7 +38,7 @@ from ..environments.terminations import never
 from ..worlds.dynamics import Termination, World, learned_dynamics, predict
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import fit_model, make_inverse_model, make_world_model
-from ..worlds.judge import replay
+from ..worlds.open_loop import replay
 from ..worlds.trust import uncertainty_stats
 from .paths import HOST_ROWS, paths_of_rollout
 

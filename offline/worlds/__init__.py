@@ -1,3 +1,3 @@
-"""World models of a dataset: fitted, rolled, judged, trusted as far as their members agree,
+"""World models of a dataset: fitted, rolled, evaluated, with thresholds of their uncertainty,
 saved.
 """

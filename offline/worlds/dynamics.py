@@ -49,7 +49,7 @@ class World(NamedTuple):
         inputs: scaler of `[observation, action]`.
         targets: scaler of `[observation change, reward]` (identity unless asked for).
         ending: learned termination; None where the rule is known.
-        limit: the uncertainty beyond which the model is lost (`trust.threshold`); None for none.
+        limit: the uncertainty at which rollouts stop (`trust.threshold`); None for none.
         others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`. They are
             never rolled, only penalty_members about uncertainty; None where all are elites.
     """
@@ -76,7 +76,7 @@ class Dynamics(NamedTuple):
 
     Attributes:
         model: for `rollout`; its state is the observation, `[B, S]`.
-        imagine: `(params, key, observations, actions) -> Imagined`, every elite's opinion.
+        imagine: `(params, key, observations, actions) -> Imagined`, a sampled step of each elite.
         members: number of elites `E`; 1 for dynamics that are no ensemble.
         measured: `uncertainty` says how far the model can be trusted; False where it was not
             asked for and is zero throughout.
@@ -264,7 +264,7 @@ class Rolled(NamedTuple):
     typical: jax.Array
 
     def imagine(self, key: jax.Array, observations: jax.Array, actions: jax.Array) -> Imagined:
-        """Every elite's opinion of what follows."""
+        """One sampled step of every elite."""
         return self.dynamics.imagine(self.world, key, observations, actions)
 
 

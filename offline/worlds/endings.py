@@ -1,6 +1,6 @@
 """A learned termination: the logit that a transition ends its episode.
 
-For environments whose rule nobody wrote down. Terminations are rare, so half of every batch is
+For environments whose rule is unknown. Terminations are rare, so half of every batch is
 drawn from the terminating rows, and the logit is shifted back to the dataset's share of them.
 """
 

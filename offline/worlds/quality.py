@@ -13,7 +13,7 @@ from ..data import episodes, to_device
 from ..task import termination_of
 from .dynamics import learned_dynamics
 from .fit import FittedDataset
-from .judge import calibration, open_loop, unchanged, windows
+from .open_loop import calibration, open_loop, unchanged, windows
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 HORIZON = 50  # steps at most over which the open-loop error is measured

@@ -218,8 +218,11 @@ def call(
     """The network at index `t`; its second input is the noised residual `[C, *space]`."""
     config, params = parts.config, params if parts.after is None else params[1]
     if config.first == "zeros":
+        # Index K has no signal: zeros here, so that its loss and its step see the same input.
         noised = jnp.where(t == config.refinements, 0.0, noised)
+    # The embedding's range is the same for every K, as in the released code.
     index = t * (FIRST_INDEX / config.refinements)
+    # TF32's rounding is larger than the finest noise, and would be learned instead of it.
     with jax.default_matmul_precision(config.precision):
         return parts.net.apply(params, field, noised, index, conditions)
 
@@ -250,6 +253,7 @@ def loss(
     """
     config = parts.config
     index_key, noise_key = jax.random.split(key)
+    # One index per window: a batch covers them all, at the price of one network call.
     t = jax.random.choice(index_key, config.refinements + 1, p=parts.odds)
     field, following = opening(window, parts.net.history)
     x = residual(field, following[0], parts.scale)
@@ -260,6 +264,7 @@ def loss(
         target = parts.signal_scale[t] * noise - parts.noise_scale[t] * x
     else:
         target = jnp.where(t == config.refinements, x, noise)
+    # Unweighted over indices: at every noise level the target has about unit variance.
     value = squared_error(prediction, target)
     first = (t == config.refinements).astype(value.dtype)
     weighed = value * (1.0 + first * (config.first_weight - 1.0))
@@ -291,10 +296,12 @@ def predict(
 
     noised, begin = noise(last + 1), last  # nothing but noise at index K
     first = []
+    # Keys past K + 1 are free: the first emulator's noise is independent of the refinements'.
     if after is not None:
         given = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
         guess = residual(field, latest(given, parts.net.history), parts.scale)
         noised, begin, first = renoised(guess, noised, last), last - 1, [guess[None]]
+    # A scan, not K copies of the network: compile time does not grow with K.
     indices = jnp.arange(begin, last - _applied(config) - 1, -1)
     return jnp.concatenate([*first, jax.lax.scan(refine, noised, indices)[1]])
 
@@ -312,6 +319,7 @@ def stages(
         keys = jax.random.split(key, config.samples)
         guess = functools.partial(predict, parts)
         sampled = jax.vmap(guess, in_axes=(None, 0, None, None))(params, keys, field, conditions)
+        # The mean of residuals, not of fields: float32 keeps more digits of a small change.
         guesses = sampled.mean(0)
     return jax.vmap(lambda x: pushed(field, scale * x))(guesses)
 

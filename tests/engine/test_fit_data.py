@@ -13,7 +13,7 @@ import pytest
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fit_data import part_rows, split_holdout
-from jaxrl_rollouts.fitting import FitParts, epoch_order, judge, make_fitter
+from jaxrl_rollouts.fitting import FitParts, epoch_order, make_fitter, select_snapshots
 from jaxrl_rollouts.loop import train
 
 TWO = EnsembleConfig(
@@ -93,14 +93,14 @@ def test_each_member_is_its_group() -> None:
 
 
 @pytest.mark.parametrize("by", ["mse", "nll"])
-def test_members_are_judged_on_their_group(by: Any) -> None:
+def test_members_are_select_snapshotsd_on_their_group(by: Any) -> None:
     x, y, groups = opposed()
     config = replace(TWO, selection_metric=by)
     data = split_holdout(config, x, y, groups=groups)
     fitter = make_fitter(config, 1, 1)
     params = fitter.init(jax.random.key(0)).params
     parts = FitParts(config, fitter.ensemble, None)  # type: ignore[arg-type]
-    found, _ = judge(parts, params, jnp.full(4, jnp.inf), data)
+    found, _ = select_snapshots(parts, params, jnp.full(4, jnp.inf), data)
     mean, log_var = map(np.asarray, fitter.ensemble.apply_all(params, data.holdout_inputs))
     held = np.asarray(data.holdout_targets)
     if by == "mse":

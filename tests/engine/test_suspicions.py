@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.suspicions import Sentinel, find_sentinels, judge_changes
+from jaxrl_rollouts.suspicions import Sentinel, find_odd_changes, find_sentinels
 
 
 def waves(count: int = 8, frames: int = 20) -> np.ndarray:
@@ -18,7 +18,7 @@ def waves(count: int = 8, frames: int = 20) -> np.ndarray:
 
 def judged(fields: np.ndarray) -> dict[str, list[list[int]]]:
     sizes = np.sqrt((np.diff(fields, axis=1) ** 2).mean(-1))
-    found = judge_changes(sizes, (fields[:, 1:] == 0).all(-1))
+    found = find_odd_changes(sizes, (fields[:, 1:] == 0).all(-1))
     return {one.kind: one.places.tolist() for one in found}
 
 
@@ -30,7 +30,7 @@ def test_nothing_is_odd_about_waves_noise_decay_and_rest() -> None:
     for fields in (waves(), rng.normal(size=(9, 40, 3)), rng.normal(size=(9, 40, 3)).cumsum(1)):
         assert judged(fields) == {}
     assert judged(decay) == {} and judged(rest[:, :31]) == {}
-    assert judge_changes(np.zeros((3, 5))) == [] == judge_changes(np.full((3, 5), np.nan))
+    assert find_odd_changes(np.zeros((3, 5))) == [] == find_odd_changes(np.full((3, 5), np.nan))
 
 
 def test_zeros_repeats_jumps_and_gaps_are_told_apart() -> None:
@@ -50,9 +50,9 @@ def test_zeros_repeats_jumps_and_gaps_are_told_apart() -> None:
 def test_a_sequence_may_hold_several() -> None:
     sizes = np.tile(0.1 + 0.01 * np.arange(10), 5)
     sizes[9::10] = np.nan
-    assert judge_changes(sizes[None]) == []
+    assert find_odd_changes(sizes[None]) == []
     sizes[33] = 9.0
-    (odd,) = judge_changes(sizes[None])
+    (odd,) = find_odd_changes(sizes[None])
     assert odd.kind == "jump" and odd.places.tolist() == [[0, 33]]
 
 

@@ -40,7 +40,7 @@ from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.worlds.judge import OpenLoop
+from jaxrl_rollouts.offline.worlds.open_loop import OpenLoop
 from jaxrl_rollouts.offline.worlds.trust import LEVELS, UncertaintyStats
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.record.history import History
@@ -313,26 +313,28 @@ def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
 # open loop
 
 
-def judged(error: np.ndarray, uncertainty: np.ndarray, largest: float) -> open_loop.JudgedWorlds:
+def rolled_worlds(
+    error: np.ndarray, uncertainty: np.ndarray, largest: float
+) -> open_loop.RolledWorlds:
     """One ensemble; the data's spread has this maximum."""
     trust = UncertaintyStats(
         np.array([LEVELS]), np.linspace(0.0, largest, len(LEVELS))[None], np.array([0.1])
     )
     zero = np.zeros_like(error)
     rolled = OpenLoop(error, error, zero, zero - 0.5, uncertainty)
-    return open_loop.JudgedWorlds(rolled, trust, 3)
+    return open_loop.RolledWorlds(rolled, trust, 3)
 
 
 def test_open_loop_errors_are_read_by_step_and_by_spread() -> None:
     error = np.broadcast_to(np.arange(1.0, 7.0)[:, None], (6, 3))[None].copy()
     error[0, 5, 2] = np.inf
-    rows = open_loop.growth_rows("LN", judged(error, error, 10.0))
+    rows = open_loop.growth_rows("LN", rolled_worlds(error, error, 10.0))
     assert [r["step"] for r in rows] == [1, 2, 4, 6]
     assert [r["median error"].values for r in rows] == [(1.0,), (2.0,), (4.0,), (6.0,)]
     assert [round(r["lost %"], 1) for r in rows] == [0.0, 0.0, 0.0, 33.3]
     spread = np.array([[0.1, 0.2], [0.3, 1.5], [0.2, 0.2]])[None]
     error = np.array([[1.0, 2.0], [3.0, 40.0], [4.0, 50.0]])[None]
-    row = open_loop.trust_row("LN", judged(error, spread, 1.0))
+    row = open_loop.trust_row("LN", rolled_worlds(error, spread, 1.0))
     assert row["95 % of errors up to u(1)"].values == (3.0,)
     assert row["median error above u(1)"].values == (45.0,)
 

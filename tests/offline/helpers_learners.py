@@ -211,9 +211,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "cql": lambda: model_free(CqlConfig(**FAST, num_actions=2, target_gap=1.0, bc_steps=3)),
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
-    "rebrac": lambda: model_free(
-        RebracConfig(**FAST), seen=lambda: RebracConfig().rows(rows())
-    ),
+    "rebrac": lambda: model_free(RebracConfig(**FAST), seen=lambda: RebracConfig().rows(rows())),
     "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),

@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE, optimal_policy, optimal_return
-from jaxrl_rollouts.offline.worlds import judge
+from jaxrl_rollouts.offline.worlds import open_loop
 from jaxrl_rollouts.offline.worlds.dynamics import World
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
@@ -75,7 +75,7 @@ def test_calibration(ratio: float) -> None:
     rows = Transitions(s, s[:, :A], change[:, -1], s + change[:, :-1], no, no)
     world = World((), identity_scaler(S + A), Scaler(jnp.ones(S + 1), jnp.full((S + 1,), 2.0)))
     levels = (0.5, 0.8, 0.95)
-    got = judge.calibration(normal_fitter(2 * np.log(ratio)), world, rows, levels)
+    got = open_loop.calibration(normal_fitter(2 * np.log(ratio)), world, rows, levels)
     half = [ratio * stats.norm.ppf(0.5 + level / 2) for level in levels]
     want = [stats.norm.cdf(h) - stats.norm.cdf(-h) for h in half]
     np.testing.assert_allclose(got, want, atol=0.015)

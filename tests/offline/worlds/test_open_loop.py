@@ -12,7 +12,7 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
-from jaxrl_rollouts.offline.worlds.judge import (
+from jaxrl_rollouts.offline.worlds.open_loop import (
     OpenLoop,
     open_loop,
     rank_correlation,

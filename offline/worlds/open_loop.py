@@ -124,8 +124,8 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
     result = OpenLoop(
         size(gap / scale), size(gap), size(predicted), rewards - logged.rewards, uncertainty
     )
-    lost = jax.lax.cummax((~jnp.isfinite(result.raw_error)).astype(jnp.int32), axis=0) > 0
-    return OpenLoop(*(jnp.where(lost, jnp.inf, x) for x in result))
+    diverged = jax.lax.cummax((~jnp.isfinite(result.raw_error)).astype(jnp.int32), axis=0) > 0
+    return OpenLoop(*(jnp.where(diverged, jnp.inf, x) for x in result))
 
 
 def rank_correlation(rolled: OpenLoop) -> np.ndarray:
