@@ -60,7 +60,7 @@ class Pgd(OnSynthetic):
             raise ConfigError("agent", agent.name, expected)
         iterations, per = cadence(self.steps, self.refresh.updates, made.period)
         fit_key = jax.random.split(jax.random.key(job.seed))[0]
-        stage, scale = f"{slug(dataset.name)}-pgd", reward_scale(dataset, agent.reward)
+        stage, scale = f"{slug(dataset.name)}-pgd-model", reward_scale(dataset, agent.reward)
         rows = scale.of(dataset.transitions)
         viewed = replace(dataset, transitions=rows)
         run = {"stage": stage, "source": dataset.name, "context": job.context}

@@ -43,7 +43,7 @@ class Synther(OnSynthetic):
             self,
             termination=self.rule(task),
             seed=job.seed,
-            stage=f"{slug(dataset.name)}-synther",
+            stage=f"{slug(dataset.name)}-synther-model",
             context=job.context,
         )
         acts, sizes = agent.acts, (task.env.observation_size, task.env.action_size)

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers_train import train
@@ -56,7 +57,13 @@ def dataset(rows: int = 600) -> Dataset:
     return Dataset("pendulum-mixed", made, "pendulum", Path("(made)"), "")
 
 
+# What they fit first is small in their smoke presets only.
+FITTED_FIRST = ("neubay", "neubay_markov", "synther", "pgd", "planner")
+
+
 def changes(name: str) -> dict[str, Any]:
+    if name in FITTED_FIRST:
+        return {}
     own: dict[str, Any] = TINY_WORLD if METHODS[name].imagines else {"hidden": (8,)}
     return {**TINY, **own} | ({"num_samples": 2} if name == "mobile" else {})
 
@@ -82,15 +89,17 @@ class StopAt:
 def test_every_method_trains_saves_loads_and_resumes(
     name: str, preset: str, tmp_path: Path
 ) -> None:
-    """Two gradient steps; what is loaded acts to the bit, and a second call trains nothing."""
-    if preset not in ("smoke", "paper") and name not in ("ravl", "iql"):
+    """A few gradient steps; what is loaded acts to the bit, and a second call trains nothing."""
+    if preset != "smoke" and name not in ("ravl", "iql"):
         pytest.skip("their settings are checked in test_recipes; the program is that of smoke")
     folder = RunFolder.create(tmp_path, "toy", "test", SMALL, "nothing")
     options = {"preset": preset, "context": run_of(folder), **LOOKS, **changes(name)}
     result = train(dataset(), name, **options)
-    assert (result.method.name, result.preset, result.steps) == (name, preset, 2)
+    steps = recipe(name, "smoke").steps if name in FITTED_FIRST else 2
+    assert (result.method.name, result.preset, result.steps) == (name, preset, steps)
     assert result.returns.shape == (2,) and np.isfinite(result.returns).all()
-    seen = np.asarray(result.env.observe(result.env.reset(jax.random.key(1), 3)))
+    env = make("pendulum")  # what acts is given raw observations, also with a memory
+    seen = np.asarray(env.observe(env.reset(jax.random.key(1), 3)))
     loaded = load_policy(folder.path, 1)
     np.testing.assert_array_equal(loaded(seen), result.policy(1)(seen))
     again = train(dataset(), name, **options)
@@ -152,7 +161,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
         returns=np.array([-20.272305, 3234.3]),
     )
     assert named.score is None, "played in a pendulum, whatever the data are called"
-    played = named._replace(env=replace(result.env, name="mujoco/Hopper-v4"))
+    played = named._replace(env=result.env._replace(name="mujoco/Hopper-v4"))
     np.testing.assert_allclose(played.score, [0.0, 100.0], atol=1e-4)
 
 
@@ -162,7 +171,7 @@ def test_world_models_are_saved_with_the_result(tmp_path: Path) -> None:
     world = config.fit(Task(dataset(), make("pendulum")), 2, 0, None)
     world.save_worlds(tmp_path / "worlds")
     loaded = load_worlds(tmp_path, dataset())
-    assert loaded.trust is None and loaded.config == config.ensemble
+    assert loaded.stats is None and loaded.config == config.ensemble
     jax.tree.map(np.testing.assert_array_equal, loaded.worlds, world.fitted.worlds)
 
 
@@ -175,13 +184,19 @@ def test_steps_are_rounded_to_whole_iterations() -> None:
     assert (other.returns != result.returns).any()
 
 
-@pytest.mark.parametrize("name", METHODS)
+class Limited(NamedTuple):
+    """Parameters of dynamics whose rollouts stop at an uncertainty."""
+
+    limit: jax.Array
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in FITTED_FIRST])
 @pytest.mark.parametrize("steps", [1, 130, 1240])
 def test_steps_are_gradient_steps_of_every_method(name: str, steps: int) -> None:
     method = recipe(name, "small", steps=steps)
-    job = Job(dynamics=true_dynamics(make("pendulum"))) if method.imagines else Job()
-    if name == "mopo":
-        job = replace(job, dynamics=job.dynamics._replace(measured=True))
+    truth = true_dynamics(make("pendulum"))._replace(measured=True)
+    given = Job(dynamics=truth, world_models=Limited(jnp.ones(2)))
+    job = given if method.imagines else Job()
     made = method.prepare(Task(dataset(), make("pendulum")), job)
     per = made.learner.updates
     assert made.iterations >= 1 and abs(made.iterations * per - steps) <= max(per / 2, 1)
@@ -268,7 +283,7 @@ def test_another_setting_is_another_training(tmp_path: Path) -> None:
     first = train(dataset(), SMALL, **looks)
     with pytest.raises(CheckpointError, match=r"td3_bc\.alpha: .* with 2.5, expected 7"):
         train(dataset(), replace(SMALL, alpha=7.0), **looks)
-    with pytest.raises(CheckpointError, match="updates of an iteration: .* with 2, expected 1"):
+    with pytest.raises(CheckpointError, match=r"td3_bc\.per_iteration: .* with 2, expected 1"):
         train(dataset(), replace(SMALL, per_iteration=1, delay=1), **looks)
     np.testing.assert_array_equal(train(dataset(), SMALL, **looks).returns, first.returns)
     longer = train(dataset(), SMALL, steps=16, **looks | {"evaluations": 4})
