@@ -268,4 +268,4 @@ def test_a_divergence_says_which_column_is_extreme(tmp_path: Path) -> None:
         train(dataset, TD3_BC, **LOOKS, environment="none")
     env = environment_of(dataset, "none")
     facts = warnings_of(dataset, env, MODEL, imagines=False)
-    assert facts[0].startswith("robot: rewards has 1 extreme") and "Look at it" in facts[0]
+    assert facts[0].startswith("robot: rewards has 1 extreme") and "Check it" in facts[0]
