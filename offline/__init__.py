@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .agents.bc import BcConfig as BcConfig
     from .agents.cql import Cql as Cql
     from .agents.cql import CqlConfig as CqlConfig
+    from .agents.fql import Fql as Fql
+    from .agents.fql import FqlConfig as FqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
     from .agents.rebrac import Rebrac as Rebrac

@@ -23,6 +23,7 @@ from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
@@ -212,6 +213,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST)),
+    "fql": lambda: model_free(FqlConfig(**FAST, flow_steps=2)),
     "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),
