@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .methods import METHODS as METHODS
     from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
+    from .methods.leq import Leq as Leq
     from .methods.mobile import Mobile as Mobile
     from .methods.model_based import ModelBased as ModelBased
     from .methods.model_based import Rollouts as Rollouts

@@ -16,6 +16,7 @@ AGENTS = Registry(
         "iql": f"{_HERE}.iql:IqlConfig",
         "rebrac": f"{_HERE}.rebrac:RebracConfig",
         "fql": f"{_HERE}.fql:FqlConfig",
+        "leq": "jaxrl_rollouts.offline.methods.leq:LeqConfig",
         "planner": f"{_HERE}.planner_parts:PlannerConfig",
     },
 )

@@ -113,16 +113,22 @@ def make_td3(
 
     norm = config.critic_norm
     critic = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **settings(3e-3))
-    nets = Td3Nets(
-        config,
-        observation_size,
-        from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s),
-        ensemble(from_linen(critic, s, a), config.num_critics),
-        optax.adam(config.actor_lr),
-        optax.adam(config.critic_lr),
-        actor_loss,
-        target_penalty,
+    return td3_of(
+        Td3Nets(
+            config,
+            observation_size,
+            from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s),
+            ensemble(from_linen(critic, s, a), config.num_critics),
+            optax.adam(config.actor_lr),
+            optax.adam(config.critic_lr),
+            actor_loss,
+            target_penalty,
+        )
     )
+
+
+def td3_of(nets: Td3Nets) -> Agent:
+    """The agent of these networks."""
     act = functools.partial(greedy, nets)
     return Agent(
         functools.partial(init, nets),
@@ -131,8 +137,9 @@ def make_td3(
         act,
         functools.partial(q, nets),
         gaussian=functools.partial(gaussian, nets),
-        normalise=config.normalise,
-        period=config.delay,
+        normalise=nets.config.normalise,
+        period=nets.config.delay,
+        nets=nets,
     )
 
 

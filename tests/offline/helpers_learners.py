@@ -34,6 +34,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.method import Learner
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
+from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
@@ -118,6 +119,7 @@ METHODS: dict[str, ModelBased] = {
     "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
     "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
     "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "leq": Leq(agent=LeqConfig(**FAST), horizon=2, **CADENCE),
     "base, td3": Base(agent=Td3BcConfig(**FAST), **CADENCE),
     "ravl, plain flow": Ravl(agent=replace(SAC, actor=ActorConfig("plain", 2)), **CADENCE),
 }
@@ -220,6 +222,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
     "combo": lambda: model_based("combo"),
+    "leq": lambda: model_based("leq"),
     "base, td3": lambda: model_based("base, td3"),
     "ravl, plain flow": lambda: model_based("ravl, plain flow"),
     "neubay": lambda: history_dependent("lru"),

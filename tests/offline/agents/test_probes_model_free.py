@@ -131,7 +131,7 @@ def test_imitation_alone_is_the_mean_action() -> None:
 
 
 def test_every_agent_is_probed() -> None:
-    unprobed = {"bc", "sac", "edac", "planner"}
+    unprobed = {"bc", "sac", "edac", "leq", "planner"}
     assert {REGISTERED.name_of(config) for config in AGENTS} == set(REGISTERED) - unprobed
 
 
