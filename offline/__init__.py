@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .methods.combo import Combo as Combo
     from .methods.leq import Leq as Leq
     from .methods.mobile import Mobile as Mobile
+    from .methods.mobrac import Mobrac as Mobrac
     from .methods.model_based import ModelBased as ModelBased
     from .methods.model_based import Rollouts as Rollouts
     from .methods.mopo import Mopo as Mopo

@@ -118,6 +118,10 @@ class ModelBased(Method):
         """How `world.imagine` draws the elites' samples."""
         return "own"
 
+    def real_rows(self, transitions: Transitions) -> Any:
+        """What of the dataset's rows `learn` takes batches of, on the host."""
+        return transitions
+
     def begin(self, agent: Agent, key: jax.Array, data: Imagination) -> PyTree:
         """What is learned beside the agent, before the first step."""
         return ()
@@ -180,7 +184,7 @@ class ModelBased(Method):
             name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
         }
         scale = reward_scale(task.dataset, self.reward)
-        real = to_device(scale.of(task.dataset.transitions))
+        real = to_device(self.real_rows(scale.of(task.dataset.transitions)))
         data = Imagination(real, worlds, own, typical)
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)

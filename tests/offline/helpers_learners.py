@@ -36,6 +36,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
 from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
 from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
@@ -119,6 +120,7 @@ METHODS: dict[str, ModelBased] = {
     "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
     "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
     "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "mobrac": Mobrac(agent=RebracConfig(**FAST), **CADENCE),
     "leq": Leq(agent=LeqConfig(**FAST), horizon=2, **CADENCE),
     "base, td3": Base(agent=Td3BcConfig(**FAST), **CADENCE),
     "ravl, plain flow": Ravl(agent=replace(SAC, actor=ActorConfig("plain", 2)), **CADENCE),
@@ -128,7 +130,7 @@ METHODS: dict[str, ModelBased] = {
 def imagination(method: ModelBased, world: Any = WORLD) -> Imagination:
     """The data of a seed of a method."""
     own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
-    return Imagination(to_device(rows()), world, own, jnp.ones(()))
+    return Imagination(to_device(method.real_rows(rows())), world, own, jnp.ones(()))
 
 
 def model_based(name: str) -> Case:
@@ -222,6 +224,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
     "combo": lambda: model_based("combo"),
+    "mobrac": lambda: model_based("mobrac"),
     "leq": lambda: model_based("leq"),
     "base, td3": lambda: model_based("base, td3"),
     "ravl, plain flow": lambda: model_based("ravl, plain flow"),
