@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .job import train as train
     from .method import Method as Method
     from .methods import METHODS as METHODS
+    from .methods.admpo import Admpo as Admpo
     from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
     from .methods.leq import Leq as Leq
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from .recipes import recipe as recipe
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
+    from .worlds.any_step import AnyStepConfig as AnyStepConfig
     from .worlds.blend import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_worlds as fit_worlds

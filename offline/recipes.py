@@ -189,14 +189,14 @@ def files_of(cls: type) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _known(table: Mapping[str, Any], method: Method) -> Mapping[str, Any]:
-    """A table of a base, without what another agent than its own does not have."""
-    agent = getattr(method, "agent", None)
-    own = {f.name for f in fields(agent)} if is_dataclass(agent) else set()
-    return (
-        {**table, "agent": {k: v for k, v in table.get("agent", {}).items() if k in own}}
-        if own
-        else table
-    )
+    """A table of a base, without what other agents and world models than its own do not have."""
+    kept = dict(table)
+    for part in {"agent", "world"} & set(table):
+        own = getattr(method, part, None)
+        if is_dataclass(own):
+            names = {f.name for f in fields(own)}
+            kept[part] = {k: v for k, v in table[part].items() if k in names}
+    return kept
 
 
 def _nulls(value: Any) -> Any:

@@ -122,6 +122,10 @@ class ModelBased(Method):
         """What of the dataset's rows `learn` takes batches of, on the host."""
         return transitions
 
+    def starts(self, key: jax.Array, real: Any, count: int) -> PyTree:
+        """States of the world model that `count` rollouts begin in; `real` are all rows."""
+        return real.observations[jax.random.randint(key, (count,), 0, len(real.observations))]
+
     def begin(self, agent: Agent, key: jax.Array, data: Imagination) -> PyTree:
         """What is learned beside the agent, before the first step."""
         return ()
@@ -260,12 +264,11 @@ def imagine(
     """Roll the current policy from states of the dataset."""
     size, asked = method.rollouts, method.reported()
     start_key, roll_key = jax.random.split(key)
-    start = jax.random.randint(start_key, (size.batch_size,), 0, data.real.observations.shape[0])
     world = method.rolled(Learning(state.agent, state.extra), data.world)
     return rollout(
         dynamics.model,
         world,
-        data.real.observations[start],
+        method.starts(start_key, data.real, size.batch_size),
         roll_key,
         horizon=size.length,
         policy=agent.policy,

@@ -31,7 +31,9 @@ from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.method import Learner
+from jaxrl_rollouts.offline.methods.admpo import Admpo
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
 from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
@@ -44,6 +46,11 @@ from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.worlds.any_step import (
+    AnyStepConfig,
+    any_step_dynamics,
+    make_any_step,
+)
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 
@@ -138,6 +145,22 @@ def model_based(name: str) -> Case:
     return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
 
 
+def any_step(**settings: Any) -> tuple[Admpo, Dynamics, Imagination]:
+    """ADMPO in a model of random weights."""
+    config = AnyStepConfig(**{"backtrack": 3, "width": 8, "layers": 2, "blocks": 1, **settings})
+    method = Admpo(agent=replace(SAC, learn_alpha=False), world=config, **CADENCE)
+    model = make_any_step(config, rows())
+    world = model.world(model.fitter.init(jax.random.key(4)))
+    dynamics = any_step_dynamics(model.fitter, config.backtrack, never)
+    return method, dynamics, imagination(method, world)
+
+
+def in_an_any_step_model() -> Case:
+    method, dynamics, data = any_step()
+    learner = bind(method.program(), dynamics, S, A)
+    return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
+
+
 def history_dependent(kind: str) -> Case:
     memory = replace(neubay.CONFIG.agent.memory, kind=kind)
     learner, _ = neubay.made(agent=replace(neubay.CONFIG.agent, memory=memory))
@@ -226,6 +249,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "combo": lambda: model_based("combo"),
     "mobrac": lambda: model_based("mobrac"),
     "leq": lambda: model_based("leq"),
+    "admpo": in_an_any_step_model,
     "base, td3": lambda: model_based("base, td3"),
     "ravl, plain flow": lambda: model_based("ravl, plain flow"),
     "neubay": lambda: history_dependent("lru"),
