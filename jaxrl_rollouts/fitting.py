@@ -104,9 +104,9 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
     def weights(params: PyTree) -> PyTree:
         def of(path: tuple, leaf: jax.Array) -> float:
             names = [str(getattr(p, "key", "")) for p in path]
-            if names[-1] != "kernel":
-                return 0.0
-            return decay[min(int(names[-2].split("_")[1]), depth)]
+            number = names[-2].rpartition("_")[2] if names[-1] == "kernel" else ""
+            # Layers are numbered; the products inside a recurrent cell are not.
+            return decay[min(int(number), depth)] if number.isdigit() else 0.0
 
         return jax.tree_util.tree_map_with_path(of, params)
 
@@ -134,10 +134,19 @@ class FitParts(NamedTuple):
 
 
 @functools.lru_cache(maxsize=32)
-def make_fitter(config: EnsembleConfig, inputs: int, outputs: int) -> Fitter:
-    """Bind the functions that fit an ensemble. Equal arguments give the same functions."""
+def make_fitter(
+    config: EnsembleConfig, inputs: int, outputs: int, network: Network | None = None
+) -> Fitter:
+    """Bind the functions that fit an ensemble. Equal arguments give the same functions.
+
+    Args:
+        config: of the fit and, without a `network`, of its members.
+        inputs, outputs: sizes.
+        network: a member of another architecture, `[..., inputs] -> (mean, log_var)`.
+    """
     check(config)
-    members = ensemble(gaussian_network(config, inputs, outputs), config.members)
+    member = network or gaussian_network(config, inputs, outputs)
+    members = ensemble(member, config.members)
     parts = FitParts(config, members, _optimiser(config))
     bound: Any = (functools.partial(f, parts) for f in (init, update, finished))
     return Fitter(members, *bound)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .agents.bc import BcConfig as BcConfig
     from .agents.cql import Cql as Cql
     from .agents.cql import CqlConfig as CqlConfig
+    from .agents.fql import Fql as Fql
+    from .agents.fql import FqlConfig as FqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
     from .agents.rebrac import Rebrac as Rebrac
@@ -50,9 +52,12 @@ if TYPE_CHECKING:
     from .job import train as train
     from .method import Method as Method
     from .methods import METHODS as METHODS
+    from .methods.admpo import Admpo as Admpo
     from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
+    from .methods.leq import Leq as Leq
     from .methods.mobile import Mobile as Mobile
+    from .methods.mobrac import Mobrac as Mobrac
     from .methods.model_based import ModelBased as ModelBased
     from .methods.model_based import Rollouts as Rollouts
     from .methods.mopo import Mopo as Mopo
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
     from .recipes import recipe as recipe
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
+    from .worlds.any_step import AnyStepConfig as AnyStepConfig
     from .worlds.blend import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_worlds as fit_worlds

@@ -14,7 +14,7 @@ from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing
 
 from .methods import METHODS
-from .tapes.command import export, make
+from .online.tape_command import export, make
 
 if TYPE_CHECKING:
     from .data.transitions import Transitions

@@ -70,6 +70,11 @@ NEORL_WIDTHS: Mapping[str, tuple[int, int]] = {
 }
 D4RL_NAME = re.compile(r"([a-z0-9]+)-([a-z-]+)-v\d+")
 NEORL_NAME = re.compile(r"(?:neorl/)?(halfcheetah|hopper|walker2d)-v3-(low|medium|high)\b.*")
+# One row serves all tasks of a dataset, `cube-single-play-singletask-task2-v0` as well.
+OGBENCH_NAME = re.compile(
+    r"((?:antmaze|humanoidmaze|antsoccer)-[a-z]+-navigate|(?:cube-[a-z]+|scene|puzzle-\dx\d)-play)"
+    r"(?:-singletask)?(?:-task\d)?-v\d+"
+)
 
 
 def recipe(
@@ -116,19 +121,21 @@ def changed(method: Method, changes: Mapping[str, object]) -> Method:
 def benchmark_of(dataset: Dataset | str | None) -> tuple[str, str] | None:
     """The benchmark that a dataset is of and its name there: `("d4rl", "hopper-medium")`.
 
-    A dataset is known by its format and its widths as well as by its name; what `data make` makes
-    is of none. Of a name alone the widths are not checked.
+    A dataset is known by its format and its widths as well as by its name (OGBench's by its
+    format); what `data make` makes is of none. Of a name alone the widths are not checked.
     """
     name = dataset_name(dataset)
     known, widths = None, None
-    if match := NEORL_NAME.fullmatch(name.lower()):
+    if match := OGBENCH_NAME.fullmatch(name):
+        known, kind = ("ogbench", match[1]), "ogbench"
+    elif match := NEORL_NAME.fullmatch(name.lower()):
         known, widths, kind = ("neorl", "-".join(match.groups())), NEORL_WIDTHS[match[1]], "neorl"
     elif (match := D4RL_NAME.fullmatch(name)) and match[1] in WIDTHS:
         known, widths, kind = ("d4rl", f"{match[1]}-{match[2]}"), WIDTHS[match[1]], "d4rl"
     if known is None or not isinstance(dataset, Dataset):
         return known
     rows = dataset.transitions
-    fits = (rows.observations.shape[1], rows.actions.shape[1]) == widths
+    fits = widths in (None, (rows.observations.shape[1], rows.actions.shape[1]))
     return known if fits and dataset.attributes.get("format") == kind else None
 
 
@@ -182,14 +189,14 @@ def files_of(cls: type) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _known(table: Mapping[str, Any], method: Method) -> Mapping[str, Any]:
-    """A table of a base, without what another agent than its own does not have."""
-    agent = getattr(method, "agent", None)
-    own = {f.name for f in fields(agent)} if is_dataclass(agent) else set()
-    return (
-        {**table, "agent": {k: v for k, v in table.get("agent", {}).items() if k in own}}
-        if own
-        else table
-    )
+    """A table of a base, without what other agents and world models than its own do not have."""
+    kept = dict(table)
+    for part in {"agent", "world"} & set(table):
+        own = getattr(method, part, None)
+        if is_dataclass(own):
+            names = {f.name for f in fields(own)}
+            kept[part] = {k: v for k, v in table[part].items() if k in names}
+    return kept
 
 
 def _nulls(value: Any) -> Any:

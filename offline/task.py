@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,9 @@ from .environments.terminations import (
     termination_function,
 )
 from .matching import environment_of, is_simulator
-from .worlds.endings import TerminationConfig
+
+if TYPE_CHECKING:
+    from .worlds.endings import TerminationConfig
 
 CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training
@@ -149,11 +151,7 @@ def warnings_of(
             of = dataset.attributes.get("bounds_from")
             why = "the declared " if of is None else f"the bounds of {of}, as none are declared: "
             facts.append(f"Actions were rescaled to [-1, 1] from {why}{text}.")
-    if (
-        imagines
-        and config is not None
-        and isinstance(termination_of(dataset, env, config), TerminationConfig)
-    ):
+    if imagines and config is not None and not callable(termination_of(dataset, env, config)):
         why = "" if config.termination == "learned" else " (no rule is known)"
         facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
     facts += env.notes

@@ -135,7 +135,7 @@ def forget_programs() -> Iterator[None]:
 def made_hopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small `hopper-random` as a tape, and exported to D4RL's layout."""
     pytest.importorskip("mujoco")
-    from jaxrl_rollouts.offline.tapes.command import export, make
+    from jaxrl_rollouts.offline.online.tape_command import export, make
 
     folder = tmp_path_factory.mktemp("made")
     make("hopper-random", folder / "hopper-random.tape", rows=2000, progress=False)

@@ -84,12 +84,16 @@ def make_nets(
 
 
 def make_field(
-    hidden: Sequence[int], observation_size: int, action_size: int, **inits: Any
+    hidden: Sequence[int],
+    observation_size: int,
+    action_size: int,
+    activation: Callable[[jax.Array], jax.Array] = nn.silu,
+    **inits: Any,
 ) -> Network:
     """`(observations, actions, waves of the time) -> [..., A]`; see `field`."""
     sizes = observation_size, action_size, 1 + 2 * WAVES
     example = [jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes]
-    return from_linen(MLP(tuple(hidden), (action_size,), activation=nn.silu, **inits), *example)
+    return from_linen(MLP(tuple(hidden), (action_size,), activation=activation, **inits), *example)
 
 
 def path_entropy(steps: int, log_std: float, action_size: int) -> float:

@@ -1,6 +1,7 @@
 """Methods without a world model: an agent on the rows of the dataset.
 
-That is BC, SAC-N, EDAC, CQL, TD3+BC, IQL, ReBRAC or the planner: `class Iql(IqlConfig, ModelFree)`.
+That is BC, SAC-N, EDAC, CQL, TD3+BC, IQL, ReBRAC, FQL or the planner. A method is
+`class Iql(IqlConfig, ModelFree)`.
 """
 
 from __future__ import annotations

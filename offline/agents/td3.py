@@ -35,7 +35,8 @@ class Td3Config:
     Attributes:
         num_critics: how many; their minimum is bootstrapped from.
         hidden: widths of all networks.
-        critic_norm: layer normalisation in the critics, after each activation.
+        critic_norm, actor_norm: layer normalisation in the critics, in the policy, after each
+            activation.
         edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
         normalise: observations by their statistics in the dataset.
         discount: gamma: what a reward one step later counts.
@@ -48,6 +49,7 @@ class Td3Config:
     num_critics: int = positive(2)
     hidden: tuple[int, ...] = layers((256, 256))
     critic_norm: bool = False
+    actor_norm: bool = False
     edac_init: bool = False
     normalise: bool = True
     discount: float = number(0.99, least=0, below=1)
@@ -105,24 +107,29 @@ def make_td3(
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
 
-    def settings(bound: float) -> dict[str, Any]:
-        if not config.edac_init:
-            return {}
-        bias, head = jax.nn.initializers.constant(0.1), uniform(bound)
-        return {"bias_init": bias, "head_init": head, "head_bias_init": head}
+    def network(outputs: int, norm: bool, bound: float) -> MLP:
+        own: dict[str, Any] = {"layer_norm": norm, "norm_after": norm}
+        if config.edac_init:
+            bias, head = jax.nn.initializers.constant(0.1), uniform(bound)
+            own |= {"bias_init": bias, "head_init": head, "head_bias_init": head}
+        return MLP(config.hidden, (outputs,), **own)
 
-    norm = config.critic_norm
-    critic = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **settings(3e-3))
-    nets = Td3Nets(
-        config,
-        observation_size,
-        from_linen(MLP(config.hidden, (action_size,), **settings(1e-3)), s),
-        ensemble(from_linen(critic, s, a), config.num_critics),
-        optax.adam(config.actor_lr),
-        optax.adam(config.critic_lr),
-        actor_loss,
-        target_penalty,
+    return td3_of(
+        Td3Nets(
+            config,
+            observation_size,
+            from_linen(network(action_size, config.actor_norm, 1e-3), s),
+            ensemble(from_linen(network(1, config.critic_norm, 3e-3), s, a), config.num_critics),
+            optax.adam(config.actor_lr),
+            optax.adam(config.critic_lr),
+            actor_loss,
+            target_penalty,
+        )
     )
+
+
+def td3_of(nets: Td3Nets) -> Agent:
+    """The agent of these networks."""
     act = functools.partial(greedy, nets)
     return Agent(
         functools.partial(init, nets),
@@ -131,8 +138,9 @@ def make_td3(
         act,
         functools.partial(q, nets),
         gaussian=functools.partial(gaussian, nets),
-        normalise=config.normalise,
-        period=config.delay,
+        normalise=nets.config.normalise,
+        period=nets.config.delay,
+        nets=nets,
     )
 
 

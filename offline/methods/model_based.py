@@ -118,6 +118,14 @@ class ModelBased(Method):
         """How `world.imagine` draws the elites' samples."""
         return "own"
 
+    def real_rows(self, transitions: Transitions) -> Any:
+        """What of the dataset's rows `learn` takes batches of, on the host."""
+        return transitions
+
+    def starts(self, key: jax.Array, real: Any, count: int) -> PyTree:
+        """States of the world model that `count` rollouts begin in; `real` are all rows."""
+        return real.observations[jax.random.randint(key, (count,), 0, len(real.observations))]
+
     def begin(self, agent: Agent, key: jax.Array, data: Imagination) -> PyTree:
         """What is learned beside the agent, before the first step."""
         return ()
@@ -181,7 +189,7 @@ class ModelBased(Method):
             name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
         }
         scale = reward_scale(task.dataset, self.reward)
-        real = to_device(scale.of(task.dataset.transitions))
+        real = to_device(self.real_rows(scale.of(task.dataset.transitions)))
         data = Imagination(real, worlds, own, typical)
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
@@ -259,13 +267,11 @@ def imagine(
     """Roll the current policy from states of the dataset."""
     size, asked = method.rollouts, method.reported()
     start_key, roll_key = jax.random.split(key)
-    # Only states are taken from the data: the actions are the current policy's.
-    start = jax.random.randint(start_key, (size.batch_size,), 0, data.real.observations.shape[0])
     world = method.rolled(Learning(state.agent, state.extra), data.world)
     return rollout(
         dynamics.model,
         world,
-        data.real.observations[start],
+        method.starts(start_key, data.real, size.batch_size),
         roll_key,
         horizon=size.length,
         policy=agent.policy,

@@ -96,7 +96,7 @@ def fit_windows(
 
 def synthesise(
     dataset: Dataset | str,
-    method: Synther | Pgd | str = "synther",
+    method: Synther | Pgd,
     rows: int | None = None,
     *,
     policy: tuple[Agent, PyTree] | None = None,
@@ -111,8 +111,8 @@ def synthesise(
     Args:
         dataset: a `Dataset`, or what `load_dataset` takes.
         method: settings of SynthER, for single transitions (every row an episode that was cut at
-            once), or of policy-guided diffusion, for windows of consecutive ones. A name,
-            `synther` or `pgd`, takes its `small` preset.
+            once), or of policy-guided diffusion, for windows of consecutive ones:
+            `recipe("synther", "small")`.
         rows: how many; None is SynthER's `rows`, or those of one refresh of windows. Rows after a
             termination of a window are left out, and uncertain relabelled rows may be, so that they
             may be fewer.
@@ -200,13 +200,13 @@ def _described(
 
 
 def _settings(method: Any) -> Any:
-    """Settings of one of `KINDS`, of which a name takes the small preset."""
-    from ..recipes import recipe
-
-    name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
+    """Settings of one of `KINDS`; a name is refused."""
+    name = getattr(method, "name", method if isinstance(method, str) else type(method).__name__)
     if name not in KINDS:
         raise unknown("method", name, KINDS)
-    return recipe(name, "small") if isinstance(method, str) else method
+    if isinstance(method, str):
+        raise ConfigError("method", method, "settings", f'recipe("{method}", "small")')
+    return method
 
 
 def _flat(paths: Transitions) -> Transitions:

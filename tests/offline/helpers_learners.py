@@ -23,6 +23,7 @@ from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
@@ -30,10 +31,14 @@ from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.method import Learner
+from jaxrl_rollouts.offline.methods.admpo import Admpo
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
+from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
 from jaxrl_rollouts.offline.methods.mobile import Mobile
+from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
@@ -41,6 +46,11 @@ from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout
+from jaxrl_rollouts.offline.worlds.any_step import (
+    AnyStepConfig,
+    any_step_dynamics,
+    make_any_step,
+)
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, outcome
 
@@ -117,6 +127,8 @@ METHODS: dict[str, ModelBased] = {
     "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
     "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
     "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "mobrac": Mobrac(agent=RebracConfig(**FAST), **CADENCE),
+    "leq": Leq(agent=LeqConfig(**FAST), horizon=2, **CADENCE),
     "base, td3": Base(agent=Td3BcConfig(**FAST), **CADENCE),
     "ravl, plain flow": Ravl(agent=replace(SAC, actor=ActorConfig("plain", 2)), **CADENCE),
 }
@@ -125,11 +137,27 @@ METHODS: dict[str, ModelBased] = {
 def imagination(method: ModelBased, world: Any = WORLD) -> Imagination:
     """The data of a seed of a method."""
     own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
-    return Imagination(to_device(rows()), world, own, jnp.ones(()))
+    return Imagination(to_device(method.real_rows(rows())), world, own, jnp.ones(()))
 
 
 def model_based(name: str) -> Case:
     data, learner = imagination(METHODS[name]), bind(METHODS[name].program(), KNOWN, S, A)
+    return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
+
+
+def any_step(**settings: Any) -> tuple[Admpo, Dynamics, Imagination]:
+    """ADMPO in a model of random weights."""
+    config = AnyStepConfig(**{"backtrack": 3, "width": 8, "layers": 2, "blocks": 1, **settings})
+    method = Admpo(agent=replace(SAC, learn_alpha=False), world=config, **CADENCE)
+    model = make_any_step(config, rows())
+    world = model.world(model.fitter.init(jax.random.key(4)))
+    dynamics = any_step_dynamics(model.fitter, config.backtrack, never)
+    return method, dynamics, imagination(method, world)
+
+
+def in_an_any_step_model() -> Case:
+    method, dynamics, data = any_step()
+    learner = bind(method.program(), dynamics, S, A)
     return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
 
 
@@ -212,12 +240,16 @@ TABLE: dict[str, Callable[[], Case]] = {
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST), seen=lambda: RebracConfig().rows(rows())),
+    "fql": lambda: model_free(FqlConfig(**FAST, flow_steps=2)),
     "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
     "combo": lambda: model_based("combo"),
+    "mobrac": lambda: model_based("mobrac"),
+    "leq": lambda: model_based("leq"),
+    "admpo": in_an_any_step_model,
     "base, td3": lambda: model_based("base, td3"),
     "ravl, plain flow": lambda: model_based("ravl, plain flow"),
     "neubay": lambda: history_dependent("lru"),

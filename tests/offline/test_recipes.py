@@ -78,7 +78,7 @@ def test_every_file_of_recipes_says_its_source() -> None:
 def test_every_published_row_can_be_read() -> None:
     for name in METHODS:
         for benchmark, rows in dict(files_of(METHODS[name]))[f"{name}.toml"].items():
-            if benchmark in ("d4rl", "neorl"):
+            if benchmark in ("d4rl", "neorl", "ogbench"):
                 for row in rows.values():
                     check(changed(METHODS[name](), row))
 
@@ -150,6 +150,11 @@ def test_settings_say_everything_and_a_preset_beside_them_is_refused() -> None:
         (of_width("hopper-mixed", "d4rl", 11, 3), None),  # `data make`'s
         (of_width("antmaze-umaze-diverse-v2", "d4rl", 29, 8), ("d4rl", "antmaze-umaze-diverse")),
         ("hopper-medium-replay-v2", ("d4rl", "hopper-medium-replay")),
+        ("antmaze-large-navigate-v0", ("ogbench", "antmaze-large-navigate")),
+        ("puzzle-3x3-play-singletask-task4-v0", ("ogbench", "puzzle-3x3-play")),
+        ("antmaze-medium-play-v2", ("d4rl", "antmaze-medium-play")),
+        (of_width("scene-play-v0", "ogbench", 40, 5), ("ogbench", "scene-play")),
+        (of_width("scene-play-v0", "arrays", 40, 5), None),
         ("my-own-set", None),
         (None, None),
     ],

@@ -14,6 +14,7 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents import AGENTS as REGISTERED
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
@@ -35,6 +36,7 @@ AGENTS = [
     IqlConfig(**FAST, value_lr=3e-3, expectile=0.9, beta=10.0),
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
     CqlConfig(**FAST, weight=0.01, num_actions=4, initial_alpha=0.01),
+    FqlConfig(**FAST, alpha=0.1, flow_steps=3),
 ]
 every_agent = pytest.mark.parametrize("config", AGENTS, ids=REGISTERED.name_of)
 ALTERNATING = np.arange(ROWS) % 2
@@ -129,7 +131,7 @@ def test_imitation_alone_is_the_mean_action() -> None:
 
 
 def test_every_agent_is_probed() -> None:
-    unprobed = {"bc", "sac", "edac", "planner"}
+    unprobed = {"bc", "sac", "edac", "leq", "planner"}
     assert {REGISTERED.name_of(config) for config in AGENTS} == set(REGISTERED) - unprobed
 
 

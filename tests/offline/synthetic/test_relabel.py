@@ -228,4 +228,4 @@ def test_settings_of_relabelling_are_checked() -> None:
     with pytest.raises(ConfigError, match="uncertainty_quantile"):
         check(RelabelConfig(uncertainty_quantile=1.5))
     with pytest.raises(ConfigError, match="relabel_with: found 'guess'"):
-        synthesise(pendulum(), relabel="guess")  # type: ignore[arg-type]
+        synthesise(pendulum(), recipe("synther", "small"), relabel="guess")  # type: ignore[arg-type]

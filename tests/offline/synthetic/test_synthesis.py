@@ -85,12 +85,14 @@ def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
 def test_what_cannot_be_made_is_named() -> None:
     with pytest.raises(ConfigError, match="method: found 'Pgd'.*did you mean pgd"):
         synthesise(dataset(), "Pgd")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="method: found 'pgd', expected settings"):
+        synthesise(dataset(), "pgd")  # type: ignore[arg-type]
     for kind, agent in (
-        ("synther", make_bc(BcConfig(), 3, 1)),
-        ("pgd", make_cql(CqlConfig(), 3, 1)),
+        (SYNTHER, make_bc(BcConfig(), 3, 1)),
+        (PGD, make_cql(CqlConfig(), 3, 1)),
     ):
         with pytest.raises(ConfigError, match="policy"):
-            synthesise(dataset(), kind, policy=(agent, None))  # type: ignore[arg-type]
+            synthesise(dataset(), kind, policy=(agent, None))
     with pytest.raises(DataError, match="episodes"):
         synthesise(dataset(), replace(PGD, length=300))
     for wrong, setting in (

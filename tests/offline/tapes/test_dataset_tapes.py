@@ -19,10 +19,17 @@ from jaxrl_rollouts.offline.data.transitions import file_sha256
 from jaxrl_rollouts.offline.environments.mujoco import make_gymnasium
 from jaxrl_rollouts.offline.environments.stateless import stateless
 from jaxrl_rollouts.offline.online.learner import OnlineConfig
+from jaxrl_rollouts.offline.online.tape_command import export, make
+from jaxrl_rollouts.offline.online.tapes import (
+    Rows,
+    buffer,
+    first_medium,
+    make_tape,
+    spread,
+    tape_of,
+)
 from jaxrl_rollouts.offline.online.train import Online, train_online
 from jaxrl_rollouts.offline.tapes import ENVIRONMENTS
-from jaxrl_rollouts.offline.tapes.command import export, make
-from jaxrl_rollouts.offline.tapes.make import Rows, buffer, first_medium, make_tape, spread, tape_of
 from jaxrl_rollouts.offline.tapes.replay import load_tape, replay
 from jaxrl_rollouts.offline.tapes.tape import (
     FOLDER,
@@ -180,7 +187,7 @@ def test_medium_is_the_first_policy_at_a_third_of_the_experts_return(
         agent=trained.agent,
         actor=lambda seed, look: trained.actor(seed, look),
     )
-    module = "jaxrl_rollouts.offline.tapes.make.reference_scores"
+    module = "jaxrl_rollouts.offline.online.tapes.reference_scores"
     monkeypatch.setattr(module, lambda name: (0.0, 3.0))
     assert first_medium(env, curve, jax.random.key(0)) == 1  # type: ignore[arg-type]
     # What evaluations earn is not enough: sampled actions have to earn it.
@@ -191,7 +198,7 @@ def test_medium_is_the_first_policy_at_a_third_of_the_experts_return(
 
 def test_the_parts_of_medium_expert(trained: Online, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "jaxrl_rollouts.offline.tapes.make.reference_scores", lambda name: (0.0, 3.0)
+        "jaxrl_rollouts.offline.online.tapes.reference_scores", lambda name: (0.0, 3.0)
     )
     env = stateless("Hopper-v4")
     tape = make_tape("medium-expert", env, trained, 101, 0)

@@ -172,7 +172,9 @@ def trainer(method: ModelBased) -> Callable[[float], Any]:
     @jax.jit
     def critic(truth: jax.Array) -> Any:
         world = model.world(model.fitter.init(jax.random.key(1)))
-        data = Imagination(jax.tree.map(jnp.asarray, rows()), Blend(world, truth), own, jnp.ones(()))
+        data = Imagination(
+            jax.tree.map(jnp.asarray, rows()), Blend(world, truth), own, jnp.ones(())
+        )
         return learner.update(learner.init(jax.random.key(2), data), data)[0].agent.critic
 
     return critic

@@ -10,12 +10,12 @@ import tyro
 from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 
-from . import ENVIRONMENTS, NAMES, SUFFIX
+from ..tapes import ENVIRONMENTS, NAMES, SUFFIX
 
 if TYPE_CHECKING:
     from jaxrl_rollouts.record.run import Run
 
-    from ..online.train import Online
+    from .train import Online
 
 
 def make(
@@ -81,8 +81,8 @@ def train(family: str, steps: int, seed: int, run: Run | None) -> Online:
         run: whose folder keeps checkpoints; None trains in memory.
     """
     from ..agents.sac import SacConfig
-    from ..online.learner import OnlineConfig
-    from ..online.train import train_online
+    from .learner import OnlineConfig
+    from .train import train_online
 
     online = OnlineConfig(looks=max(steps // 10_000, 1), tape=True)
     agent = SacConfig(hidden=(256, 256))
@@ -120,10 +120,10 @@ def _write(
     path: Path, environment: str, kind: str, training: Online | None, rows: int, seed: int
 ) -> None:
     from ..data import episode_returns
-    from ..online.train import simulator
-    from .make import make_tape
-    from .replay import load_tape
-    from .tape import write_tape
+    from ..tapes.replay import load_tape
+    from ..tapes.tape import write_tape
+    from .tapes import make_tape
+    from .train import simulator
 
     write_tape(path, make_tape(kind, simulator(environment), training, rows, seed))
     data = load_tape(path)
@@ -136,7 +136,7 @@ def _write(
 def _report(training: Online, run: Run) -> None:
     from jaxrl_rollouts.reports.page import write_pages
 
-    from ..online.report import online_report
+    from .report import online_report
 
     report = online_report(training, run)
     report.save(run.folder.path)

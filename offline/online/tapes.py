@@ -28,11 +28,11 @@ from ..data.transitions import Transitions, episode_returns, episodes
 from ..environments.base import Environment
 from ..environments.terminations import family
 from ..evaluation import Policy
-from ..online.learner import rounded
-from ..online.train import Online
-from . import KINDS
-from .replay import replay
-from .tape import EVERY, Tape
+from ..tapes import KINDS
+from ..tapes.replay import replay
+from ..tapes.tape import EVERY, Tape
+from .learner import rounded
+from .train import Online
 
 SHARE = 1 / 3  # of D4RL's expert return: where a policy is `medium`
 CHECKED = 10  # episodes that decide whether a policy is there

@@ -1,0 +1,328 @@
+"""LEQ (Park and Lee 2025, arXiv:2407.00699): lower expectiles of lambda-returns in the model.
+
+Every gradient step rolls the policy `horizon` steps from states of earlier rollouts. The critic
+regresses the lambda-returns of all steps by a lower expectile, in the place of an ensemble or a
+penalty; the policy ascends the same returns through the model.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl_rollouts import draws
+from jaxrl_rollouts.configs import (
+    chosen,
+    coefficient,
+    fraction,
+    layers,
+    number,
+    positive,
+    step_size,
+)
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.ensemble import ensemble, least
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import MLP, Network, from_linen
+from jaxrl_rollouts.rollouts import Members, rollout
+from jaxrl_rollouts.trees import PyTree
+
+from ..agents import AGENTS
+from ..agents.iql import expectile_loss
+from ..agents.td3 import Td3Config, Td3Nets, make_td3, td3_of
+from ..data import Transitions
+from ..data.transitions import RewardView
+from ..method import Agent, AgentConfig, Scaled
+from ..worlds.dynamics import Rolled
+from ..worlds.fit import WorldModelConfig
+from .model_based import Learning, ModelBased
+
+
+@dataclass(frozen=True)
+class LeqConfig(Td3Config):
+    """LEQ's networks: a deterministic policy and one critic, whose inputs pass a symlog.
+
+    Attributes:
+        exploration: deviation of the policy's normal noise before the tanh, in rollouts that
+            extend the dataset.
+        cosine: the policy's rate falls to zero along a cosine over the training.
+    """
+
+    num_critics: int = positive(1)
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    critic_norm: bool = True
+    discount: float = number(0.997, least=0, below=1)
+    actor_lr: float = step_size(3e-5)
+    critic_lr: float = step_size(1e-4)
+    noise: float = number(0.0, least=0)
+    delay: int = positive(1)
+    exploration: float = number(1.0, least=0)
+    cosine: bool = True
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_leq(self, observation_size, action_size, steps if self.cosine else None)
+
+
+@functools.lru_cache(maxsize=32)
+def make_leq(
+    config: LeqConfig, observation_size: int, action_size: int, steps: int | None = None
+) -> Agent:
+    """TD3 with these networks; `Leq` has its own gradient step. Equal arguments give the same
+    functions.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    sizes = observation_size, action_size
+    s, a = (jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
+    nets: Td3Nets = make_td3(config, *sizes, lambda q, actions, batch: (-q[0].mean(), {})).nets
+    critic = squeezed(from_linen(MLP(config.hidden, (1,), layer_norm=config.critic_norm), s, a))
+    rate: Any = optax.cosine_decay_schedule(config.actor_lr, steps) if steps else config.actor_lr
+    nets = nets._replace(
+        actor=squeezed(nets.actor),
+        critics=ensemble(critic, config.num_critics),
+        learn_actor=optax.adam(rate),
+    )
+
+    def explore(actor: Scaled, key: jax.Array, seen: jax.Array, memory: PyTree) -> tuple:
+        mean = nets.actor.apply(actor.net, actor.scaler.normalise(seen))
+        return jnp.tanh(mean + config.exploration * draws.normal(key, mean.shape)), memory
+
+    return td3_of(nets)._replace(policy=explore)
+
+
+def squeezed(network: Network) -> Network:
+    """The same network of `sign(x) log(1 + |x|)`."""
+
+    def apply(params: PyTree, *inputs: jax.Array) -> Any:
+        return network.apply(params, *(jnp.sign(x) * jnp.log1p(jnp.abs(x)) for x in inputs))
+
+    return Network(network.init, apply)
+
+
+class Path(NamedTuple):
+    """Imagined steps and the state after them.
+
+    Attributes:
+        observations, actions: `[H + 1, B, ...]`.
+        rewards, terminations: `[H, B]`.
+        alive: `[H + 1, B]` bool, no episode ended before.
+    """
+
+    observations: jax.Array
+    actions: jax.Array
+    rewards: jax.Array
+    terminations: jax.Array
+    alive: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leq(ModelBased):
+    """LEQ's settings. Rollouts extend the dataset's states; their rewards are not used.
+
+    Attributes:
+        expectile: tau, of the returns; below one half it is pessimistic.
+        decay: lambda of the returns.
+        model_weight: beta, of the imagined steps in the critic's loss.
+        horizon: H, imagined steps of a gradient step.
+    """
+
+    name: ClassVar[str] = "leq"
+    agent: AgentConfig = chosen(AGENTS, LeqConfig)
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
+    steps: int = positive(1_000_000)
+    batch_size: int = positive(512)
+    real_ratio: float = fraction(0.5)
+    reward: RewardView = "iql"
+    expectile: float = coefficient(0.1, above=0, below=1)
+    decay: float = coefficient(0.95, above=0, most=1)
+    model_weight: float = coefficient(0.25, least=0, most=1)
+    horizon: int = positive(10)
+
+    def validate(self) -> None:
+        if not isinstance(self.agent, LeqConfig):
+            expected = "leq: a deterministic policy and critics"
+            raise ConfigError("agent", type(self.agent).__name__, expected)
+        if not 0 < self.real_ratio < 1:
+            raise ConfigError("real_ratio", self.real_ratio, "between 0 and 1: it needs both parts")
+
+    def learn(
+        self,
+        agent: Agent,
+        state: Learning,
+        key: jax.Array,
+        real: Transitions,
+        imagined: Transitions,
+        world: Rolled,
+        **moves: bool,
+    ) -> tuple[Learning, dict[str, jax.Array]]:
+        """Both networks, each with the other from before the step, in rollouts of their own."""
+        nets, td3, scaler = agent.nets, state.agent, state.agent.actor.scaler
+        actor_key, critic_key = jax.random.split(key)
+        starts = imagined.observations
+        still = jnp.zeros((self.horizon + 1, *imagined.actions.shape))
+        path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
+        actor, opt_actor, _, _ = descend(
+            nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
+        )
+        path = self.path(agent, td3, critic_key, starts, world, still)
+        critic, opt_critic, fit, metrics = descend(
+            nets.learn_critic,
+            self.critic_loss,
+            td3.critic.net,
+            td3.opt_critic,
+            agent,
+            td3,
+            real,
+            path,
+        )
+        td3 = td3._replace(
+            actor=Scaled(actor, scaler),
+            critic=Scaled(critic, scaler),
+            target_actor=actor,
+            target_critic=optax.incremental_update(critic, td3.target_critic, nets.config.tau),
+            opt_actor=opt_actor,
+            opt_critic=opt_critic,
+        )
+        return state._replace(agent=td3), {"critic_loss": fit, **metrics}
+
+    def path(
+        self,
+        agent: Agent,
+        td3: Any,
+        key: jax.Array,
+        starts: jax.Array,
+        world: Rolled,
+        shifts: jax.Array,
+    ) -> Path:
+        """The mean policy in the model from `starts [B, S]`, its actions moved by `shifts`
+        `[H + 1, B, A]`."""
+        rows = jnp.arange(len(starts))
+
+        def act(actor: Any, key: jax.Array, seen: jax.Array, time: jax.Array) -> tuple:
+            return agent.greedy(actor, key, seen, ())[0] + shifts[time, rows], time + 1
+
+        found = rollout(
+            world.dynamics.model,
+            world.world,
+            starts,
+            key,
+            horizon=self.horizon,
+            policy=act,
+            policy_params=td3.actor,
+            memory=jnp.zeros(len(starts), jnp.int32),
+            members=Members(jnp.arange(world.dynamics.members, dtype=jnp.int32)),
+        )
+        steps = found.steps
+        last = steps.next_observations[-1]
+        action = agent.greedy(td3.actor, key, last, ())[0] + shifts[-1]
+        alive = found.valid[-1] & ~steps.terminations[-1]
+        return Path(
+            jnp.concatenate([steps.observations, last[None]]),
+            jnp.concatenate([steps.actions, action[None]]),
+            steps.rewards,
+            steps.terminations,
+            jnp.concatenate([found.valid, alive[None]]),
+        )
+
+    def ascent(
+        self,
+        agent: Agent,
+        td3: Any,
+        key: jax.Array,
+        starts: jax.Array,
+        world: Rolled,
+        still: jax.Array,
+    ) -> tuple[Path, jax.Array]:
+        """A path, and `w_t dY_t / da_t` of it, `[H + 1, B, A]`; zero after an end.
+
+        `w_t` is tau where the return is above the value, else 1 - tau; 1/2 at the last step. Every
+        derivative is in that of `Y_0`: an action after t is in `Y_0` by `Y_t` alone, whose share
+        is the product of `gamma lambda W_{i + 1} / W_i` over i < t.
+        """
+
+        def first(shifts: jax.Array) -> tuple[jax.Array, tuple]:
+            path = self.path(agent, td3, key, starts, world, shifts)
+            values = least(agent.q(td3.critic, path.observations, path.actions))
+            returns = lambda_returns(values, path, self.agent.discount, self.decay)
+            return returns[0].sum(), (path, values, returns)
+
+        slope, (path, values, returns) = jax.grad(first, has_aux=True)(still)
+        weights = return_weights(self.horizon, self.decay)
+        shares = jnp.cumprod(self.agent.discount * self.decay * weights[1:] / weights[:-1])
+        shares = jnp.concatenate([jnp.ones(1), shares])[:, None]
+        asymmetric = jnp.where(returns > values, self.expectile, 1.0 - self.expectile)
+        asymmetric = asymmetric.at[-1].set(0.5) * path.alive / shares
+        return jax.lax.stop_gradient((path, slope * asymmetric[..., None]))
+
+    def critic_loss(
+        self, net: PyTree, agent: Agent, td3: Any, real: Transitions, path: Path
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """`(1 - beta) mean (Q - y)^2 / 2 + beta mean_t gamma^t alive_t E_tau(Y_t - Q_t)`, and the
+        squared distance from the slow critics, weighted alike; the sum over critics.
+
+        `y = r + gamma (1 - d) Q(s', pi(s'))`. Neither it nor `Y_t` has slow critics.
+        """
+        scaler, gamma = td3.critic.scaler, self.agent.discount
+        slow = Scaled(td3.target_critic, scaler)
+        after, _ = agent.greedy(td3.actor, jax.random.key(0), real.next_observations, ())
+        alive = 1.0 - real.terminations.astype(jnp.float32)
+        following = agent.q(td3.critic, real.next_observations, after).min(0)
+        target = real.rewards + gamma * alive * following
+        returns = agent.q(td3.critic, path.observations, path.actions).min(0)
+        returns = lambda_returns(returns, path, gamma, self.decay)[:-1]
+        fading = gamma ** jnp.arange(self.horizon)[:, None] * path.alive[:-1]
+        logged = real.observations, real.actions
+        seen = path.observations[:-1], path.actions[:-1]
+        value, rolled = (agent.q(Scaled(net, scaler), *x) for x in (logged, seen))
+        fit = 0.5 * jnp.square(value - target).mean(1)
+        low = (fading * expectile_loss(returns - rolled, self.expectile)).mean((1, 2))
+        near = jnp.square(value - agent.q(slow, *logged)).mean(1)
+        near_rolled = (fading * jnp.square(rolled - agent.q(slow, *seen))).mean((1, 2))
+        beta = self.model_weight
+        loss = (1 - beta) * (fit + near) + beta * (low + near_rolled)
+        metrics = {"expectile_loss": low.mean(), "q_mean": value.mean(), "return": returns.mean()}
+        return loss.sum(), {**metrics, "target_mean": target.mean()}
+
+
+def return_weights(horizon: int, decay: jax.Array | float) -> jax.Array:
+    """`W_i = 1 + lambda W_{i + 1}`, `W_H = 1`: `[H + 1]`."""
+    return jnp.cumsum(jnp.asarray(decay) ** jnp.arange(horizon + 1))[::-1]
+
+
+def lambda_returns(
+    values: jax.Array, path: Path, discount: float, decay: jax.Array | float
+) -> jax.Array:
+    """`Y_i = (Q_i + lambda W_{i + 1} (r_i + gamma (1 - d_i) Y_{i + 1})) / W_i`, `Y_H = Q_H`.
+
+    That is the mean of the returns of 0 to H - i steps, Q_i among them, weighted by lambda^k.
+
+    Args:
+        values: `[H + 1, B]`, of the path's actions.
+        path: for its rewards and ends.
+        discount, decay: gamma and lambda.
+    """
+    weights = return_weights(len(values) - 1, decay)
+
+    def back(after: jax.Array, now: tuple) -> tuple[jax.Array, jax.Array]:
+        value, reward, ended, own, later = now
+        ahead = reward + discount * jnp.where(ended, 0.0, after)
+        found = (value + decay * later * ahead) / own
+        return found, found
+
+    over = values[:-1], path.rewards, path.terminations, weights[:-1], weights[1:]
+    found = jax.lax.scan(back, values[-1], over, reverse=True)[1]
+    return jnp.concatenate([found, values[-1:]])
+
+
+def actor_loss(
+    net: PyTree, agent: Agent, scaler: Any, path: Path, pull: jax.Array
+) -> tuple[jax.Array, None]:
+    """`-mean_b sum_t <w_t dY_t / da_t, pi(s_t)>`; states and derivatives stay."""
+    actions, _ = agent.greedy(Scaled(net, scaler), jax.random.key(0), path.observations, ())
+    return -(pull * actions).sum((0, 2)).mean(), None
