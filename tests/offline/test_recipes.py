@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.agents.cql import Cql, CqlConfig
 from jaxrl_rollouts.offline.agents.iql import Iql
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions
-from jaxrl_rollouts.offline.job import facts_of, train
+from jaxrl_rollouts.offline.job import facts_of, method_of, train
 from jaxrl_rollouts.offline.main_job import Config
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.method import Job, Method
@@ -33,7 +33,6 @@ from jaxrl_rollouts.offline.recipes import (
     changed,
     differences,
     files_of,
-    method_of,
     published,
     recipe,
 )
