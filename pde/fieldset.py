@@ -14,6 +14,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from .emulator import Conditioning, Conditions
+from .frames import check_written, warn_of_rounding
 
 
 class FieldSet(NamedTuple):
@@ -98,20 +99,25 @@ class Scaling(NamedTuple):
         return scaled
 
 
-def unit_columns(units: Sequence[Scaling], axes: int) -> np.ndarray:
-    """Shift and factor of every channel, `[2, C, *1]` float32, for fields `[..., C, *space]`."""
-    return np.array(units, np.float32).T.reshape(2, -1, *(1,) * axes)
+def unit_columns(units: Sequence[Scaling], axes: int, dtype: Any = np.float32) -> np.ndarray:
+    """Shift and factor of every channel, `[2, C, *1]`, for fields `[..., C, *space]`."""
+    return np.array(units, dtype).T.reshape(2, -1, *(1,) * axes)
 
 
 def to_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
-    """Fields `[..., C, *space]` as networks see them, `(u - shift) * factor`; space has `axes`."""
-    shift, factor = unit_columns(units, axes)
-    return (fields - shift) * factor
+    """Fields `[..., C, *space]` as networks see them, `(u - shift) * factor`, float32.
+
+    Space has `axes`. Of float64 fields the shift is subtracted before they are rounded.
+    """
+    double = fields.dtype == np.float64
+    shift, factor = unit_columns(units, axes, np.float64 if double else np.float32)
+    seen = (fields - shift) * factor
+    return seen.astype(np.float32) if double else seen
 
 
-def from_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
-    """Undo `to_units`."""
-    shift, factor = unit_columns(units, axes)
+def from_units(units: Sequence[Scaling], fields: Any, axes: int, dtype: Any = np.float32) -> Any:
+    """Undo `to_units`, in float32 or float64."""
+    shift, factor = unit_columns(units, axes, dtype)
     return fields / factor + shift
 
 
@@ -208,19 +214,9 @@ def to_fields(
     table = condition_table(fields, conditions)
     values = fields.read(slice(None), slice(0, None, stride))
     check_written(fields.path, values)
+    warn_of_rounding(fields.path, values, fields.channels)
     values = values[(..., *(slice(None, None, step) for step in steps))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
-
-
-def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
-    """`DataError` where trajectories `[N, T, C, *space]` are zero throughout: a file whose writing
-    was cut reads so. `first` is the number of the first of them."""
-    empty = np.flatnonzero(~values.any(axis=tuple(range(1, values.ndim))))
-    if len(empty):
-        found = f"zero throughout, as {len(empty)} of {len(values)} are"
-        hint = "was the file written to its end? Leave such trajectories out"
-        expected = "a field that was written"
-        raise DataError(path, f"trajectory {first + int(empty[0])}", found, expected, hint)
 
 
 def sample_windows(

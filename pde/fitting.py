@@ -99,7 +99,7 @@ class Fitted(NamedTuple):
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, N, C, *X]` float32 in the data's units, the start left out.
+            `[steps, N, C, *X]` in the data's units, the start left out; float64 where `initial` is.
 
         Raises:
             DataError: fields of another shape, or not finite.

@@ -26,6 +26,7 @@ from .fieldset import FieldSet, take_trajectories
 from .files import complete, read
 from .fitting import Fitted, fit
 from .flow import find_flow
+from .frames import narrowed
 from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
 from .operators import Drift, Fno, Resnet, Unet
 from .registries import NETWORKS, OBJECTIVES
@@ -74,6 +75,7 @@ class TrainConfig:
             (LOW|HIGH where its ends differ), where the file does not have it, as plain arrays.
         dt: time between frames, where the file does not have it.
         dx: distance between points, for all axes or one for each, where the file does not have it.
+        axes: of space, of a plain array whose shape does not say.
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
@@ -108,6 +110,7 @@ class TrainConfig:
     boundaries: tuple[str, ...] = ()
     dt: float | None = number(None, above=0)
     dx: tuple[float, ...] = number((), above=0)
+    axes: int | None = number(None, least=1, most=3)
     resnet: Resnet = field(default_factory=Resnet)
     unet: Unet = field(default_factory=Unet)
     fno: Fno = field(default_factory=Fno)
@@ -281,7 +284,7 @@ def _check_solver(config: TrainConfig, fields: FieldSet) -> None:
 
 def _read(config: TrainConfig, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    fields = complete(read(file), config.boundaries, config.dt, config.dx)
+    fields = complete(read(file, config.axes), config.boundaries, config.dt, config.dx)
     return fields._replace(equation=named or fields.equation)
 
 
@@ -292,7 +295,7 @@ def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunCo
         DataError: trajectories too short for the rollouts, or others than the run began with.
     """
     own = fitted.emulator
-    u = np.asarray(test.read(slice(None), slice(0, None, config.stride)), np.float32)
+    u = narrowed(test.read(slice(None), slice(0, None, config.stride)))
     check_constant(test.path, u, own.constant, own.names)
     u, moving = u[:, :, list(own.changing)] if own.constant else u, changing(test)
     hold_fields(test, u, "test", context)
