@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,6 +177,16 @@ def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
     )
 
 
+def take_frames(fields: FieldSet, frames: slice) -> FieldSet:
+    """Some of the frames of every trajectory, as a set that reads no others."""
+    kept = np.arange(fields.shape[1])[frames]
+
+    def read(rows: Any, picked: Any) -> np.ndarray:
+        return fields.read(rows, kept[picked])
+
+    return fields._replace(shape=(fields.shape[0], len(kept), *fields.shape[2:]), read=read)
+
+
 def check_trainable(fields: FieldSet) -> None:
     """`DataError` unless the operators here can do it: one to three axes of space, two frames."""
     axes = len(fields.shape[3:])
@@ -286,61 +296,3 @@ def window_places(
     row_key, time_key, _ = jax.random.split(key, 3)
     row = jax.random.randint(row_key, (batch,), 0, rows)
     return row, jax.random.randint(time_key, (batch,), 0, length - span + 1)
-
-
-class Windows(NamedTuple):
-    """One batch, on the host.
-
-    Attributes:
-        fields: `[batch, frames, C, *space]`.
-        rows: `[batch]` trajectories they are of; picks from `condition_table` and `parameters`.
-        begins: `[batch]` their first frames.
-    """
-
-    fields: np.ndarray
-    rows: np.ndarray
-    begins: np.ndarray
-
-
-def iterate_windows(
-    fields: FieldSet,
-    generator: np.random.Generator,
-    batch: int,
-    frames: int,
-    *,
-    stride: int = 1,
-    dtype: str = "float32",
-) -> Iterator[Windows]:
-    """Yield windows without end; each is uniform over trajectories and over beginnings.
-
-    Args:
-        fields: the trajectories, in their file.
-        generator: decides everything; one of the same seed gives the same windows.
-        batch: windows at a time.
-        frames: frames in each.
-        stride: frames of the file per frame of a window.
-        dtype: of the fields.
-
-    Raises:
-        DataError: trajectories shorter than a window, or a file that cannot be read.
-        ValueError: `batch`, `frames` or `stride` below 1.
-    """
-    if min(counts := (batch, frames, stride)) < 1:
-        raise ValueError(f"batch, frames, stride: found {counts}, expected 1 or more")
-    rows, length = fields.shape[:2]
-    span = (frames - 1) * stride + 1
-    if length < span:
-        raise DataError(fields.path, "frames", length, f"at least {span} for a window")
-    starts = length - span + 1
-
-    def forever() -> Iterator[Windows]:
-        while True:
-            row = generator.integers(rows, size=batch)
-            begin = generator.integers(starts, size=batch)
-            parts = [
-                fields.read(int(r), slice(int(b), int(b) + span, stride))
-                for r, b in zip(row, begin, strict=True)
-            ]
-            yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)
-
-    return forever()  # of its own, so that errors come now and not at the first batch

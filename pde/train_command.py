@@ -22,7 +22,7 @@ from .constant import changing, check_changing, check_constant
 from .emulator import persistence
 from .equations import equation
 from .evaluation import Holdout
-from .fieldset import FieldSet, take_trajectories
+from .fieldset import FieldSet, take_frames, take_trajectories
 from .files import complete, read
 from .fitting import Fitted, fit
 from .flow import find_flow
@@ -44,7 +44,8 @@ class TrainConfig:
         file: trajectories in the layout of PDEArena (on one axis or NavierStokes2D), The Well,
             PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...).
             Channels that are constant in time (a force, a mask) are seen and not predicted.
-        test: another file, to test on; left out, the last trajectories of `file`.
+        test: another file, to test on; left out, the last trajectories of `file`, or the last
+            frames of a single one.
         test_share: their share.
         objective: mse, pushforward, unrolled, sobolev, correction or refiner; its settings have
             options of their own.
@@ -265,14 +266,13 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
             raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
         _check_solver(config, other)
         return found, other
-    count = max(1, round(config.test_share * found.shape[0]))
-    if found.shape[0] <= count:
-        raise DataError(
-            found.path, "trajectories", found.shape[0], f"more than the {count} to test on"
-        )
+    axis, take = (1, take_frames) if found.shape[0] == 1 else (0, take_trajectories)
+    count = max(1, round(config.test_share * found.shape[axis]))
+    if found.shape[axis] <= count:
+        what = ("trajectories", "frames")[axis]
+        raise DataError(found.path, what, found.shape[axis], f"more than the {count} to test on")
     _check_solver(config, found)
-    rows = slice(0, -count), slice(-count, None)
-    train_set, test_set = (take_trajectories(found, part) for part in rows)
+    train_set, test_set = (take(found, part) for part in (slice(0, -count), slice(-count, None)))
     return train_set, test_set
 
 

@@ -267,7 +267,8 @@ class TrainedEmulator:
         many = values[None] if single else values
         if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):
             expected = f"{list(shape)} or {['B', *shape]}".replace("'", "")
-            raise DataError("initial", "shape", list(values.shape), expected)
+            hint = "an emulator is bound to the grid that it was trained on"
+            raise DataError("initial", "shape", list(values.shape), expected, hint)
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0].tolist()
             raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")

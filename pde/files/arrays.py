@@ -25,7 +25,10 @@ MEMORY = Path("array")  # the "file" of arrays in memory, for messages
 MANY, FEW, QUARTER = 16, 4, 4
 NAMES = "u, and perhaps dt, dx, axes, boundaries, channels and parameters of the equation"
 AXES = "axes={one} (--axes {one}) where the third axis is channels, axes={more} where it is space"
-LAST = "channels come before space: np.moveaxis(u, -1, 2); names of all channels say that they do"
+LAST = (
+    "the last axis looks like channels, which come before space: np.moveaxis(u, -1, 2); names of "
+    "all channels confirm the order"
+)
 # What others call these, and no equation calls a parameter.
 CALLED = {"t": "dt", "time": "dt", "times": "dt", "x": "dx", "boundary": "boundaries"}
 CALLED |= {"names": "channels", "channel_names": "channels"}
@@ -221,7 +224,7 @@ def _check_reading(
     third, *grid = shape[2:]
     found = f"shape {list(shape)}"
     if shape[-1] <= MANY and QUARTER * shape[-1] <= min(shape[2:-1]):
-        expected = f"[N, T, C, {'X, Y, Z'[: 3 * space - 2]}], where the last axis is no channels"
+        expected = f"[N, T, C, {'X, Y, Z'[: 3 * space - 2]}]"
         raise DataError(path, "u", found, expected, LAST)
     if axes is None and space < 3 and (third > MANY or third > FEW and 2 * third >= min(grid)):
         expected = "one reading: the third axis may be channels or space"
