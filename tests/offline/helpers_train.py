@@ -7,8 +7,9 @@ from typing import Any
 from jaxrl_rollouts.offline import job
 from jaxrl_rollouts.offline.behaviours.made import load_dataset, undeclared
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.job import method_of
 from jaxrl_rollouts.offline.method import Job
-from jaxrl_rollouts.offline.recipes import LOOKS, method_of
+from jaxrl_rollouts.offline.recipes import LOOKS
 from jaxrl_rollouts.offline.result import TrainResult
 
 ASKED = ("seeds", "seed", "evaluations", "episodes", "context")

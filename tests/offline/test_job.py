@@ -152,7 +152,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
         returns=np.array([-20.272305, 3234.3]),
     )
     assert named.score is None, "played in a pendulum, whatever the data are called"
-    played = named._replace(env=replace(result.env, name="mujoco/Hopper-v4"))
+    played = named._replace(env=result.env._replace(name="mujoco/Hopper-v4"))
     np.testing.assert_allclose(played.score, [0.0, 100.0], atol=1e-4)
 
 
