@@ -285,7 +285,8 @@ class TrainedEmulator:
             raise ConfigError("conditions", sorted(given), expected)
         columns = [np.zeros((rows, 0))]
         for name, scaling in self.conditions.items():
-            values, width = np.asarray(given[name], np.float64), self._columns(name)
+            values = to_numbers("conditions", name, given[name]).astype(np.float64)
+            width = self._columns(name)
             known = ((), (1,), (rows,), (rows, width))
             if values.shape not in known or not np.isfinite(values).all():
                 expected = f"one finite number or {rows}" + f" x {width}" * (width > 1)

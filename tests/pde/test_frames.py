@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts import pde
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.fieldset import to_fields
 from jaxrl_rollouts.pde.frames import LOST, narrowed, odd_frames, rounding
 from jaxrl_rollouts.pde.inspection import inspect
@@ -81,7 +82,9 @@ def test_an_offset_is_subtracted_before_rounding(offset: float, stream: pde.Stre
     network = pde.Resnet(width=8, blocks=1, dilations=(1, 2))
     own = pde.fit("mse", fields, network=network, steps=60, stream=stream)
     rolled = own.roll(u[:4, 0], 1)
-    assert rolled.dtype == np.float64
+    assert rolled.dtype == np.float64 and own.roll(np.float32(u[:4, 0]), 1).dtype == np.float32
+    with pytest.raises(DataError, match="fields: found lists of several lengths"):
+        own.roll([[1.0, 2.0], [3.0]], 1)
     plain = pde.fit("mse", waves_alone, network=network, steps=60)
     expected = plain.roll(waves_alone[:4, 0], 1)
     np.testing.assert_allclose(rolled - offset, expected, atol=1e-3 * 0.01)
