@@ -14,6 +14,7 @@ from jaxrl_rollouts.pde.fieldset import to_fields
 from jaxrl_rollouts.pde.frames import LOST, narrowed, odd_frames, rounding
 from jaxrl_rollouts.pde.inspection import inspect
 from jaxrl_rollouts.pde.streaming import all_fields
+from jaxrl_rollouts.pde.train_command import TrainConfig, split
 
 POINTS = np.arange(32) / 32 * 2 * np.pi
 
@@ -106,3 +107,15 @@ def test_float64_is_kept_where_it_is_needed_only() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         to_fields(pde.from_arrays(waves()))
+
+
+def test_a_single_trajectory_is_tested_on_its_last_frames(tmp_path: Path) -> None:
+    u = waves(rows=1, frames=50)
+    np.savez(tmp_path / "one.npz", u=u, dt=0.1)
+    train, test = split(TrainConfig(file=str(tmp_path / "one.npz"), test_share=0.2))
+    np.testing.assert_array_equal(train.array()[0, :, 0], u[0, :40])
+    np.testing.assert_array_equal(test.array()[0, :, 0], u[0, 40:])
+    np.testing.assert_array_equal(test.read(0, slice(2, 8, 3))[0, :, 0], u[0, 42:48:3])
+    np.savez(tmp_path / "one.npz", u=u[:, :1])
+    with pytest.raises(DataError, match="frames: found 1, expected at least 2"):
+        split(TrainConfig(file=str(tmp_path / "one.npz")))

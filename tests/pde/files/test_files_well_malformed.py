@@ -66,7 +66,7 @@ BAD = {
     "time uneven": (replaced("dimensions/time", np.arange(T) ** 2), "times in even steps"),
     "grid uneven": (
         replaced("dimensions/x", np.geomspace(0.1, 6, W).astype(F4)),
-        "dimensions/x: found steps of 0.2915 to 4.468, expected points in even steps",
+        "dimensions/x: found steps of 0.2915 to 4.467, expected points in even steps",
     ),
     "grid spherical": (
         attribute("/", "grid_type", "spherical"),
