@@ -175,6 +175,8 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     arms = Comparison(own, train_set, test_set, data, config.stride, context)
     found = {config.objective: arms.measure(config.objective, own.emulator, fitted.params)}
     notes = []
+    if train_set.shape[0] == 1 and not config.test:
+        notes.append(f"The test is the last {test_set.shape[1]} frames of the one trajectory.")
     if "low_pass" in config.baselines:
         one_step, name = own, config.objective
         if name == "refiner":
