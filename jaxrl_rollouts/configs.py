@@ -190,7 +190,7 @@ def positive(default: Any) -> Any:
     return number(default, least=1)
 
 
-def layers(default: tuple[int, ...]) -> Any:
+def layers(default: tuple[int, ...] | None) -> Any:
     """A field of widths of hidden layers, at least one."""
     return number(default, least=1, entries=1, expected="at least one layer, each at least 1 wide")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import flax.linen as nn
+import numpy as np
 
 from .configs import number, positive, step_size, unknown
 from .errors import ConfigError
@@ -22,6 +23,7 @@ INITIALISERS: Mapping[str, Callable] = {
     "truncated_normal": normal_fan_in(0.5),
     "uniform": uniform_fan_in(),
 }
+PETS_DECAY = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)  # of four hidden layers and the head
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class EnsembleConfig:
         lr_drop: what the rate is multiplied with, once, when `patience` runs out before
             `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
-        weight_decay: one for all layers, or one each.
+        weight_decay: one for all layers, or one each; the default's five are spread over networks
+            of another depth.
         decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
             MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
         batch_size: rows in a gradient step.
@@ -91,7 +94,7 @@ class EnsembleConfig:
     lr: float = step_size(1e-3)
     lr_drop: float | None = number(None, above=0, most=1)
     cosine: bool = False
-    weight_decay: tuple[float, ...] = number((2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4), least=0)
+    weight_decay: tuple[float, ...] = number(PETS_DECAY, least=0)
     decay: Literal["coupled", "decoupled"] = "coupled"
     batch_size: int = positive(256)
     max_epochs: int = positive(100)
@@ -109,7 +112,8 @@ class EnsembleConfig:
             raise unknown("activation", self.activation, ACTIVATIONS)
         if self.initialiser not in INITIALISERS:
             raise unknown("initialiser", self.initialiser, INITIALISERS)
-        if len(self.weight_decay) not in (1, len(self.hidden) + 1):
+        fits = len(self.weight_decay) in (1, len(self.hidden) + 1)
+        if not fits and self.weight_decay != PETS_DECAY:
             raise ConfigError(
                 "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
             )
@@ -118,3 +122,11 @@ class EnsembleConfig:
             raise ConfigError("cosine", self.cosine, expected)
         if self.log_var_low >= self.log_var_high:
             raise ConfigError("log_var_low", self.log_var_low, f"below {self.log_var_high}")
+
+    def layer_decay(self) -> tuple[float, ...]:
+        """Weight decay of every hidden layer and of the head."""
+        layers, own = len(self.hidden) + 1, self.weight_decay
+        if len(own) == layers:
+            return own
+        places = np.linspace(0.0, len(own) - 1.0, layers)
+        return tuple(np.interp(places, np.arange(len(own)), own).tolist())

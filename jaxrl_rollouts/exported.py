@@ -139,6 +139,8 @@ class Player:
             values = np.asarray(given, np.float32)
         except (TypeError, ValueError):
             raise self._wrong(key, type(given).__name__, "real numbers") from None
+        if np.ma.is_masked(given):
+            raise self._wrong(key, "masked entries", "none")
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0]
             where = f" in entry {bad.tolist()}" if len(bad) else ""

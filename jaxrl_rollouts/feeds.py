@@ -135,13 +135,19 @@ def stream_folder() -> Path:
     return expanded(named)
 
 
-def on_disk(name: str, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> Path:
-    """A float32 array in a file (`.npy`) of `stream_folder`, made once and known by its digest.
+def on_disk(
+    name: str,
+    shape: tuple[int, ...],
+    fill: Callable[[np.ndarray], None],
+    dtype: type[np.floating] = np.float32,
+) -> Path:
+    """An array in a file (`.npy`) of `stream_folder`, made once and known by its digest.
 
     Args:
         name: of the array, with all that it depends on.
         shape: of it.
         fill: writes the array it is given, some rows at a time. What it raises leaves no file.
+        dtype: of it.
     """
     folder = stream_folder()
     path = folder / f"{name}.npy"
@@ -150,7 +156,7 @@ def on_disk(name: str, shape: tuple[int, ...], fill: Callable[[np.ndarray], None
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{name}.part"
     try:
-        array = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+        array = np.lib.format.open_memmap(temporary, "w+", dtype, shape)
         fill(array)
         array.flush()
         del array

@@ -22,6 +22,7 @@ from .fit_data import split_holdout
 from .fitting import FitState, Fitter, elite_members, make_fitter
 from .gaussian import Gaussian
 from .loop import Trained, train
+from .outside import to_numbers, warn_of_rounding
 from .record.context import RunContext
 from .scaler import Scaler, fit_scaler
 from .trees import PyTree
@@ -74,9 +75,17 @@ def fit_ensemble(
     Raises:
         DataError: rows that do not match, or are not finite.
         DivergenceError: the fit became non-finite.
+
+    Warns:
+        UserWarning: float32 loses the changes of a column.
     """
     config = config or EnsembleConfig()
-    x, y = (np.asarray(rows, np.float32) for rows in (inputs, targets))
+    given = [
+        to_numbers("ensemble", name, rows)
+        for name, rows in (("inputs", inputs), ("targets", targets))
+    ]
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused below
+        x, y = (rows.astype(np.float32) for rows in given)
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         expected = "[n, I] and [n, O]"
         raise DataError(
@@ -86,6 +95,8 @@ def fit_ensemble(
         if not np.isfinite(rows).all():
             bad = int(np.argwhere(~np.isfinite(rows))[0, 0])
             raise DataError("ensemble", name, f"{rows[bad]} in row {bad}", "finite numbers")
+    for name, rows in zip(("inputs", "targets"), given, strict=True):
+        warn_of_rounding("ensemble", name, rows)
     scalers = fit_scaler(jnp.asarray(x)), fit_scaler(jnp.asarray(y))
     scaled = (np.asarray(s.normalise(jnp.asarray(v))) for s, v in zip(scalers, (x, y), strict=True))
     fitter = make_fitter(config, x.shape[1], y.shape[1])

@@ -98,8 +98,7 @@ def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
 
     The learning rate is the last part of its state, where `update` can lower it.
     """
-    depth = len(config.hidden)
-    decay = config.weight_decay * (depth + 1 if len(config.weight_decay) == 1 else 1)
+    depth, decay = len(config.hidden), config.layer_decay()
 
     def weights(params: PyTree) -> PyTree:
         def of(path: tuple, leaf: jax.Array) -> float:

@@ -155,8 +155,6 @@ def table(
     """
     from jaxrl_rollouts.reports.statistics import FEWEST, bootstrap_interval
 
-    from .data.references import normalised_score
-
     rows = []
     earned = {str(seed): returns for seed, returns in zip(seeds, played.returns, strict=True)}
     if len(seeds) > 1:
@@ -168,13 +166,13 @@ def table(
         rows.append(row)
     columns = {"discounted": played.discounted, "length": played.lengths}
     # A score belongs to a dataset's own environment.
-    name = saved.facts.get("dataset") or ""
-    scored = env.name == saved.environment and normalised_score(name, 0.0) is not None
+    score = saved.facts.get("score") if env.name == saved.environment else None
     for index, row in enumerate(rows):
         part = slice(None) if row["seed"] == "all" else index
         row |= {column: float(values[part].mean()) for column, values in columns.items()}
-        if scored:
-            row["D4RL score"] = normalised_score(name, row["return"])
+        if score:
+            low, high = score["references"]
+            row[score["label"]] = 100 * (row["return"] - low) / (high - low)
     return rows
 
 

@@ -20,10 +20,10 @@ from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
-from .data import Dataset, normalised_score
+from .data import Dataset
 from .matching import is_simulator, unlike
 from .result import TrainResult
-from .task import Source, behaviour, slug
+from .task import Source, behaviour, score_in, slug
 from .training import Best
 from .worlds.fit import FittedDataset
 from .worlds.quality import LEVELS, Quality
@@ -145,7 +145,7 @@ def result_rows(
         columns = {column: cell[metric] for column, metric in measured(cell).items()}
         rows.append({"dataset": name, "method": method, **columns})
     for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
-        score = normalised_score(setting.dataset, returns)
+        score = score_in(setting.dataset, setting.env, returns)
         if score is not None:
             row["score"] = float(np.mean(score)) if row is rows[0] else score
     if any("discounted_return" in cell for cell in cells.values()):

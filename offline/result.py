@@ -15,15 +15,14 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
 
-from .data import normalised_score
+from .data.references import reference_scores, score_label
 from .data.transitions import RAW, RewardScale
 from .environments import Environment
-from .environments.terminations import family
 from .matching import is_simulator
 from .method import Agent, AgentConfig, Method, Prepared
 from .policy import Policy
 from .saved_policies import BEST, LAST, policy_of, save_policy
-from .task import Source
+from .task import Source, is_own, score_in
 from .training import Best, KeepBest
 
 # Written in the best policy's file.
@@ -87,15 +86,14 @@ class TrainResult(NamedTuple):
 
     @property
     def score(self) -> np.ndarray | None:
-        """`[seeds]`, the return as D4RL normalises it: 0 is a random policy, 100 an expert.
+        """`[seeds]`, the normalised return: 0 is a random policy, 100 an expert.
 
-        None without a simulator or reference returns, and in another environment than the
-        dataset's.
+        By the references that the dataset brings (Minari's), else by D4RL's. None without a
+        simulator or references, and in another environment than the dataset's.
         """
-        name = self.source.dataset.name
-        if self.returns is None or self.env is None or family(name) not in self.env.name.lower():
+        if self.returns is None or self.env is None:
             return None
-        return normalised_score(name, self.returns)
+        return score_in(self.source.dataset, self.env, self.returns)
 
     @property
     def steps(self) -> int:
@@ -194,6 +192,10 @@ def finish(
         differs: from the paper.
     """
     last, played = trained.history.last, is_simulator(made.env)
+    data = made.source.dataset
+    about = {"dataset": data.name, "method": method.name, "env": made.env}
+    if is_own(data, made.env) and (references := reference_scores(data)):
+        about["score"] = {"label": score_label(data), "references": list(references)}
     earned = (last("return"), last("discounted_return")) if played else (None, None)
     result = TrainResult(
         *earned,
@@ -202,7 +204,7 @@ def finish(
         made.learner.agent,
         made.env if played else None,
         made.source,
-        {"dataset": made.source.dataset.name, "method": method.name, "env": made.env},
+        about,
         made.acts,
         best.best if played else None,
         made.learner.updates,

@@ -19,10 +19,12 @@ from .data import Dataset, episode_returns, episodes
 from .data.bounds import is_unit
 from .data.inspection import bounds_text
 from .data.odd import extremes, odd_changes, rows_in_file
+from .data.references import OWN, Returns, normalised_score
 from .environments import Environment
 from .environments.terminations import (
     Termination,
     WrongLayoutError,
+    family,
     goal_of,
     never,
     termination_function,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training
+OTHER_ENGINES = ("brax", "gymnax")  # of which names of environments are others' as well
 WITHOUT_REWARDS = ("bc",)  # methods that read none
 
 
@@ -220,6 +223,23 @@ def behaviour(source: Source, discount: float = 1.0) -> np.ndarray:
     # A set without one whole episode (a short prefix) has only cut ones to compare with.
     returns = episode_returns(rows, discount, source.env.max_episode_steps)
     return returns[whole if whole.any() else slice(None)]
+
+
+def is_own(dataset: Dataset, env: Environment) -> bool:
+    """Whether an environment is the one that a dataset is from, in some version.
+
+    A simulator of another engine is not, unless the data are from it.
+    """
+    kept = all(key in dataset.attributes for key in OWN)
+    home = (dataset.environment or dataset.name) if kept else dataset.name
+    engine = env.name.partition("/")[0]
+    other = engine in OTHER_ENGINES and not (dataset.environment or "").startswith(engine)
+    return is_simulator(env) and family(home) in env.name.lower() and not other
+
+
+def score_in(dataset: Dataset, env: Environment, returns: Returns) -> Returns | None:
+    """The `normalised_score` of returns in a dataset's own environment; None in any other."""
+    return normalised_score(dataset, returns) if is_own(dataset, env) else None
 
 
 def starts_of(dataset: Dataset, most: int = 256) -> np.ndarray:

@@ -19,6 +19,7 @@ from .emulator import Emulator
 from .equations import equation
 from .evaluation import Evaluation, Holdout, evaluate, one_step_errors
 from .fieldset import FieldSet, take_trajectories
+from .frames import narrowed
 from .generate_settings import Simulation
 from .spectral import lengths
 from .streaming import all_fields, trajectories
@@ -86,8 +87,7 @@ def low_pass(
     axes, emulator = len(own.grid), trained.emulator
 
     def measure() -> dict[str, np.ndarray]:
-        u = changing(train).read(slice(None), slice(0, None, arms.stride))
-        u = np.asarray(u, np.float32)
+        u = narrowed(changing(train).read(slice(None), slice(0, None, arms.stride)))
         fields = standardised(train, u, own.units, own.conditions, own.constant)
         return cut_off(emulator, own.params, arms.data._replace(fields=fields))
 

@@ -53,9 +53,8 @@ def changing(fields: FieldSet) -> FieldSet:
 
 
 def constant_fields(fields: FieldSet, channels: Sequence[int]) -> np.ndarray:
-    """Some channels of the first frame of every trajectory, `[N, S, *space]` float32."""
-    values = fields.read(slice(None), slice(0, 1))[:, 0, list(channels)]
-    return np.asarray(values, np.float32)
+    """Some channels of the first frame of every trajectory, `[N, S, *space]`."""
+    return fields.read(slice(None), slice(0, 1))[:, 0, list(channels)]
 
 
 def never_changing(u: np.ndarray, parts: Iterable[slice]) -> tuple[int, ...]:

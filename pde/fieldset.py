@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from .emulator import Conditioning, Conditions
+from .frames import check_written, warn_of_rounding
 
 
 class FieldSet(NamedTuple):
@@ -98,20 +99,25 @@ class Scaling(NamedTuple):
         return scaled
 
 
-def unit_columns(units: Sequence[Scaling], axes: int) -> np.ndarray:
-    """Shift and factor of every channel, `[2, C, *1]` float32, for fields `[..., C, *space]`."""
-    return np.array(units, np.float32).T.reshape(2, -1, *(1,) * axes)
+def unit_columns(units: Sequence[Scaling], axes: int, dtype: Any = np.float32) -> np.ndarray:
+    """Shift and factor of every channel, `[2, C, *1]`, for fields `[..., C, *space]`."""
+    return np.array(units, dtype).T.reshape(2, -1, *(1,) * axes)
 
 
 def to_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
-    """Fields `[..., C, *space]` as networks see them, `(u - shift) * factor`; space has `axes`."""
-    shift, factor = unit_columns(units, axes)
-    return (fields - shift) * factor
+    """Fields `[..., C, *space]` as networks see them, `(u - shift) * factor`, float32.
+
+    Space has `axes`. Of float64 fields the shift is subtracted before they are rounded.
+    """
+    double = fields.dtype == np.float64
+    shift, factor = unit_columns(units, axes, np.float64 if double else np.float32)
+    seen = (fields - shift) * factor
+    return seen.astype(np.float32) if double else seen
 
 
-def from_units(units: Sequence[Scaling], fields: Any, axes: int) -> Any:
-    """Undo `to_units`."""
-    shift, factor = unit_columns(units, axes)
+def from_units(units: Sequence[Scaling], fields: Any, axes: int, dtype: Any = np.float32) -> Any:
+    """Undo `to_units`, in float32 or float64."""
+    shift, factor = unit_columns(units, axes, dtype)
     return fields / factor + shift
 
 
@@ -171,6 +177,16 @@ def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
     )
 
 
+def take_frames(fields: FieldSet, frames: slice) -> FieldSet:
+    """Some of the frames of every trajectory, as a set that reads no others."""
+    kept = np.arange(fields.shape[1])[frames]
+
+    def read(rows: Any, picked: Any) -> np.ndarray:
+        return fields.read(rows, kept[picked])
+
+    return fields._replace(shape=(fields.shape[0], len(kept), *fields.shape[2:]), read=read)
+
+
 def check_trainable(fields: FieldSet) -> None:
     """`DataError` unless the operators here can do it: one to three axes of space, two frames."""
     axes = len(fields.shape[3:])
@@ -208,19 +224,9 @@ def to_fields(
     table = condition_table(fields, conditions)
     values = fields.read(slice(None), slice(0, None, stride))
     check_written(fields.path, values)
+    warn_of_rounding(fields.path, values, fields.channels)
     values = values[(..., *(slice(None, None, step) for step in steps))]
     return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
-
-
-def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
-    """`DataError` where trajectories `[N, T, C, *space]` are zero throughout: a file whose writing
-    was cut reads so. `first` is the number of the first of them."""
-    empty = np.flatnonzero(~values.any(axis=tuple(range(1, values.ndim))))
-    if len(empty):
-        found = f"zero throughout, as {len(empty)} of {len(values)} are"
-        hint = "was the file written to its end? Leave such trajectories out"
-        expected = "a field that was written"
-        raise DataError(path, f"trajectory {first + int(empty[0])}", found, expected, hint)
 
 
 def sample_windows(
@@ -290,61 +296,3 @@ def window_places(
     row_key, time_key, _ = jax.random.split(key, 3)
     row = jax.random.randint(row_key, (batch,), 0, rows)
     return row, jax.random.randint(time_key, (batch,), 0, length - span + 1)
-
-
-class Windows(NamedTuple):
-    """One batch, on the host.
-
-    Attributes:
-        fields: `[batch, frames, C, *space]`.
-        rows: `[batch]` trajectories they are of; picks from `condition_table` and `parameters`.
-        begins: `[batch]` their first frames.
-    """
-
-    fields: np.ndarray
-    rows: np.ndarray
-    begins: np.ndarray
-
-
-def iterate_windows(
-    fields: FieldSet,
-    generator: np.random.Generator,
-    batch: int,
-    frames: int,
-    *,
-    stride: int = 1,
-    dtype: str = "float32",
-) -> Iterator[Windows]:
-    """Yield windows without end; each is uniform over trajectories and over beginnings.
-
-    Args:
-        fields: the trajectories, in their file.
-        generator: decides everything; one of the same seed gives the same windows.
-        batch: windows at a time.
-        frames: frames in each.
-        stride: frames of the file per frame of a window.
-        dtype: of the fields.
-
-    Raises:
-        DataError: trajectories shorter than a window, or a file that cannot be read.
-        ValueError: `batch`, `frames` or `stride` below 1.
-    """
-    if min(counts := (batch, frames, stride)) < 1:
-        raise ValueError(f"batch, frames, stride: found {counts}, expected 1 or more")
-    rows, length = fields.shape[:2]
-    span = (frames - 1) * stride + 1
-    if length < span:
-        raise DataError(fields.path, "frames", length, f"at least {span} for a window")
-    starts = length - span + 1
-
-    def forever() -> Iterator[Windows]:
-        while True:
-            row = generator.integers(rows, size=batch)
-            begin = generator.integers(starts, size=batch)
-            parts = [
-                fields.read(int(r), slice(int(b), int(b) + span, stride))
-                for r, b in zip(row, begin, strict=True)
-            ]
-            yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)
-
-    return forever()  # of its own, so that errors come now and not at the first batch

@@ -23,6 +23,7 @@ from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.outside import to_numbers
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.trees import PyTree
@@ -99,7 +100,7 @@ class Fitted(NamedTuple):
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, N, C, *X]` float32 in the data's units, the start left out.
+            `[steps, N, C, *X]` in the data's units, the start left out; float64 where `initial` is.
 
         Raises:
             DataError: fields of another shape, or not finite.
@@ -108,7 +109,7 @@ class Fitted(NamedTuple):
         own = self.emulator
         start: Any = initial
         if not isinstance(start, FieldSet):
-            start = np.asarray(start)
+            start = to_numbers("initial", "fields", start)
             if own.width == own.history == 1 and start.ndim == 1 + len(own.grid):
                 start = start[:, None]
         return own.roll(start, steps, key, conditions=conditions, seed=seed)

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 BYTES = 2**28
 
 
-def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int = 64) -> None:
+def inspect(
+    file: tyro.conf.Positional[str],
+    out: Path | None = None,
+    rows: int = 64,
+    axes: int | None = None,
+) -> None:
     """Print what a file of trajectories holds and whether it can be trained on.
 
     Args:
@@ -27,16 +32,18 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
             PDEgym or APEBench, or a plain array (.npy, or .npz with u, dt, dx, ...).
         out: also draw a trajectory and the increments into this PNG file.
         rows: trajectories to look at; fewer of large ones.
+        axes: of space, of a plain array whose shape does not say.
     """
     import numpy as np
 
     from .files import read
+    from .frames import odd_frames
     from .generate import quality
 
     check_picture(out)
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
-    found = read(file)
+    found = read(file, axes)
     count, frames, channels, *space = found.shape
     each = 8 * int(np.prod(found.shape[2:]))
     looked = min(frames, max(2, BYTES // each))
@@ -69,6 +76,8 @@ def inspect(file: tyro.conf.Positional[str], out: Path | None = None, rows: int 
             )
         print(f"nearly still {100 * seen.steady:.1f} % of the trajectories")
         print(f"tail         {seen.tail:.1e} of the highest amplitude at the last wavenumbers")
+        for line in odd_frames(values, found.channels):
+            print(f"look at      {line}")
     if out is not None:
         draw(found, values, out)
         print(f"picture: {out}")

@@ -20,6 +20,7 @@ def roll(
     rows: int = 64,
     training_seed: int = 0,
     key: int = 0,
+    axes: int | None = None,
 ) -> None:
     """Roll a trained emulator forward from the first frames of a file and write what comes.
 
@@ -35,6 +36,7 @@ def roll(
         rows: trajectories to roll, the first ones.
         training_seed: which seed of the run, from 0.
         key: of the noise of a stochastic emulator.
+        axes: of space, of a plain array whose shape does not say.
     """
     if out and out.suffix not in ENDINGS:
         raise ConfigError("--out", str(out), f"a file name that ends in {', '.join(ENDINGS)}")
@@ -44,4 +46,4 @@ def roll(
         raise ConfigError("--rows", rows, "at least 1")
     from .rolling import roll_file  # loads jax, which help should not wait for
 
-    roll_file(run, file, steps, out, picture, rows, training_seed, key)
+    roll_file(run, file, steps, out, picture, rows, training_seed, key, axes)

@@ -34,6 +34,7 @@ def roll_file(
     rows: int,
     training_seed: int,
     key: int,
+    axes: int | None = None,
 ) -> None:
     """Write rollouts and print how long they follow the file; arguments are those of `roll`.
 
@@ -41,7 +42,7 @@ def roll_file(
         DataError: fields of another size than the emulator was trained on; or frames of another
             distance, where it sees a history of them.
     """
-    own, found = load_emulator(run), take_trajectories(read(file), slice(0, rows))
+    own, found = load_emulator(run), take_trajectories(read(file, axes), slice(0, rows))
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
     steps = STEPS[len(own.grid)] if steps is None else steps
@@ -57,12 +58,12 @@ def roll_file(
     check_parameters(own, found)
     start, conditions = own.start(found, stride)
     rolled = own.roll(start, steps, key, conditions=conditions, seed=training_seed)
-    first = np.asarray(start, np.float32).reshape(len(start), -1, own.width, *own.grid)[:, -1:]
+    first = start.reshape(len(start), -1, own.width, *own.grid)[:, -1:]
     fields = np.concatenate([first, np.swapaxes(rolled, 0, 1)], 1)
     follows = slice(own.history * stride, None, stride) if stride else slice(0)
     truth = found.read(slice(None), follows)
     if own.constant:
-        seen = np.concatenate([first, np.asarray(truth, np.float32)], 1)
+        seen = np.concatenate([first, truth], 1)
         check_constant(found.path, seen, own.constant, own.names)
     write(out, fields, found, own, stride)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")

@@ -24,14 +24,17 @@ from jaxrl_rollouts.feeds import (
     scattered,
 )
 
-from .fieldset import FieldSet, PickedWindows, check_written, window_places
+from .fieldset import FieldSet, PickedWindows, window_places
+from .frames import check_written, loses, narrowed
 from .training import Training
 
 _AT_ONCE = 67_108_864  # bytes
 
 
 def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
-    """All of a set as float32, `[N, T, C, *space]`: in memory, or mapped from a file.
+    """All of a set, `[N, T, C, *space]`: in memory, or mapped from a file.
+
+    It is float32, or float64 where that loses the changes.
 
     Args:
         fields: of which set.
@@ -41,23 +44,24 @@ def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
         DataError: trajectories that were never written.
     """
     if not must_stream(stream, 4 * math.prod(fields.shape)):
-        values = np.asarray(fields.read(slice(None), slice(None)), np.float32)
+        values = narrowed(fields.read(slice(None), slice(None)))
         check_written(fields.path, values)
         return values
+    dtype = np.float64 if loses(values for _, values in _read(fields)) else np.float32
     digest = hashlib.sha256(repr(fields.shape).encode())
     for _, values in _read(fields):
-        digest.update(np.ascontiguousarray(values).data)
+        digest.update(np.ascontiguousarray(values, dtype).data)
 
     def fill(array: np.ndarray) -> None:
         for part, values in _read(fields):
             array[part] = values
 
-    return mapped(on_disk(digest.hexdigest()[:32], fields.shape, fill))
+    return mapped(on_disk(digest.hexdigest()[:32], fields.shape, fill, dtype))
 
 
 def _read(fields: FieldSet) -> Iterator[tuple[slice, np.ndarray]]:
     for part in trajectories(fields.shape):
-        values = np.asarray(fields.read(part, slice(None)), np.float32)
+        values = fields.read(part, slice(None))
         check_written(fields.path, values, part.start)
         yield part, values
 

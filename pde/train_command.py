@@ -22,10 +22,11 @@ from .constant import changing, check_changing, check_constant
 from .emulator import persistence
 from .equations import equation
 from .evaluation import Holdout
-from .fieldset import FieldSet, take_trajectories
+from .fieldset import FieldSet, take_frames, take_trajectories
 from .files import complete, read
 from .fitting import Fitted, fit
 from .flow import find_flow
+from .frames import narrowed
 from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
 from .operators import Drift, Fno, Resnet, Unet
 from .registries import NETWORKS, OBJECTIVES
@@ -43,7 +44,8 @@ class TrainConfig:
         file: trajectories in the layout of PDEArena (on one axis or NavierStokes2D), The Well,
             PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...).
             Channels that are constant in time (a force, a mask) are seen and not predicted.
-        test: another file, to test on; left out, the last trajectories of `file`.
+        test: another file, to test on; left out, the last trajectories of `file`, or the last
+            frames of a single one.
         test_share: their share.
         objective: mse, pushforward, unrolled, sobolev, correction or refiner; its settings have
             options of their own.
@@ -74,6 +76,7 @@ class TrainConfig:
             (LOW|HIGH where its ends differ), where the file does not have it, as plain arrays.
         dt: time between frames, where the file does not have it.
         dx: distance between points, for all axes or one for each, where the file does not have it.
+        axes: of space, of a plain array whose shape does not say.
         resnet: its sizes.
         unet: its sizes.
         fno: its sizes.
@@ -108,6 +111,7 @@ class TrainConfig:
     boundaries: tuple[str, ...] = ()
     dt: float | None = number(None, above=0)
     dx: tuple[float, ...] = number((), above=0)
+    axes: int | None = number(None, least=1, most=3)
     resnet: Resnet = field(default_factory=Resnet)
     unet: Unet = field(default_factory=Unet)
     fno: Fno = field(default_factory=Fno)
@@ -171,6 +175,8 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     arms = Comparison(own, train_set, test_set, data, config.stride, context)
     found = {config.objective: arms.measure(config.objective, own.emulator, fitted.params)}
     notes = []
+    if train_set.shape[0] == 1 and not config.test:
+        notes.append(f"The test is the last {test_set.shape[1]} frames of the one trajectory.")
     if "low_pass" in config.baselines:
         one_step, name = own, config.objective
         if name == "refiner":
@@ -262,14 +268,13 @@ def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
             raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
         _check_solver(config, other)
         return found, other
-    count = max(1, round(config.test_share * found.shape[0]))
-    if found.shape[0] <= count:
-        raise DataError(
-            found.path, "trajectories", found.shape[0], f"more than the {count} to test on"
-        )
+    axis, take = (1, take_frames) if found.shape[0] == 1 else (0, take_trajectories)
+    count = max(1, round(config.test_share * found.shape[axis]))
+    if found.shape[axis] <= count:
+        what = ("trajectories", "frames")[axis]
+        raise DataError(found.path, what, found.shape[axis], f"more than the {count} to test on")
     _check_solver(config, found)
-    rows = slice(0, -count), slice(-count, None)
-    train_set, test_set = (take_trajectories(found, part) for part in rows)
+    train_set, test_set = (take(found, part) for part in (slice(0, -count), slice(-count, None)))
     return train_set, test_set
 
 
@@ -281,7 +286,7 @@ def _check_solver(config: TrainConfig, fields: FieldSet) -> None:
 
 def _read(config: TrainConfig, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    fields = complete(read(file), config.boundaries, config.dt, config.dx)
+    fields = complete(read(file, config.axes), config.boundaries, config.dt, config.dx)
     return fields._replace(equation=named or fields.equation)
 
 
@@ -292,7 +297,7 @@ def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunCo
         DataError: trajectories too short for the rollouts, or others than the run began with.
     """
     own = fitted.emulator
-    u = np.asarray(test.read(slice(None), slice(0, None, config.stride)), np.float32)
+    u = narrowed(test.read(slice(None), slice(0, None, config.stride)))
     check_constant(test.path, u, own.constant, own.names)
     u, moving = u[:, :, list(own.changing)] if own.constant else u, changing(test)
     hold_fields(test, u, "test", context)

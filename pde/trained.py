@@ -22,6 +22,7 @@ from jaxrl_rollouts.config_json import to_json
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.networks import Network
+from jaxrl_rollouts.outside import to_numbers
 from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import one_seed, save_trained
 from jaxrl_rollouts.registry import Registry
@@ -182,8 +183,8 @@ class TrainedEmulator:
             seed: which of the trained seeds.
 
         Returns:
-            `[steps, C, *N]` or `[steps, B, C, *N]` float32, the start left out; constant channels
-            are what they were.
+            `[steps, C, *N]` or `[steps, B, C, *N]`, the start left out, float64 where the fields
+            given are, else float32; constant channels are what they were.
 
         Raises:
             DataError: fields of another shape, or not finite; or a constant channel that changes
@@ -204,7 +205,8 @@ class TrainedEmulator:
             initial, conditions = self.start(initial)
         fields, single = self._fields(initial)
         # Of the program, and a copy in other units.
-        check_room("roll", f"{steps:,} steps", 2 * 4 * steps * fields[:, -1].size)
+        each = 4 + fields.dtype.itemsize
+        check_room("roll", f"{steps:,} steps", each * steps * fields[:, -1].size)
         given: Any = self._scaled(conditions or {}, len(fields))
         held = fields[:, -1, list(self.constant)]
         if self.constant:
@@ -212,12 +214,12 @@ class TrainedEmulator:
             seen = to_units(tuple(self.constant.values()), held, len(self.grid))
             given = Conditioning(given, jnp.asarray(seen))
         moving = fields[:, :, list(self.changing)] if self.constant else fields
-        start = jnp.asarray(moving.reshape(len(fields), -1, *self.grid))
+        start = moving.reshape(len(fields), -1, *self.grid)
         key = jax.random.key(key) if isinstance(key, int) else key
         units, axes = self.units or (Scaling(),) * self.channels, len(self.grid)
-        start = to_units(units * self.history, start, axes)
+        start = jnp.asarray(to_units(units * self.history, start, axes))
         rolled = np.asarray(_roll(self.emulator)(params, start, given, key, steps))
-        rolled = from_units(units, rolled, axes)
+        rolled = from_units(units, rolled, axes, fields.dtype)
         if self.constant:
             whole = np.empty((*rolled.shape[:2], self.width, *self.grid), rolled.dtype)
             whole[:, :, list(self.changing)], whole[:, :, list(self.constant)] = rolled, held
@@ -255,7 +257,8 @@ class TrainedEmulator:
 
     def _fields(self, initial: ArrayLike) -> tuple[np.ndarray, bool]:
         """`[B, H, C, *N]` of all channels, and whether it was one field."""
-        values = np.asarray(initial, np.float32)
+        values = to_numbers("initial", "fields", initial)
+        values = values.astype(np.float64 if values.dtype == np.float64 else np.float32, copy=False)
         shape = (self.width, *self.grid)
         shape = shape if self.history == 1 else (self.history, *shape)
         if self.width == self.history == 1 and values.ndim == len(shape) and len(values) > 1:
@@ -264,7 +267,8 @@ class TrainedEmulator:
         many = values[None] if single else values
         if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):
             expected = f"{list(shape)} or {['B', *shape]}".replace("'", "")
-            raise DataError("initial", "shape", list(values.shape), expected)
+            hint = "an emulator is bound to the grid that it was trained on"
+            raise DataError("initial", "shape", list(values.shape), expected, hint)
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0].tolist()
             raise DataError("initial", f"entry {bad}", values[tuple(bad)], "a finite number")
@@ -281,7 +285,8 @@ class TrainedEmulator:
             raise ConfigError("conditions", sorted(given), expected)
         columns = [np.zeros((rows, 0))]
         for name, scaling in self.conditions.items():
-            values, width = np.asarray(given[name], np.float64), self._columns(name)
+            values = to_numbers("conditions", name, given[name]).astype(np.float64)
+            width = self._columns(name)
             known = ((), (1,), (rows,), (rows, width))
             if values.shape not in known or not np.isfinite(values).all():
                 expected = f"one finite number or {rows}" + f" x {width}" * (width > 1)

@@ -18,6 +18,7 @@ from jaxrl_rollouts.record.context import RunContext
 from .constant import changing, check_changing, constant_fields, never_changing, others
 from .fieldset import FieldSet
 from .files import from_arrays, read
+from .frames import warn_of_frames
 from .streaming import all_fields, trajectories
 
 
@@ -31,6 +32,7 @@ def parted(fields: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:
     """
     moving = changing(fields)
     u = all_fields(moving, stream)
+    warn_of_frames(fields.path, u, moving.channels)
     still = never_changing(u, trajectories(u.shape))
     if not still:
         return fields, u

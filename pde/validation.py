@@ -17,6 +17,7 @@ from jaxrl_rollouts.trees import PyTree
 from .constant import changing, check_constant
 from .emulator import Conditions, Emulator, latest
 from .fieldset import FieldSet
+from .frames import narrowed
 from .trained import TrainedEmulator
 from .units import standardised
 
@@ -53,7 +54,7 @@ class Validation:
         if fields.shape[2:] != shape:
             expected = f"those that are trained on, {list(shape)}"
             raise DataError(fields.path, "channels, points", list(fields.shape[2:]), expected)
-        u = np.asarray(fields.read(slice(None), slice(0, None, stride)), np.float32)
+        u = narrowed(fields.read(slice(None), slice(0, None, stride)))
         if u.shape[1] <= history:
             raise DataError(fields.path, "frames", fields.shape[1], f"more than {history * stride}")
         check_constant(fields.path, u, own.constant, own.names)

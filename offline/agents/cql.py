@@ -4,7 +4,8 @@ Besides the Bellman error, equation 4 pushes a soft maximum of Q over all action
 data's actions up. The soft maximum is estimated with uniform actions and the policy's own, each
 corrected by its density (appendix F). Two habits of the authors' code are kept, since their weights
 are meant for them: the squared error has no factor 1/2, and the soft maximum is a sum over the
-drawn actions and not their mean, which shifts it by a constant.
+drawn actions and not their mean, which shifts it by a constant. The multiplier and the clip of the
+gap are CORL's, whose numbers the recipes have.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, number, positive, step_size
+from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.scaler import Scaler
+from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from ..method import Agent
+from ..method import Agent, Scaled
 from . import soft
 from .actors import ActorConfig, log_prob, sample_and_log_prob
 from .model_free import ModelFree
@@ -33,6 +34,7 @@ from .soft import SoftConfig, SoftNets, temperature_step
 
 LIMIT = 0.999  # actions beyond it have no finite likelihood under the squashed policy
 LARGEST = 1e6  # of the Lagrange multiplier
+SEEN = ("observations", "next_observations")
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,26 @@ class CqlConfig(SoftConfig):
     """Hyper-parameters; defaults are the paper's for locomotion, without the multiplier.
 
     Attributes:
+        critic_hidden: widths of the critics; None: those of `hidden`.
+        normalise: observations by their statistics in the dataset.
         weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
         num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
         target_gap: tau in equation 30: the multiplier of the conservative term is learned so that
-            the weighted term stays near it (5 or 10 there). None: no multiplier.
+            the gap stays near it (0.8 on AntMaze). None: no multiplier.
+        clip_diff_min: least gap of a row, below which it has no gradient (-200 on AntMaze).
+            None: no bound.
         bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
     """
 
     actor_lr: float = step_size(3e-5)
     alpha_lr: float = step_size(3e-5)
+    critic_hidden: tuple[int, ...] | None = layers(None)
+    normalise: bool = True
     weight: float = number(10.0, least=0)
     num_actions: int = positive(10)
     target_gap: float | None = number(None, least=0)
+    clip_diff_min: float | None = None
     backup_entropy: bool = False
     bc_steps: int = number(0, least=0)
 
@@ -63,8 +72,8 @@ class CqlConfig(SoftConfig):
 class CqlState(NamedTuple):
     """Everything the agent learns; critics' leaves are `[N, ...]`. `steps` counts updates."""
 
-    actor: PyTree
-    critic: PyTree
+    actor: Scaled
+    critic: Scaled
     target_critic: PyTree
     log_alpha: jax.Array
     log_multiplier: jax.Array
@@ -85,25 +94,56 @@ def make_cql(
         ConfigError: a setting is out of range.
     """
     check(config)
-    nets = soft.make_nets(config, observation_size, action_size, ActorConfig(), steps)
-    functions: Any = (init, update, soft.policy, soft.greedy, soft.q)
+    sizes = observation_size, action_size
+    nets = soft.make_nets(config, *sizes, ActorConfig(), steps, config.critic_hidden)
+    functions: Any = (functools.partial(init, nets, observation_size),)
+    functions += tuple(functools.partial(f, nets) for f in (update, policy, greedy, q))
     return Agent(
-        *(functools.partial(function, nets) for function in functions),
-        sample=functools.partial(soft.sample, nets),
+        *functions,
+        sample=functools.partial(sample, nets),
+        normalise=config.normalise,
         nets=nets,
     )
 
 
-def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> CqlState:
-    """SAC's fresh state and a multiplier of 1; CQL sees observations as they are."""
-    del scaler
-    zero = jnp.zeros(())
+def init(
+    nets: SoftNets, observation_size: int, key: jax.Array, scaler: Scaler | None = None
+) -> CqlState:
+    """SAC's fresh state and a multiplier of 1, which sees observations through `scaler`."""
+    zero, fresh = jnp.zeros(()), soft.fresh(nets, key)
+    scaler = scaler or identity_scaler(observation_size)
     return CqlState(
-        **soft.fresh(nets, key),
+        **fresh | {name: Scaled(fresh[name], scaler) for name in ("actor", "critic")},
         log_multiplier=zero,
         opt_multiplier=nets.learn_critic.init(zero),
         steps=jnp.int32(0),
     )
+
+
+def policy(
+    nets: SoftNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """The stochastic policy."""
+    return soft.policy(nets, actor.net, key, actor.scaler.normalise(observation), memory)
+
+
+def greedy(
+    nets: SoftNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """Tanh of the mean."""
+    return soft.greedy(nets, actor.net, key, actor.scaler.normalise(observation), memory)
+
+
+def sample(
+    nets: SoftNets, actor: Scaled, key: jax.Array, observations: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Actions `[B, A]` of the policy and their log-densities `[B]`."""
+    return soft.sample(nets, actor.net, key, actor.scaler.normalise(observations))
+
+
+def q(nets: SoftNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    return soft.q(nets, critic.net, critic.scaler.normalise(observations), actions)
 
 
 def bellman_target(
@@ -136,9 +176,9 @@ def candidates(
 def conservative_gap(
     nets: SoftNets, critic: PyTree, batch: Transitions, values: jax.Array, drawn: tuple
 ) -> jax.Array:
-    """`mean [log sum_k exp(Q_i(s, a_k) - log mu(a_k)) - Q_i(s, a)]` of every critic, `[N]`.
+    """`mean max(log sum_k exp(Q_i(s, a_k) - log mu(a_k)) - Q_i(s, a), clip_diff_min)`, `[N]`.
 
-    Equation 4's term in parentheses.
+    Equation 4's term in parentheses, of every critic.
 
     Args:
         nets: of the agent.
@@ -147,7 +187,8 @@ def conservative_gap(
         values: `[N, B]` of the data's actions.
         drawn: of `candidates`.
     """
-    return (soft_maximum(nets, critic, batch, drawn) - values).mean(1)
+    gap, least = soft_maximum(nets, critic, batch, drawn) - values, nets.config.clip_diff_min
+    return (gap if least is None else jnp.maximum(gap, least)).mean(1)
 
 
 def soft_maximum(nets: SoftNets, critic: PyTree, batch: Transitions, drawn: tuple) -> jax.Array:
@@ -201,7 +242,7 @@ def actor_loss(
 
 
 def multiplier_loss(log_multiplier: jax.Array, excess: jax.Array) -> tuple[jax.Array, None]:
-    """`-multiplier excess` with `excess = mean_i (weight gap_i) - tau`; equation 30's maximum."""
+    """`-multiplier excess` with `excess = weight (mean_i gap_i - tau)`; equation 30's maximum."""
     return -jnp.minimum(jnp.exp(log_multiplier), LARGEST) * excess, None
 
 
@@ -209,6 +250,18 @@ def update(
     nets: SoftNets, state: CqlState, key: jax.Array, batch: Transitions
 ) -> tuple[CqlState, dict[str, jax.Array]]:
     """One gradient step of temperature and policy, then of critics and multiplier."""
+    scaler = state.actor.scaler
+    seen = {name: scaler.normalise(getattr(batch, name)) for name in SEEN}
+    bare = state._replace(actor=state.actor.net, critic=state.critic.net)
+    moved, metrics = _update(nets, bare, key, batch._replace(**seen))
+    scaled = Scaled(moved.actor, scaler), Scaled(moved.critic, scaler)
+    return moved._replace(actor=scaled[0], critic=scaled[1]), metrics
+
+
+def _update(
+    nets: SoftNets, state: CqlState, key: jax.Array, batch: Transitions
+) -> tuple[CqlState, dict[str, jax.Array]]:
+    """`update` with normalised observations; the state has bare networks."""
     config = nets.config
     actor_key, target_key, draw_key = jax.random.split(key, 3)
     actor, opt_actor, _, density = descend(
@@ -254,7 +307,7 @@ def update(
         multiplier_loss,
         state.log_multiplier,
         state.opt_multiplier,
-        config.weight * gap.mean() - config.target_gap,
+        config.weight * (gap.mean() - config.target_gap),
     )
     moved = moved._replace(log_multiplier=log_multiplier, opt_multiplier=opt_multiplier)
     return moved, metrics | {"multiplier": multiplier}

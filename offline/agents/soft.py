@@ -83,6 +83,7 @@ def make_nets(
     action_size: int,
     actor_config: ActorConfig,
     steps: int | None = None,
+    critic_hidden: tuple[int, ...] | None = None,
 ) -> SoftNets:
     """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own.
 
@@ -91,18 +92,19 @@ def make_nets(
         observation_size, action_size: of the environment.
         actor_config: of its policy.
         steps: over which the actor's rate falls to 0; None keeps it.
+        critic_hidden: widths of the critics; None: `config.hidden`.
     """
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     bias = jax.nn.initializers.constant(0.1)
 
-    def mlp(outputs: tuple[int, ...], bound: float) -> MLP:
+    def mlp(hidden: tuple[int, ...], outputs: tuple[int, ...], bound: float) -> MLP:
         head = uniform(bound)
-        return MLP(config.hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
+        return MLP(hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
-    critic = from_linen(mlp((1,), 3e-3), s, a)
+    critic = from_linen(mlp(critic_hidden or config.hidden, (1,), 3e-3), s, a)
     if actor_config.kind == "gaussian":
-        network = from_linen(mlp((action_size, action_size), 1e-3), s)
+        network = from_linen(mlp(config.hidden, (action_size, action_size), 1e-3), s)
         actor = gaussian_actor(network, action_size, actor_config.density)
     else:
         actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)

@@ -33,7 +33,8 @@ from .written import save_worlds
 
 Targets = Literal["raw", "change", "observations"]
 
-# NEUBAY's members as in its public code: log sigma within [-5, 0.25], no bootstrap, decay 5e-5.
+# NEUBAY's members: log sigma within [-5, 0.25], no bootstrap, decay 5e-5. Unlike its public code
+# biases start at zero, and kernels alone decay.
 NEUBAY_ENSEMBLE = EnsembleConfig(
     members=128,
     elites=100,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,22 @@ from numpy.typing import ArrayLike
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import clean
 from jaxrl_rollouts.numpy_files import read_npy, read_npz
+from jaxrl_rollouts.outside import to_array
 
 from ..boundaries import EXPECTED, is_known
 from ..fieldset import FieldSet
 from .stored import check_finite, check_numbers, positions
 
 MEMORY = Path("array")  # the "file" of arrays in memory, for messages
-MANY = 16  # channels; four axes with more might as well be two of space
-NAMES = "u, and perhaps dt, dx, boundaries, channels and parameters of the equation"
+# The third axis may be one of space where it has more than MANY points, or more than FEW and at
+# least half as many as an axis of space; the last may be channels where it has a QUARTER as many.
+MANY, FEW, QUARTER = 16, 4, 4
+NAMES = "u, and perhaps dt, dx, axes, boundaries, channels and parameters of the equation"
+AXES = "axes={one} (--axes {one}) where the third axis is channels, axes={more} where it is space"
+LAST = (
+    "the last axis looks like channels, which come before space: np.moveaxis(u, -1, 2); names of "
+    "all channels confirm the order"
+)
 # What others call these, and no equation calls a parameter.
 CALLED = {"t": "dt", "time": "dt", "times": "dt", "x": "dx", "boundary": "boundaries"}
 CALLED |= {"names": "channels", "channel_names": "channels"}
@@ -51,27 +59,30 @@ def from_arrays(
         boundaries: of every axis, or one each: periodic, wall, open, neumann or dirichlet=VALUE,
             `LOW|HIGH` where its ends differ, "" where it is not known; see `boundaries`.
         names: of the channels.
-        axes: of space; left out, 1 for three or four axes of `u`, 2 for five, 3 for six.
+        axes: of space; may be left out where the shape has one reading: 1 for three or four axes of
+            `u`, 2 for five, 3 for six.
         source: a name for messages.
 
     Raises:
-        DataError: a shape that does not fit, no numbers, or a value that is not finite: which
-            trajectory, frame and channel.
+        DataError: a shape that does not fit or that has two readings, no numbers, or a value that
+            is not finite: which trajectory, frame and channel.
     """
     path = Path(source)
-    values, space = _channelled(path, np.asarray(u), axes)
+    given_names = () if names is None else _texts(path, "names", names)
+    values, space = _channelled(path, u, axes, given_names)
     count, frames, channels = values.shape[:3]
-    named = tuple(names) if names else _default_names(channels)
+    named = given_names or _default_names(channels)
     if len(named) != channels:
         raise DataError(path, "names", f"{len(named)} names", f"{channels}, one per channel")
-    kinds = (boundaries,) * space if isinstance(boundaries, str) else tuple(boundaries)
+    single = isinstance(boundaries, str)
+    kinds = (boundaries,) * space if single else _texts(path, "boundaries", boundaries)
     if len(kinds) != space or not all(map(is_known, kinds)):
         expected = f"{space}: {EXPECTED}, or an empty text"
         raise DataError(path, "boundaries", ", ".join(kinds) or "nothing", expected)
     spacing = np.full((count, space), np.nan)
     if dx is not None:
-        own = np.shape(dx) == (count,) and count != space
-        dx = np.reshape(dx, (count, 1)) if own else dx
+        dx = to_array(path, "dx", dx)
+        dx = dx[:, None] if dx.shape == (count,) and count != space else dx
         spacing = _column(path, "dx", dx, (count, space), positive=True)
     times = np.full(count, np.nan) if dt is None else _column(path, "dt", dt, (count,), True)
     given = {k: _column(path, k, v, (count,)) for k, v in (conditions or {}).items()}
@@ -129,10 +140,14 @@ def complete(
     return fields
 
 
-def read_arrays(path: str | Path) -> FieldSet:
+def read_arrays(path: str | Path, axes: int | None = None) -> FieldSet:
     """A plain `.npy` array, or an `.npz` archive with `u` and, if you like, the rest by name.
 
     What an archive does not say is not known, the boundaries included.
+
+    Args:
+        path: the file.
+        axes: of space, where the archive has no `axes`; see `from_arrays`.
 
     Raises:
         DataError: as `from_arrays`, or a file that cannot be read.
@@ -147,16 +162,38 @@ def read_arrays(path: str | Path) -> FieldSet:
         if key in arrays:
             raise DataError(path, "arrays", key, NAMES, f"is it {ours}? Leave out what is neither")
     own: dict[str, Any] = {key: arrays.pop(key) for key in ("u", "dt", "dx") if key in arrays}
+    if "axes" in arrays:
+        axes = _whole(path, "axes", arrays.pop("axes"), axes)
     kinds = arrays.pop("boundaries", np.asarray(""))
     boundaries = kinds.item() if kinds.ndim == 0 else kinds.tolist()
     names = clean(arrays.pop("channels", np.zeros(0)).tolist())
     return from_arrays(
-        **own, conditions=arrays, boundaries=boundaries, names=names or None, source=path
+        **own, conditions=arrays, boundaries=boundaries, names=names or None, axes=axes, source=path
     )
 
 
-def _channelled(path: Path, u: np.ndarray, axes: int | None) -> tuple[np.ndarray, int]:
+def _whole(path: Path, key: str, values: np.ndarray, asked: int | None) -> int:
+    """A number of an archive; `DataError` where another one was asked for."""
+    if values.size != 1 or values.dtype.kind not in "iu":
+        raise DataError(path, key, values.tolist(), "a whole number")
+    if asked not in (None, values.item()):
+        raise DataError(path, key, values.item(), f"{asked}, as was asked for")
+    return int(values.item())
+
+
+def _texts(path: Path, key: str, given: Any) -> tuple[str, ...]:
+    """Names; `DataError` for anything that is not."""
+    listed = tuple(given) if isinstance(given, Iterable) else (given,)
+    if wrong := [one for one in listed if not isinstance(one, str)]:
+        raise DataError(path, key, wrong[0], "texts")
+    return listed
+
+
+def _channelled(
+    path: Path, given: ArrayLike, axes: int | None, names: Sequence[str]
+) -> tuple[np.ndarray, int]:
     """`u` as `[N, T, C, *space]` float32 (float64 stays) and its number of axes of space."""
+    u = to_array(path, "u", given)
     if u.dtype.kind not in "fiu":
         raise DataError(path, "u", u.dtype, "real numbers")
     if not 3 <= u.ndim <= 6 or 0 in u.shape:
@@ -165,12 +202,33 @@ def _channelled(path: Path, u: np.ndarray, axes: int | None) -> tuple[np.ndarray
     space = axes or (1 if u.ndim <= 4 else u.ndim - 3)
     if u.ndim - space not in (2, 3):
         raise DataError(path, "u", f"shape {list(u.shape)}", f"[N, T, (C,) {space} axes of space]")
-    if axes is None and u.ndim == 4 and u.shape[2] > MANY:
-        expected = f"[N, T, C, X] with at most {MANY} channels"
-        hint = "axes=1 makes these channels, axes=2 a second axis of space"
-        raise DataError(path, "u", f"shape {list(u.shape)}", expected, hint)
+    _check_reading(path, u.shape, axes, space, len(names))
     values = u if u.ndim - space == 3 else u[:, :, None]
     return values if u.dtype.kind == "f" else values.astype(np.float32), space
+
+
+def _check_reading(
+    path: Path, shape: tuple[int, ...], axes: int | None, space: int, names: int
+) -> None:
+    """`DataError` where the third or the last axis may be channels or space as well.
+
+    Args:
+        path: for messages.
+        shape: of `u`.
+        axes: of space, as given.
+        space: as taken.
+        names: of channels, as given; as many as the third axis has points settle it.
+    """
+    if len(shape) - space == 2 or names == shape[2] > 1:
+        return
+    third, *grid = shape[2:]
+    found = f"shape {list(shape)}"
+    if shape[-1] <= MANY and QUARTER * shape[-1] <= min(shape[2:-1]):
+        expected = f"[N, T, C, {'X, Y, Z'[: 3 * space - 2]}]"
+        raise DataError(path, "u", found, expected, LAST)
+    if axes is None and space < 3 and (third > MANY or third > FEW and 2 * third >= min(grid)):
+        expected = "one reading: the third axis may be channels or space"
+        raise DataError(path, "u", found, expected, AXES.format(one=space, more=space + 1))
 
 
 def _column(

@@ -14,6 +14,7 @@ from jaxrl_rollouts.hdf5 import open_hdf5
 
 from ..fieldset import FieldSet
 from ..registries import LAYOUTS
+from .arrays import read_arrays
 from .joined import files_of, joined
 from .pdearena import SPLITS
 from .stored import listed
@@ -26,7 +27,7 @@ KNOWN = (
 )
 
 
-def read(paths: str | Path | Sequence[str | Path]) -> FieldSet:
+def read(paths: str | Path | Sequence[str | Path], axes: int | None = None) -> FieldSet:
     """Look into a file of any known layout; `FieldSet.layout` is its name.
 
         fields = read("wave.hdf5")
@@ -36,14 +37,15 @@ def read(paths: str | Path | Sequence[str | Path]) -> FieldSet:
     Args:
         paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
             other, with the parameters of all.
+        axes: of space, of plain arrays whose shape does not say (`from_arrays`).
 
     Raises:
         DataError: no known layout, one that does not hold what it should, or files that differ.
     """
-    return joined([_read(path) for path in files_of(paths)])
+    return joined([_read(path, axes) for path in files_of(paths)])
 
 
-def _read(path: Path) -> FieldSet:
+def _read(path: Path, axes: int | None) -> FieldSet:
     check_file(path, "a file of fields")
     try:
         with path.open("rb") as opened:
@@ -54,7 +56,7 @@ def _read(path: Path) -> FieldSet:
         layout = _matching(path, None)
         if layout is None:
             raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
-        return layout.read(path)
+        return layout.read(path) if axes is None else read_arrays(path, axes)
     with open_hdf5(path) as file:
         layout = _matching(path, file)
         found = listed(file)

@@ -13,8 +13,10 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError, one_line
 from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.hdf5 import BROKEN, check_written, open_hdf5, read_array
+from jaxrl_rollouts.outside import to_array
 
 FLOAT32 = np.finfo(np.float32)
+RESAMPLE = "every operator and spectrum here takes points for even: interpolate the fields to such"
 COLUMNS = 32  # numbers that are kept of a trajectory, about
 
 
@@ -86,10 +88,7 @@ def numbers(path: Path, file: h5py.File, key: str) -> np.ndarray:
 
 def check_numbers(path: Path, key: str, values: Any) -> np.ndarray:
     """`values` as an array; `DataError` unless they are finite numbers."""
-    try:
-        values = np.asarray(values)
-    except ValueError:  # a ragged list
-        raise DataError(path, key, "lists of several lengths", "finite numbers") from None
+    values = to_array(path, key, values)
     if values.dtype.kind not in "fiu":
         raise DataError(path, key, values.dtype, "finite numbers")
     if not np.isfinite(values).all():
@@ -120,13 +119,18 @@ def axis_extent(path: Path, key: str, places: np.ndarray) -> np.ndarray:
     """Length of the domain `[...]` along grid points `[..., N]`: points times mean spacing.
 
     Raises:
-        DataError: fewer than two points, or they neither increase nor decrease throughout.
+        DataError: fewer than two points, or they neither increase nor decrease throughout, or not
+            in even steps (1 %).
     """
     steps = np.diff(places.astype(np.float64), axis=-1)
     if not steps.shape[-1]:
         raise DataError(path, key, f"shape {places.shape}", "at least 2 points")
     if not ((steps > 0).all() or (steps < 0).all()):
         raise DataError(path, key, "repeated or unsorted points", "points in order")
+    mean = steps.mean(-1, keepdims=True)
+    if (abs(steps - mean) > 0.01 * abs(mean)).any():
+        found = f"steps of {abs(steps).min():.4g} to {abs(steps).max():.4g}"
+        raise DataError(path, key, found, "points in even steps", RESAMPLE)
     return abs(steps.mean(-1)) * places.shape[-1]
 
 

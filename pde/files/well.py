@@ -21,6 +21,7 @@ from jaxrl_rollouts.hdf5 import BROKEN, open_hdf5, plain_attributes
 from ..equations import EQUATIONS
 from ..fieldset import FieldSet
 from .stored import (
+    RESAMPLE,
     Stored,
     axis_extent,
     check_count,
@@ -35,6 +36,7 @@ from .stored import (
 )
 
 LAYOUT = "The Well"
+CARTESIAN = "cartesian"
 ORDERS = ("t0_fields", "t1_fields", "t2_fields")
 # A group in which our writer keeps exactly what axes and scalars hold rounded.
 EXACT, FRAME_TIME, EXTENT = "exact", "frame_time", "extent"
@@ -60,6 +62,9 @@ def read_well(path: str | Path) -> FieldSet:
     """
     path = Path(path)
     with open_hdf5(path) as file:
+        grid = plain_attributes(file).get("grid_type", CARTESIAN)
+        if grid != CARTESIAN:
+            raise DataError(path, "root@grid_type", grid, CARTESIAN, RESAMPLE)
         count = _count(path, file, "n_trajectories")
         axes = _axes(path, file, count)
         fields = _fields(path, file, count, axes)

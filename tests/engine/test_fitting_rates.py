@@ -14,7 +14,9 @@ import optax
 import pytest
 from helpers_fitting import DATA, SMALL
 
+from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, make_fitter, next_rate
 
 
@@ -105,3 +107,13 @@ def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
     assert stale[dropped] == 0 and dropped < 8
     assert stale[dropped + 1 : dropped + 3] == [1, 2]  # patience begins anew, and runs out again
     assert done.index(True) == 8 and int(state.epoch) == 9  # and then all stand still
+
+
+def test_the_default_decay_fits_any_depth() -> None:
+    """First, middle and last of PETS' five for two hidden layers; others' lengths are refused."""
+    assert EnsembleConfig().layer_decay() == EnsembleConfig().weight_decay
+    check(config := EnsembleConfig(hidden=(32, 32)))
+    np.testing.assert_allclose(config.layer_decay(), [2.5e-5, 7.5e-5, 1e-4], rtol=1e-12)
+    assert replace(config, weight_decay=(0.3,)).layer_decay() == (0.3, 0.3, 0.3)
+    with pytest.raises(ConfigError, match="weight_decay: found .*, expected 1 or 3 values"):
+        check(replace(config, weight_decay=(0.1, 0.2)))

@@ -35,6 +35,7 @@ from jaxrl_rollouts.offline.matching import (  # noqa: E402
     matched,
     unlike,  # noqa: E402
 )
+from jaxrl_rollouts.offline.recipes import recipe  # noqa: E402
 from jaxrl_rollouts.offline.report import add_main_job  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
 from jaxrl_rollouts.offline.task import behaviour, termination_of, warnings_of  # noqa: E402
@@ -42,8 +43,9 @@ from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig  # noqa: E402
 from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
 from jaxrl_rollouts.reports.report import Report  # noqa: E402
 
-QUICK: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
-QUICK |= {"preset": "smoke", "seeds": 1, "evaluations": 2, "episodes": 2}
+SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
+BC = recipe("bc", "smoke", **SMALL)
+QUICK: dict[str, Any] = {"seeds": 1, "evaluations": 2, "episodes": 2}
 
 
 def played(steps: int = 60) -> dict[str, np.ndarray]:
@@ -101,7 +103,7 @@ def test_bounds_and_time_limit_are_the_environments_and_the_datas_where_none_are
 ) -> None:
     arrays = played()
     path = write_own(tmp_path / "own.hdf5", arrays)
-    result = train(path, "bc", environment=endless, **QUICK)
+    result = train(path, BC, environment=endless, **QUICK)
     dataset, env = result.source.dataset, result.source.env
     np.testing.assert_allclose([dataset.action_low, dataset.action_high], [[LOW], [HIGH]])
     np.testing.assert_allclose(
@@ -113,11 +115,11 @@ def test_bounds_and_time_limit_are_the_environments_and_the_datas_where_none_are
     assert "episodes end after 15 steps" in said
     wide = write_own(tmp_path / "wide.hdf5", arrays | {"actions": 2 * arrays["actions"]})
     with pytest.raises(DataError, match=r"no declared bounds.*\[-0.4, 0.4\]"):
-        train(wide, "bc", environment=endless, **QUICK)
+        train(wide, BC, environment=endless, **QUICK)
     far = write_own(tmp_path / "far.hdf5", arrays | {"actions": 9 * arrays["actions"]})
     for environment in (endless, "none"):
         with pytest.raises(DataError, match="magnitude 3.58.*, expected within.*--action-low"):
-            train(far, "bc", environment=environment, **QUICK)
+            train(far, BC, environment=environment, **QUICK)
 
 
 class Apart(Cart):
@@ -209,7 +211,7 @@ def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
     plain = environment_of(from_arrays(**arrays, **given), make)
     same = plain.reset(jax.random.key(1), 4).observation
     np.testing.assert_array_equal(state, same[:, ::-1])
-    folder = train(load(path), "bc", environment=make, **QUICK).save(tmp_path)
+    folder = train(load(path), BC, environment=make, **QUICK).save(tmp_path)
     saved = read_policy(folder / "policy")
     assert saved.facts["columns"] == ["speed", "place"]
     seen = saved.sees(from_gymnasium(make)).reset(jax.random.key(1), 4).observation
@@ -231,7 +233,7 @@ def test_a_claim_compares_episodes_of_one_length(tmp_path: Path) -> None:
     def make(steps: int) -> Any:
         return lambda: gymnasium.wrappers.TimeLimit(Cart(), steps)
 
-    result = train(dataset, "bc", environment=make(20), **QUICK)
+    result = train(dataset, BC, environment=make(20), **QUICK)
     assert behaviour(result.source).tolist() == [-20.0] * 4
     report = Report("offline", "smoke", {}, "run offline", 1)
     add_main_job(report, result.source, Cell.of(result.trained))
@@ -287,7 +289,7 @@ def test_antmaze_loads_by_name_ends_at_its_goal_and_trains(
     there[:, :2] = [(0.5, 8.4), (0.5, 7.8), (0, 0)]
     assert np.asarray(rule(there, None, there)).tolist() == [True, False, False]
     assert dataset.transitions.rewards.sum() == dataset.transitions.terminations.sum() == 4
-    result = train("antmaze-umaze-v2", "td3_bc", **QUICK)
+    result = train(dataset, recipe("td3_bc", "smoke", **SMALL), **QUICK)
     assert np.isfinite(result.estimated_value).all() and result.returns is None
     antmaze(tmp_path, [(0.5, 8.5), (8.0, 0.5)])  # two goals: none is the rule
     several = load("antmaze-umaze-v2", download=False)

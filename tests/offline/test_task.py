@@ -35,7 +35,13 @@ from jaxrl_rollouts.offline.matching import check_fits, environment_of, is_simul
 from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.report import result_rows  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
-from jaxrl_rollouts.offline.task import check_rewards, termination_of, verify_checksum, warnings_of  # noqa: E402
+from jaxrl_rollouts.offline.task import (  # noqa: E402
+    check_rewards,
+    score_in,
+    termination_of,
+    verify_checksum,
+    warnings_of,
+)
 from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig, fit_worlds  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
 from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402
@@ -269,3 +275,29 @@ def test_a_divergence_says_which_column_is_extreme(tmp_path: Path) -> None:
     env = environment_of(dataset, "none")
     facts = warnings_of(dataset, env, MODEL, imagines=False)
     assert facts[0].startswith("robot: rewards has 1 extreme") and "Check it" in facts[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "attributes", "where", "want"),
+    [
+        ("hopper-medium-v2", "Hopper-v2", {}, "mujoco/Hopper-v4", 50.0),
+        ("hopper-medium-v2", "Hopper-v2", {}, "pendulum", None),
+        ("hopper-medium-v2", "Hopper-v2", {}, "brax/hopper", None),
+        ("hopper-medium-v2", "Hopper-v2", {}, "none", None),
+        ("mine", "Hopper-v2", {}, "mujoco/Hopper-v4", None),
+        ("toy/point-v0", "Point-v0", {"ref_min_score": 0.0, "ref_max_score": 8.0}, "Point-v0", 75),
+        ("toy/point-v0", "Point-v0", {"ref_min_score": 0.0, "ref_max_score": 8.0}, "Cart-v0", None),
+    ],
+)
+def test_a_score_is_of_the_datasets_own_environment(
+    name: str, environment: str, attributes: dict, where: str, want: float | None
+) -> None:
+    """Half way between D4RL's references, or three quarters between those of the file."""
+    middle = (3234.3 - 20.272305) / 2  # of -20.27 and 3234.3
+    returns = np.array([6.0 if attributes else middle])
+    rows = {"observations": np.zeros((4, 2)), "actions": np.zeros((4, 1)), "rewards": np.ones(4)}
+    ends = {"terminals": np.zeros(4), "timeouts": np.arange(4) == 3}
+    data = from_arrays(**rows, **ends, name=name, environment=environment)
+    data = replace(data, attributes={**data.attributes, **attributes})
+    found = score_in(data, PENDULUM._replace(name=where), returns)
+    assert found is None if want is None else found == pytest.approx(want)

@@ -14,6 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import settings
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.offline.main_job import EXPERIMENT, longer
+from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.record.run import Run
 
 
@@ -75,8 +76,9 @@ def test_a_program_trains_on(tmp_path: Path) -> None:
 
 
 def test_a_rate_that_falls_over_the_steps_is_not_continued(tmp_path: Path) -> None:
-    options = {"preset": "smoke", "seeds": 1, "episodes": 1, "cosine": True}
+    iql = recipe("iql", "smoke", cosine=True)
+    options = {"seeds": 1, "evaluations": 1, "episodes": 1}
     with Run.open(tmp_path, progress=False) as run:
-        offline.train("pendulum-mixed", "iql", steps=40, context=run, **options)
+        offline.train("pendulum-mixed", iql, steps=40, context=run, **options)
         with pytest.raises(CheckpointError, match="iql.steps: found a training with 40"):
-            offline.train("pendulum-mixed", "iql", steps=80, context=run, **options)
+            offline.train("pendulum-mixed", iql, steps=80, context=run, **options)

@@ -17,9 +17,11 @@ from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.scaler import Scaler
 
 S, A, B, K, N = 3, 2, 6, 4, 2
+CLIP = 3.825  # between the gaps of the rows
 # Rates so large that it shows which of the old and the new parameters a loss has used.
 CONFIG = CqlConfig(
     hidden=(16,),
+    critic_hidden=(12,),
     discount=0.9,
     tau=0.2,
     actor_lr=0.1,
@@ -28,8 +30,10 @@ CONFIG = CqlConfig(
     weight=3.0,
     num_actions=K,
     target_gap=2.0,
+    clip_diff_min=CLIP,
     bc_steps=2,
 )
+SCALER = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0]))
 KEY = jax.random.key(3)
 
 
@@ -42,13 +46,23 @@ def some_batch(seed: int = 0) -> Transitions:
     return Transitions(*map(jnp.asarray, [*floats, done, np.roll(done, 1)]))
 
 
+def seen_batch() -> Transitions:
+    """With observations as the networks see them."""
+    batch = some_batch()
+    seen = {
+        k: (getattr(batch, k) - SCALER.mean) / SCALER.std
+        for k in ("observations", "next_observations")
+    }
+    return batch._replace(**seen)
+
+
 @functools.cache
 def updated(steps: int) -> tuple[CqlState, CqlState, dict]:
     """A state that has left its initial weights and counts `steps`, the next one, its metrics."""
     agent = make_cql(CONFIG, S, A)
     update = jax.jit(agent.update)
-    before, _ = update(agent.init(jax.random.key(0)), jax.random.key(9), some_batch(1))
-    fresh = agent.init(jax.random.key(1))  # fresh moments: the next step shows the gradient
+    before, _ = update(agent.init(jax.random.key(0), SCALER), jax.random.key(9), some_batch(1))
+    fresh = agent.init(jax.random.key(1), SCALER)  # fresh moments: the next step shows the gradient
     moments = {name: getattr(fresh, name) for name in fresh._fields if name.startswith("opt_")}
     before = before._replace(**moments, steps=jnp.int32(steps))
     return before, *update(before, KEY, some_batch())
@@ -84,9 +98,9 @@ def assert_trees(left: Any, right: Any) -> None:
 
 def test_critic_and_multiplier_losses() -> None:
     before, after, metrics = updated(2)
-    batch, (_, target_key, draw_key) = some_batch(), jax.random.split(KEY, 3)
+    batch, (_, target_key, draw_key) = seen_batch(), jax.random.split(KEY, 3)
     # The new actor, and no entropy in the target.
-    following, _ = explicit_draw(after.actor, target_key, batch.next_observations)
+    following, _ = explicit_draw(after.actor.net, target_key, batch.next_observations)
     value = all_q(before.target_critic, batch.next_observations, following).min(0)
     target = batch.rewards + CONFIG.discount * jnp.where(batch.terminations, 0.0, value)
     np.testing.assert_allclose(metrics["target_mean"], target.mean(), rtol=1e-4)
@@ -95,17 +109,23 @@ def test_critic_and_multiplier_losses() -> None:
     tried = [jax.random.uniform(keys[0], (K, B, A), minval=-1, maxval=1)]
     densities = [np.full((K, B), np.log(0.5**A))]
     for key, s in zip(keys[1:], (batch.observations, batch.next_observations), strict=True):
-        drawn, density = explicit_draw(after.actor, key, s, (K,))
+        drawn, density = explicit_draw(after.actor.net, key, s, (K,))
         tried.append(drawn)
         densities.append(density)
     candidates, log_mu = jnp.concatenate(tried), jnp.concatenate(densities)
     multiplier = float(np.exp(before.log_multiplier))
     assert multiplier != 1.0
 
-    def gaps(critic: Any) -> Any:
+    def row_gaps(critic: Any) -> Any:
         ratio = jnp.exp(all_q(critic, batch.observations, candidates)) / jnp.exp(log_mu)
         data = all_q(critic, batch.observations, batch.actions)
-        return (jnp.log(ratio.sum(1)) - data).mean(1)
+        return jnp.log(ratio.sum(1)) - data
+
+    def gaps(critic: Any) -> Any:
+        return jnp.maximum(row_gaps(critic), CLIP).mean(1)
+
+    clipped = row_gaps(before.critic.net) < CLIP
+    assert clipped.any() and not clipped.all()
 
     def loss(critic: Any) -> Any:
         data = all_q(critic, batch.observations, batch.actions)
@@ -115,13 +135,13 @@ def test_critic_and_multiplier_losses() -> None:
             total += multiplier * CONFIG.weight * gaps(critic)[i]
         return total
 
-    gap = gaps(before.critic).mean()
+    gap = gaps(before.critic.net).mean()
     np.testing.assert_allclose(metrics["conservative_gap"], gap, rtol=1e-4)
-    data = all_q(before.critic, batch.observations, batch.actions)
+    data = all_q(before.critic.net, batch.observations, batch.actions)
     np.testing.assert_allclose(metrics["critic_loss"], ((data - target) ** 2).mean(), rtol=1e-4)
-    assert_trees(gradient_of(after.opt_critic), jax.jit(jax.grad(loss))(before.critic))
-    # Dual ascent on multiplier (weight gap - tau).
-    want = -multiplier * (CONFIG.weight * gap - CONFIG.target_gap)
+    assert_trees(gradient_of(after.opt_critic), jax.jit(jax.grad(loss))(before.critic.net))
+    # Dual ascent on multiplier weight (gap - tau).
+    want = -multiplier * CONFIG.weight * (gap - CONFIG.target_gap)
     np.testing.assert_allclose(gradient_of(after.opt_multiplier), want, rtol=1e-3)
     moved = float(after.log_multiplier - before.log_multiplier)
     np.testing.assert_allclose(moved, CONFIG.critic_lr * np.sign(-want), rtol=1e-3)
@@ -131,11 +151,11 @@ def test_critic_and_multiplier_losses() -> None:
 def test_the_policy_imitates_first(imitates: bool) -> None:
     before, after, metrics = updated(1 if imitates else 2)
     assert int(after.steps) == int(before.steps) + 1
-    batch, key = some_batch(), jax.random.split(KEY, 3)[0]
+    batch, key = seen_batch(), jax.random.split(KEY, 3)[0]
 
     def loss(actor: Any) -> Any:
         action, density = explicit_draw(actor, key, batch.observations)
-        value = all_q(before.critic, batch.observations, action).min(0)
+        value = all_q(before.critic.net, batch.observations, action).min(0)
         if imitates:
             hidden = jnp.maximum(dense(actor, 0, batch.observations), 0)
             log_std = jnp.clip(dense(actor, 2, hidden), -5, 2)
@@ -144,20 +164,22 @@ def test_the_policy_imitates_first(imitates: bool) -> None:
             value = (normal - jnp.log(1 - jnp.tanh(u) ** 2 + 1e-6)).sum(-1)
         return (jnp.exp(after.log_alpha) * density - value).mean()
 
-    assert_trees(gradient_of(after.opt_actor), jax.jit(jax.grad(loss))(before.actor))
-    density = explicit_draw(before.actor, key, batch.observations)[1]
+    assert_trees(gradient_of(after.opt_actor), jax.jit(jax.grad(loss))(before.actor.net))
+    density = explicit_draw(before.actor.net, key, batch.observations)[1]
     np.testing.assert_allclose(metrics["entropy"], -density.mean(), rtol=1e-3)
 
 
 def test_target_critics_follow_slowly() -> None:
     before, after, _ = updated(2)
-    want = jax.tree.map(lambda new, old: 0.2 * new + 0.8 * old, after.critic, before.target_critic)
+    want = jax.tree.map(
+        lambda new, old: 0.2 * new + 0.8 * old, after.critic.net, before.target_critic
+    )
     assert_trees(after.target_critic, want)
 
 
 def test_behaviour_cloning_is_the_squared_error() -> None:
     agent = make_bc(BcConfig(hidden=(16,), actor_lr=0.01), S, A)
-    scaler, batch = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0])), some_batch()
+    scaler, batch = SCALER, some_batch()
     before = agent.init(KEY, scaler)
     after, metrics = jax.jit(agent.update)(before, KEY, batch)
 
@@ -176,6 +198,26 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
     assert agent.q is None and agent.normalise
 
 
+def test_policy_and_critics_see_normalised_observations() -> None:
+    agent, batch, seen = make_cql(CONFIG, S, A), some_batch(), seen_batch()
+    state = agent.init(KEY, SCALER)
+    assert agent.normalise and not make_cql(CqlConfig(normalise=False), S, A).normalise
+    assert state.critic.net["Dense_0"]["kernel"].shape == (N, S + A, 12)
+    assert state.actor.net["Dense_0"]["kernel"].shape == (S, 16)
+    net = state.actor.net
+    mean = dense(net, 1, jnp.maximum(dense(net, 0, seen.observations), 0))
+    greedy = agent.greedy(state.actor, KEY, batch.observations, ())[0]
+    np.testing.assert_allclose(greedy, jnp.tanh(mean), rtol=1e-4, atol=1e-6)
+    drawn, density = agent.sample(state.actor, KEY, batch.observations)
+    np.testing.assert_array_equal(drawn, agent.policy(state.actor, KEY, batch.observations, ())[0])
+    want = explicit_draw(net, KEY, seen.observations)
+    np.testing.assert_allclose(drawn, want[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(density, want[1], rtol=1e-3)
+    values = agent.q(state.critic, batch.observations, batch.actions)
+    want = all_q(state.critic.net, seen.observations, batch.actions)
+    np.testing.assert_allclose(values, want, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
@@ -183,6 +225,7 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
         ({"num_actions": 0}, "num_actions"),
         ({"target_gap": -1.0}, "target_gap"),
         ({"bc_steps": -1}, "bc_steps"),
+        ({"critic_hidden": ()}, "critic_hidden"),
         ({"num_critics": 0}, "num_critics"),
         ({"discount": 1.0}, "discount"),
     ],

@@ -162,9 +162,10 @@ def test_the_weight_of_the_value_has_no_gradient() -> None:
     )
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_iql_losses_in_their_order(norm: bool) -> None:
-    _, before, after, metrics, batch = updated(replace(IQL, critic_norm=norm))
+@pytest.mark.parametrize(("norm", "rate"), [(False, 0.0), (True, 0.0), (False, 0.25)])
+def test_iql_losses_in_their_order(norm: bool, rate: float) -> None:
+    config = replace(IQL, critic_norm=norm, dropout_rate=rate)
+    _, before, after, metrics, batch = updated(config)
 
     def value(params: Any, s: Any) -> np.ndarray:
         h = np.maximum(dense(params, 0, scaled(s)), 0)
@@ -178,7 +179,11 @@ def test_iql_losses_in_their_order(norm: bool) -> None:
     weight = np.minimum(np.exp(3.0 * advantage), 100.0)
     np.testing.assert_allclose(metrics["weight"], weight.mean(), rtol=1e-3)
     mlp, log_std = before.actor.net["MLP_0"], np.asarray(before.actor.net["log_std"])
-    mean = np.tanh(dense(mlp, 1, np.maximum(dense(mlp, 0, scaled(batch.observations)), 0)))
+    hidden = np.maximum(dense(mlp, 0, scaled(batch.observations)), 0)
+    (key,) = jax.random.split(KEY, 1)
+    kept = np.asarray(jax.random.uniform(key, hidden.shape)) >= rate
+    assert kept.all() == (rate == 0)
+    mean = np.tanh(dense(mlp, 1, np.where(kept, hidden / (1 - rate), 0)))
     scaled_square = ((np.asarray(batch.actions) - mean) / np.exp(log_std)) ** 2
     log_prob = (-0.5 * scaled_square - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
     np.testing.assert_allclose(metrics["actor_loss"], -(weight * log_prob).mean(), rtol=1e-3)
@@ -200,6 +205,24 @@ def test_expectile_and_density() -> None:
     x, mean, std = (np.random.default_rng(i).uniform(0.1, 1, (4, 2)) for i in range(3))
     want = jax.scipy.stats.norm.logpdf(x, mean, std).sum(-1)
     np.testing.assert_allclose(normal_log_prob(x, mean, jnp.asarray(std)), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+def test_dropout_is_the_actors_while_it_learns(rate: float) -> None:
+    """Critics, and a policy that acts, are the same as without to the bit."""
+    agent, before, after, _, batch = updated(replace(IQL, dropout_rate=rate))
+    _, plain, _, _, _ = updated(IQL)
+    for name in ("critic", "value", "target_critic"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(before, name), getattr(plain, name))
+    other, _ = jax.jit(agent.update)(before, jax.random.key(99), batch)
+    equal = jax.tree.map(lambda a, b: bool((a == b).all()), after.actor, other.actor)
+    assert all(jax.tree.leaves(equal)) == (rate == 0)
+    same = jax.tree.map(lambda a, b: bool((a == b).all()), before.actor, plain.actor)
+    assert all(jax.tree.leaves(same)) == (rate == 0)
+    mlp = before.actor.net["MLP_0"]
+    mean = np.tanh(dense(mlp, 1, np.maximum(dense(mlp, 0, scaled(batch.observations)), 0)))
+    acted = agent.greedy(before.actor, KEY, batch.observations, ())[0]
+    np.testing.assert_allclose(acted, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_great_advantages_are_clipped_and_stay_finite() -> None:

@@ -54,8 +54,14 @@ REFUSED: dict[str, tuple[Any, dict, str]] = {
     "nothing": (U[:0], {}, "not empty"),
     "words": (np.array([[["a"]]]), {}, "expected real numbers"),
     "complex": (U * 1j, {}, "found complex64, expected real numbers"),
-    "an image": (np.zeros((2, 3, 32, 32)), {}, "at most 16 channels; axes=1 .* axes=2"),
+    "an image": (np.zeros((2, 3, 32, 32)), {}, "may be channels or space; axes=1 .* axes=2 .*"),
     "dt of another length": (U, {"dt": [1.0, 2.0]}, r"dt: found shape \[2\].* \[3\]"),
+    "ragged": ([[np.zeros(8)] * 5, [np.zeros(8)] * 6], {}, "u: found lists of several lengths"),
+    "ragged dx": (U, {"dx": [[1.0], [1.0, 2.0]]}, "dx: found lists of several lengths"),
+    "masked": (np.ma.masked_greater(U, 0.9), {}, "u: found .* masked entries, expected none"),
+    "masked dt": (U, {"dt": np.ma.masked_equal([1.0, 2.0, 3.0], 2.0)}, "dt: found 1 masked"),
+    "no names": (U, {"names": 3}, "names: found 3, expected texts"),
+    "no boundaries": (U, {"boundaries": 3}, "boundaries: found 3, expected texts"),
     "no time": (U, {"dt": 0.0}, "dt: found 0.0, expected above 0"),
     "nan dx": (U, {"dx": np.nan}, "dx: found a value that is not finite"),
     "names": (U, {"names": ("u", "v")}, "names: found 2 names, expected 1"),
@@ -74,6 +80,54 @@ def test_refused(what: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         from_arrays(u, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "taken"),
+    [
+        ((2, 3, 32, 32, 2), {}, "last axis"),
+        ((2, 3, 32, 32, 1), {}, "last axis"),
+        ((2, 3, 16, 16, 16, 3), {}, "last axis"),
+        ((2, 3, 16, 3), {}, "last axis"),
+        ((2, 3, 64, 4), {"axes": 1}, "last axis"),
+        ((2, 3, 16, 16), {}, "axes=1 .* axes=2"),
+        ((2, 3, 20, 20, 20), {}, "axes=2 .* axes=3"),
+        ((2, 3, 6, 8), {}, "axes=1 .* axes=2"),
+        ((2, 3, 2, 24, 4), {}, (2, 24, 4)),
+        ((2, 3, 2, 32, 32), {}, (2, 32, 32)),
+        ((2, 3, 3, 16), {}, (3, 16)),
+        ((2, 3, 16, 16), {"axes": 1}, (16, 16)),
+        ((2, 3, 16, 16), {"axes": 2}, (1, 16, 16)),
+        ((2, 3, 12, 12, 12), {"axes": 3}, (1, 12, 12, 12)),
+        ((2, 3, 12, 2), {"names": tuple("abcdefghijkl")}, (12, 2)),
+        ((2, 3, 64, 4), {"axes": 2}, (1, 64, 4)),
+    ],
+)
+def test_axes_are_not_guessed(
+    tmp_path: Path, shape: tuple[int, ...], options: dict[str, Any], taken: Any
+) -> None:
+    """Two readings are refused, in memory and in a file; what is said settles it."""
+    u = RNG.normal(size=shape).astype("f4")
+    renamed = {"channels" if key == "names" else key: value for key, value in options.items()}
+    np.savez(tmp_path / "u.npz", u=u, **renamed)
+    for found in (lambda: from_arrays(u, **options), lambda: read(tmp_path / "u.npz")):
+        if isinstance(taken, str):
+            with pytest.raises(DataError, match=rf"u: found shape.*{taken}"):
+                found()
+        else:
+            assert found().shape == (2, 3, *taken)
+
+
+def test_axes_of_a_file_are_asked_for(tmp_path: Path) -> None:
+    u = RNG.normal(size=(2, 3, 16, 16))
+    np.save(tmp_path / "u.npy", u)
+    np.savez(tmp_path / "u.npz", u=u, axes=2)
+    assert read(tmp_path / "u.npy", 2).shape == read(tmp_path / "u.npz").shape == (2, 3, 1, 16, 16)
+    with pytest.raises(DataError, match="axes: found 2, expected 1, as was asked for"):
+        read(tmp_path / "u.npz", 1)
+    np.savez(tmp_path / "u.npz", u=u, axes=1.5)
+    with pytest.raises(DataError, match="axes: found 1.5, expected a whole number"):
+        read(tmp_path / "u.npz")
 
 
 def test_plain_files_are_read(tmp_path: Path) -> None:

@@ -64,6 +64,14 @@ BAD = {
     ),
     "time stands still": (replaced("dimensions/time", np.zeros(T, F4)), "times that increase"),
     "time uneven": (replaced("dimensions/time", np.arange(T) ** 2), "times in even steps"),
+    "grid uneven": (
+        replaced("dimensions/x", np.geomspace(0.1, 6, W).astype(F4)),
+        "dimensions/x: found steps of 0.2915 to 4.467, expected points in even steps",
+    ),
+    "grid spherical": (
+        attribute("/", "grid_type", "spherical"),
+        "root@grid_type: found spherical, expected cartesian",
+    ),
     "time NaN": (replaced("dimensions/time", np.full(T, np.nan)), "dimensions/time: found a value"),
     "time text": (replaced("dimensions/time", np.full(T, b"a")), "dimensions/time: found |S1"),
     "time empty": (replaced("dimensions/time", np.ones(0)), "dimensions/time: found shape (0,)"),

@@ -1,0 +1,132 @@
+"""Frames of fields that a person should look at, and what float32 loses of fields."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.outside import ROUNDED
+from jaxrl_rollouts.suspicions import find_sentinels, judge_changes
+
+LISTED = 3  # places given with a line
+LOST = 1e-3  # share of a median change that rounding may take before float64 is kept
+_AT_ONCE = 2**26  # numbers that are looked at
+KINDS = {
+    "jump": "a jump into the frame after",
+    "repeat": "the frame after is the same",
+    "zeros": "zero from the frame after on",
+    "left out": "a change larger than those around it in most trajectories: frames left out?",
+}
+
+
+def odd_frames(values: np.ndarray, channels: Sequence[str] = ()) -> list[str]:
+    """A line for each kind of change that is unlike the others, and for values of missing numbers.
+
+    Args:
+        values: `[N, T, C, *space]`.
+        channels: a name for each of `C`.
+    """
+    places: dict[tuple[str, bytes], list[int]] = {}
+    found: dict[tuple[str, bytes], np.ndarray] = {}
+    for channel, (sizes, zero) in enumerate(_changes(values)):
+        for odd in judge_changes(sizes, zero):
+            key = odd.kind, odd.places.tobytes()
+            places.setdefault(key, []).append(channel)
+            found[key] = odd.places
+    lines = []
+    for (kind, _), of in places.items():
+        own = found[kind, _]
+        where = ", ".join(f"trajectory {n}, frame {t}" for n, t in own[:LISTED].tolist())
+        many = f" and {len(own) - LISTED:,} more" if len(own) > LISTED else ""
+        lines.append(f"{_names(of, values.shape[2], channels)}{KINDS[kind]}: {where}{many}")
+    return lines + _missing(values, channels)
+
+
+def _changes(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of every channel, root mean square change from frame to frame `[N, T - 1]` float64, and
+    whether the later frame is zero throughout."""
+    space = tuple(range(2, values.ndim - 1))
+    for channel in np.moveaxis(values, 2, 0):
+        change = np.diff(channel.astype(np.float64), axis=1)
+        yield np.sqrt(np.square(change).mean(space)), (channel[:, 1:] == 0).all(space)
+
+
+def _names(which: Sequence[int], count: int, channels: Sequence[str]) -> str:
+    """`u, v: `; nothing where it is all channels."""
+    if len(which) == count:
+        return ""
+    return ", ".join(channels[i] if channels else f"channel {i}" for i in which) + ": "
+
+
+def _missing(values: np.ndarray, channels: Sequence[str]) -> list[str]:
+    columns = np.moveaxis(values, 2, -1)
+    each = int(np.prod(columns.shape[2:-1]))
+    lines = []
+    for one in find_sentinels(columns.reshape(-1, columns.shape[-1])):
+        n, t = divmod(one.first // each, values.shape[1])
+        lines.append(
+            f"{_names([one.column], values.shape[2], channels)}{one.value:.6g} occurs "
+            f"{one.count:,} times, far from all others, first in trajectory {n}, frame {t}: "
+            "a missing value?"
+        )
+    return lines
+
+
+def warn_of_frames(path: str | Path, values: np.ndarray, channels: Sequence[str] = ()) -> None:
+    """Warn of `odd_frames` among the first trajectories of `[N, T, C, *space]`."""
+    rows = max(1, _AT_ONCE // max(1, values[0].size))
+    for line in odd_frames(np.asarray(values[:rows]), channels):
+        warnings.warn(f"{Path(path).name}: {line}", stacklevel=3)
+
+
+def rounding(values: np.ndarray) -> np.ndarray:
+    """Error of rounding `[N, T, C, *space]` to float32 over the median change, `[C]`.
+
+    The change is that of a value from frame to frame; 0 for a channel that does not change.
+    """
+    loss = np.zeros(values.shape[2])
+    if values.dtype.itemsize <= 4 or values.shape[1] < 2:
+        return loss
+    for channel in range(values.shape[2]):
+        own = values[:, :, channel]
+        change = np.abs(np.diff(own, axis=1))
+        change = change[change > 0]
+        if len(change):
+            loss[channel] = np.abs(own - own.astype(np.float32)).max() / np.median(change)
+    return loss
+
+
+def narrowed(values: np.ndarray) -> np.ndarray:
+    """Fields `[N, T, C, *space]` as float32; as float64 where float32 loses their changes."""
+    return np.asarray(values, np.float64 if loses([values]) else np.float32)
+
+
+def loses(parts: Iterable[np.ndarray]) -> bool:
+    """Whether float32 loses changes of fields `[N, T, C, *space]`, which are given in parts."""
+    return any((rounding(part) > LOST).any() for part in parts)
+
+
+def warn_of_rounding(path: str | Path, values: np.ndarray, channels: Sequence[str] = ()) -> None:
+    """Warn of channels of `[N, T, C, *space]` whose changes float32 loses (`ROUNDED`)."""
+    for channel in np.flatnonzero(rounding(values) > ROUNDED):
+        name = channels[channel] if channels else f"channel {channel}"
+        warnings.warn(
+            f"{Path(path).name}: {name}: float32 rounds it by more than {100 * ROUNDED:g} % of its "
+            "median change from frame to frame; subtract an offset",
+            stacklevel=3,
+        )
+
+
+def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
+    """`DataError` where trajectories `[N, T, C, *space]` are zero throughout: a file whose writing
+    was cut reads so. `first` is the number of the first of them."""
+    empty = np.flatnonzero(~values.any(axis=tuple(range(1, values.ndim))))
+    if len(empty):
+        found = f"zero throughout, as {len(empty)} of {len(values)} are"
+        hint = "was the file written to its end? Leave such trajectories out"
+        expected = "a field that was written"
+        raise DataError(path, f"trajectory {first + int(empty[0])}", found, expected, hint)

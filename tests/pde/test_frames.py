@@ -1,0 +1,121 @@
+"""Frames that are no measurement, and what float32 loses of fields."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import pde
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde.fieldset import to_fields
+from jaxrl_rollouts.pde.frames import LOST, narrowed, odd_frames, rounding
+from jaxrl_rollouts.pde.inspection import inspect
+from jaxrl_rollouts.pde.streaming import all_fields
+from jaxrl_rollouts.pde.train_command import TrainConfig, split
+
+POINTS = np.arange(32) / 32 * 2 * np.pi
+
+
+def waves(rows: int = 8, frames: int = 20, speed: float = 0.3) -> np.ndarray:
+    """`[N, T, X]` of sines that travel, float64."""
+    phase = np.linspace(0, 5, rows)[:, None, None]
+    return np.sin(POINTS + phase + speed * np.arange(frames)[:, None])
+
+
+def spoilt(kind: str) -> np.ndarray:
+    u = waves()
+    if kind == "zeros":
+        u[2, 12:] = 0
+    elif kind == "repeat":
+        u[2, 13] = u[2, 12]
+    elif kind == "jump":
+        u[5, 7] += 40
+    elif kind == "left out":
+        return np.delete(waves(frames=23), [7, 8, 9], 1)
+    elif kind == "missing":
+        u[:, :, 5] = -9999
+    return u
+
+
+ODD = {
+    "zeros": "zero from the frame after on: trajectory 2, frame 11, trajectory 2, frame 12",
+    "repeat": "the frame after is the same: trajectory 2, frame 12",
+    "jump": "a jump into the frame after: trajectory 5, frame 6, trajectory 5, frame 7",
+    "left out": "in most trajectories: frames left out?: trajectory 0, frame 6, trajectory 1, ",
+    "missing": "-9999 occurs 160 times, far from all others, first in trajectory 0, frame 0",
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_frames_are_named_by_inspect_and_in_training(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "u.npz", u=spoilt(kind), dt=0.1, dx=0.2)
+    inspect(str(tmp_path / "u.npz"))
+    line = capsys.readouterr().out.split("look at      ")[1]
+    assert ODD[kind] in line
+    network = pde.Resnet(width=4, blocks=1, dilations=(1,))
+    with pytest.warns(UserWarning, match=r"u\.npz: ") as caught:
+        pde.fit("mse", tmp_path / "u.npz", network=network, steps=1)
+    assert any(ODD[kind] in str(one.message) for one in caught)
+
+
+def test_the_channel_is_named_and_sound_frames_are_not() -> None:
+    both = np.stack([waves(), spoilt("zeros")], 2)
+    (line,) = odd_frames(both, ("height", "speed"))
+    assert line.startswith("speed: zero from the frame after on: trajectory 2, frame 11")
+    assert odd_frames(np.stack([waves(), waves(speed=0.1)], 2)) == []
+    decay = np.exp(-0.5 * np.arange(20))[:, None] * waves()  # changes fall by a factor of 10,000
+    assert odd_frames(decay[:, :, None]) == []
+
+
+@pytest.mark.parametrize("offset", [0.0, 101_325.0, 1e6])
+@pytest.mark.parametrize("stream", ["never", "always"])
+def test_an_offset_is_subtracted_before_rounding(offset: float, stream: pde.Stream) -> None:
+    """Waves of 0.01 on a large offset train and roll as the waves alone do."""
+    waves_alone = 0.01 * waves(rows=12)
+    u = offset + waves_alone
+    fields = pde.from_arrays(u, dt=0.1, dx=0.2)
+    assert all_fields(fields, stream).dtype == (np.float64 if offset else np.float32)
+    network = pde.Resnet(width=8, blocks=1, dilations=(1, 2))
+    own = pde.fit("mse", fields, network=network, steps=60, stream=stream)
+    rolled = own.roll(u[:4, 0], 1)
+    assert rolled.dtype == np.float64 and own.roll(np.float32(u[:4, 0]), 1).dtype == np.float32
+    with pytest.raises(DataError, match="fields: found lists of several lengths"):
+        own.roll([[1.0, 2.0], [3.0]], 1)
+    plain = pde.fit("mse", waves_alone, network=network, steps=60)
+    expected = plain.roll(waves_alone[:4, 0], 1)
+    np.testing.assert_allclose(rolled - offset, expected, atol=1e-3 * 0.01)
+    scaled = own.emulator.units[0]
+    np.testing.assert_allclose(scaled.shift, offset + waves_alone.mean(), rtol=1e-9, atol=1e-12)
+
+
+def test_float64_is_kept_where_it_is_needed_only() -> None:
+    u = waves()[:, :, None]
+    assert narrowed(u).dtype == narrowed(u.astype("f4")).dtype == np.float32
+    loss = rounding(1e4 + u)[0]
+    change = np.median(np.abs(np.diff(u, axis=1)))
+    step = np.spacing(np.float32(1e4)) / 2  # of rounding, at most
+    assert LOST < 0.5 * step / change < loss <= 1.01 * step / change
+    assert narrowed(1e4 + u).dtype == np.float64
+    assert rounding(np.float32(1e4 + u))[0] == 0, "what is lost already cannot be seen"
+    with pytest.warns(UserWarning, match="u: float32 rounds it by more than 1 % of its median"):
+        to_fields(pde.from_arrays(1e6 + waves()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        to_fields(pde.from_arrays(waves()))
+
+
+def test_a_single_trajectory_is_tested_on_its_last_frames(tmp_path: Path) -> None:
+    u = waves(rows=1, frames=50)
+    np.savez(tmp_path / "one.npz", u=u, dt=0.1)
+    train, test = split(TrainConfig(file=str(tmp_path / "one.npz"), test_share=0.2))
+    np.testing.assert_array_equal(train.array()[0, :, 0], u[0, :40])
+    np.testing.assert_array_equal(test.array()[0, :, 0], u[0, 40:])
+    np.testing.assert_array_equal(test.read(0, slice(2, 8, 3))[0, :, 0], u[0, 42:48:3])
+    np.savez(tmp_path / "one.npz", u=u[:, :1])
+    with pytest.raises(DataError, match="frames: found 1, expected at least 2"):
+        split(TrainConfig(file=str(tmp_path / "one.npz")))
