@@ -168,7 +168,6 @@ def train(
     alive = Seeds(stage, seeds, on_divergence, known)
     earlier = spent.wall
     output = _Output(stage, context, iteration, iterations, unit, units_per_iteration, kept)
-    # After the restore: checkpoints hold whole states, whatever devices they were trained on.
     over = mesh or devices.mesh_for(seeds)
     if over is None and alone and processes.several():
         over = devices.mesh_along(*alone)
@@ -198,7 +197,6 @@ def train(
     saved_at, (asked, _) = time.monotonic(), _agreed(context)
     with output.progress, closing(feed), processes.watched("resume the run"):
         while iteration < iterations and not stopped:
-            # At the head of the loop: the checkpoint of the last chunk is written by now.
             if asked:
                 poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
             length = to_do()

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.outside import ROUNDED
-from jaxrl_rollouts.suspicions import find_sentinels, judge_changes
+from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
 
 LISTED = 3  # places given with a line
 LOST = 1e-3  # share of a median change that rounding may take before float64 is kept
@@ -33,7 +33,7 @@ def odd_frames(values: np.ndarray, channels: Sequence[str] = ()) -> list[str]:
     places: dict[tuple[str, bytes], list[int]] = {}
     found: dict[tuple[str, bytes], np.ndarray] = {}
     for channel, (sizes, zero) in enumerate(_changes(values)):
-        for odd in judge_changes(sizes, zero):
+        for odd in find_odd_changes(sizes, zero):
             key = odd.kind, odd.places.tobytes()
             places.setdefault(key, []).append(channel)
             found[key] = odd.places
