@@ -19,7 +19,7 @@ os.environ.setdefault("JAXRL_ROLLOUTS_CACHE", "off")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -27,6 +27,10 @@ settings.register_profile(
     max_examples=25,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+# Without shrinking: for `tests.mutants`, which asks whether there is a counterexample.
+settings.register_profile(
+    "first", parent=settings.get_profile("fast"), phases=(Phase.explicit, Phase.generate)
 )
 settings.register_profile("thorough", parent=settings.get_profile("fast"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
