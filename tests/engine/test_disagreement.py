@@ -43,20 +43,6 @@ def test_formula(formula: object) -> None:
     np.testing.assert_allclose(got, [formula(row) for row in range(B)], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["max_pairwise", "spread_of_means"])
-def test_members_that_agree_are_certain(name: str) -> None:
-    same = np.broadcast_to(MEANS[:1], MEANS.shape)
-    got = getattr(disagreement, name)(same, STDS)
-    np.testing.assert_allclose(got, 0.0, atol=1e-6)
-    assert (getattr(disagreement, name)(MEANS, STDS) > 0.1).all()
-
-
-def test_total_spread_of_one_opinion_is_its_own_deviation() -> None:
-    same = np.broadcast_to(MEANS[:1], MEANS.shape)
-    got = disagreement.total_spread(same, np.full_like(STDS, 0.7))
-    np.testing.assert_allclose(got, 0.7, rtol=1e-4)
-
-
 def test_bellman_spread() -> None:
     estimates = MEANS[..., 0]
     want = np.sqrt(((estimates - estimates.mean(0)) ** 2).sum(0) / (N - 1))

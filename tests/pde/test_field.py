@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxrl_rollouts.pde.field import field_model, roll_field
 from jaxrl_rollouts.rollouts import rollout
@@ -49,12 +48,3 @@ def test_no_row_ever_ends_before_the_horizon() -> None:
     assert rolled.steps.actions is None
     np.testing.assert_array_equal(rolled.steps.truncations[-1], [True, True])
     assert not rolled.steps.truncations[:-1].any()
-
-
-def test_exponax_stepper_rolls_as_exponax_does() -> None:
-    ex = pytest.importorskip("exponax")
-    stepper = ex.stepper.KuramotoSivashinsky(1, 32.0, POINTS, 0.1)
-    start = waves(np.array([0.0, 1.0]))
-    ours = roll_field(lambda _, key, u: stepper(u), None, start, jax.random.key(0), 30)
-    theirs = jax.vmap(ex.rollout(stepper, 30), out_axes=1)(start)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
+from fixtures import stirred
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, grid_of, per_channel, residual
@@ -35,12 +35,6 @@ FNO = Fno(width=6, layers=2, modes=3, embedding=8)
 NETS = {"resnet": RESNET, "unet": UNET, "fno": FNO}
 
 
-def stirred(net: FieldNetwork) -> Any:
-    """Parameters without a zero among them, so that every part takes part."""
-    flat, back = ravel_pytree(net.init(jax.random.key(0)))
-    return back(flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape))
-
-
 def said(net: FieldNetwork, params: Any, u: Any, noised: Any = None) -> np.ndarray:
     noised = jnp.zeros_like(u) if noised is None else noised
     return np.asarray(net.apply(params, u, noised, 0.0, jnp.zeros(0)))
@@ -48,36 +42,47 @@ def said(net: FieldNetwork, params: Any, u: Any, noised: Any = None) -> np.ndarr
 
 @pytest.mark.parametrize("form", ["matmul", "conv"])
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
-@pytest.mark.parametrize("padding", [("periodic", "zero"), ("edge", "periodic"), ("zero", "edge")])
+@pytest.mark.parametrize(
+    "padding", [("periodic",), ("periodic", "zero"), ("edge", "periodic"), ("zero", "edge")]
+)
 def test_convolution_against_its_definition(
     form: Any, stride: int, dilation: int, padding: Any
 ) -> None:
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(*GRID, 2)), rng.normal(size=(3, 3, 2, 4))
+    rng, axes = np.random.default_rng(0), len(padding)
+    x, kernel = rng.normal(size=(*GRID[:axes], 2)), rng.normal(size=(*(3,) * axes, 2, 4))
     layer = PeriodicConv(4, stride=stride, dilation=dilation, padding=padding, form=form)
     params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.arange(4.0)}}
     wide = x
     for axis, kind in enumerate(padding):
-        beyond = [(dilation * (i == axis), dilation * (i == axis)) for i in range(3)]
+        beyond = [(dilation * (i == axis), dilation * (i == axis)) for i in range(axes + 1)]
         wide = np.pad(wide, beyond, mode=PADS[kind])  # type: ignore[call-overload]
-    expected = np.zeros((GRID[0] // stride, GRID[1] // stride, 4)) + np.arange(4.0)
-    for r, c in itertools.product(*map(range, expected.shape[:2])):
-        for i, j in itertools.product(range(3), range(3)):
-            at = wide[r * stride + i * dilation, c * stride + j * dilation]
-            expected[r, c] += at @ kernel[i, j]
+    expected = np.zeros((*(n // stride for n in GRID[:axes]), 4)) + np.arange(4.0)
+    for place in itertools.product(*map(range, expected.shape[:-1])):
+        for tap in itertools.product(range(3), repeat=axes):
+            at = tuple(p * stride + t * dilation for p, t in zip(place, tap, strict=True))
+            expected[place] += wide[at] @ kernel[tap]
     out = layer.apply(params, jnp.asarray(x))
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     batched = layer.apply(params, jnp.asarray(np.stack([x, 2 * x])))
     np.testing.assert_allclose(batched[0], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_both_forms_agree_in_space_and_in_their_gradients() -> None:
-    x = jax.random.normal(jax.random.key(0), (4, 6, 8, 2))
-    kernel = jax.random.normal(jax.random.key(1), (3, 3, 3, 2, 3))
+@pytest.mark.parametrize(
+    ("grid", "padding", "how"),
+    [
+        ((4, 6, 8), ("zero", "periodic", "edge"), {"stride": 2}),
+        ((12,), ("periodic",), {"dilation": 3}),
+    ],
+)
+def test_both_forms_agree_in_space_and_in_their_gradients(
+    grid: Any, padding: Any, how: dict
+) -> None:
+    x = jax.random.normal(jax.random.key(0), (*grid, 2))
+    kernel = jax.random.normal(jax.random.key(1), (*(3,) * len(grid), 2, 3))
     params = {"params": {"kernel": kernel, "bias": jnp.arange(3.0)}}
 
     def total(params: Any, x: jax.Array, form: Any) -> jax.Array:
-        layer = PeriodicConv(3, stride=2, padding=("zero", "periodic", "edge"), form=form)
+        layer = PeriodicConv(3, padding=padding, form=form, **how)
         out: Any = layer.apply(params, x)
         return jnp.square(out).sum()
 
@@ -86,17 +91,20 @@ def test_both_forms_agree_in_space_and_in_their_gradients() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("padding", [("periodic", "periodic"), ("zero", "periodic")])
+@pytest.mark.parametrize("padding", [("periodic",), ("periodic", "periodic"), ("zero", "periodic")])
 def test_upsampling_against_its_definition(padding: Any) -> None:
     """out[2 r + i - 1, 2 c + j - 1] collects x[r, c] kernel[i, j]; not over walls."""
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(4, 6, 2)), rng.normal(size=(4, 4, 2, 2))
+    rng, axes = np.random.default_rng(0), len(padding)
+    grid = (4, 6)[:axes]
+    x, kernel = rng.normal(size=(*grid, 2)), rng.normal(size=(*(4,) * axes, 2, 2))
     params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.ones(2)}}
-    expected = np.ones((8, 12, 2))
-    for r, c, i, j in itertools.product(range(4), range(6), range(4), range(4)):
-        row, column = 2 * r + i - 1, 2 * c + j - 1
-        if padding[0] == "periodic" or 0 <= row < 8:
-            expected[row % 8, column % 12] += x[r, c] @ kernel[i, j]
+    expected = np.ones((8, 12, 2) if axes == 2 else (8, 2))
+    for place in itertools.product(*map(range, grid)):
+        for tap in itertools.product(range(4), repeat=axes):
+            at = [2 * p + t - 1 for p, t in zip(place, tap, strict=True)]
+            if padding[0] == "periodic" or 0 <= at[0] < 8:
+                there = tuple(a % (2 * n) for a, n in zip(at, grid, strict=True))
+                expected[there] += x[place] @ kernel[tap]
     out = PeriodicUpsample(padding).apply(params, jnp.asarray(x))
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
@@ -104,7 +112,7 @@ def test_upsampling_against_its_definition(padding: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "grid"),
     [
-        *((name, (8, 16)) for name in NETS),
+        *((name, grid) for name in NETS for grid in ((32,), (8, 16))),
         *((name, (4, 8, 8)) for name in ("resnet", "fno")),
         pytest.param("unet", (4, 8, 8), marks=pytest.mark.slow),
     ],
@@ -120,7 +128,8 @@ def test_networks_on_more_axes(name: str, grid: tuple[int, ...]) -> None:
     params = stirred(net)
     out = said(net, params, u, noised)
     assert out.shape == (2, *grid)
-    by, axes = (2,) * len(grid), tuple(range(1, 1 + len(grid)))
+    # Exactly by what the grid is halved by, and by any point without halving.
+    by, axes = (2 if name == "unet" else 1,) * len(grid), tuple(range(1, 1 + len(grid)))
     there = said(net, params, *(jnp.roll(x, by, axes) for x in (u, noised)))
     np.testing.assert_allclose(
         there, np.roll(out, by, axes), rtol=1e-3, atol=1e-4 * np.abs(out).max()

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import stirred
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.drift import (
@@ -33,12 +34,6 @@ SMALL = Drift(
     modes=2, skips=1, form="conv",
 )  # fmt: skip
 N = 16
-
-
-def stirred(net: FieldNetwork) -> Any:
-    """Weights of the network's shapes, none of them zero; `init` would have to be compiled."""
-    random, shapes = np.random.default_rng(1), jax.eval_shape(net.init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: np.float32(0.4 * random.normal(size=leaf.shape)), shapes)
 
 
 def published(name: str) -> tuple[int, int]:

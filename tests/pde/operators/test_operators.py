@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
+from fixtures import stirred
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldShape
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.operators import (
     Fno,
     Resnet,
@@ -20,23 +20,14 @@ from jaxrl_rollouts.pde.operators import (
 )
 from jaxrl_rollouts.pde.operators.layers import (
     PeriodicConv,
-    PeriodicUpsample,
     sinusoid,
     use_matmul,
 )
 
 N = 32
-SMALL = {
-    "unet": lambda form="auto", p=1: Unet(hidden=8, multipliers=(1, 2), form=form).make(
-        FieldShape(1, N, p)
-    ),
-    "resnet": lambda form="auto", p=1: Resnet(
-        width=6, blocks=1, dilations=(1, 2, 4), embedding=8, form=form
-    ).make(FieldShape(1, N, p)),
-    "fno": lambda form="auto", p=1: Fno(width=6, layers=2, modes=5, embedding=8).make(
-        FieldShape(1, N, p)
-    ),
-}
+UNET = Unet(hidden=8, multipliers=(1, 2))
+RESNET = Resnet(width=6, blocks=1, dilations=(1, 2, 4), embedding=8)
+SMALL = {"unet": UNET, "resnet": RESNET, "fno": Fno(width=6, layers=2, modes=5, embedding=8)}
 
 
 def count(net: Any) -> int:
@@ -44,19 +35,8 @@ def count(net: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
-@cache
-def compiled(name: str) -> tuple[Any, Any]:
-    """`init` and `apply` of a small network, compiled once for all tests of this file."""
-    net = SMALL[name]()
-    return jax.jit(net.init), jax.jit(net.apply)
-
-
-@cache
-def stirred(name: str) -> Any:
-    """Parameters without a zero among them, so that every part takes part."""
-    params = compiled(name)[0](jax.random.key(0))
-    flat, back = ravel_pytree(params)
-    return back(flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape))
+def made(name: str, p: int = 1, **changes: Any) -> FieldNetwork:
+    return replace(SMALL[name], **changes).make(FieldShape(1, N, p))
 
 
 def inputs() -> tuple:
@@ -72,27 +52,9 @@ def test_the_unet_has_the_papers_size() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
-    init, apply = compiled(name)
-    out = apply(init(jax.random.key(0)), *inputs(), 333.3, jnp.ones(1))
-    assert out.shape == (1, N)
-    np.testing.assert_array_equal(out, 0.0)
-
-
-@pytest.mark.parametrize(("name", "shift"), [("unet", 2), ("resnet", 1), ("fno", 1)])
-def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
-    """Exactly by the factor the grid is halved by, and by any point without halving."""
-    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
-    for steps in (shift, 5 * shift):
-        there = [jnp.roll(x, steps, -1) for x in (u, noised)]
-        shifted = apply(params, *there, 0.0, jnp.ones(1))
-        out = jnp.roll(apply(params, u, noised, 0.0, jnp.ones(1)), steps, -1)
-        np.testing.assert_allclose(shifted, out, rtol=1e-4, atol=1e-4 * float(jnp.abs(out).max()))
-
-
-@pytest.mark.parametrize("name", SMALL)
 def test_every_input_matters(name: str) -> None:
-    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
+    net, (u, noised) = made(name), inputs()
+    params, apply = stirred(net), net.apply
     out = apply(params, u, noised, 0.0, jnp.ones(1))
     for changed in (
         (u + 0.1, noised, 0.0, jnp.ones(1)),
@@ -105,74 +67,9 @@ def test_every_input_matters(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["unet", "resnet"])
 def test_matrix_products_and_convolutions_agree(name: str) -> None:
-    other = SMALL[name]("conv" if use_matmul("auto") else "matmul")
-    here, there = (
-        apply(stirred(name), *inputs(), 0.0, jnp.ones(1))
-        for apply in (compiled(name)[1], jax.jit(other.apply))
-    )
+    nets = (made(name), made(name, form="conv" if use_matmul("auto") else "matmul"))
+    here, there = (net.apply(stirred(net), *inputs(), 0.0, jnp.ones(1)) for net in nets)
     np.testing.assert_allclose(here, there, atol=1e-4 * float(jnp.abs(here).max()))
-
-
-@pytest.mark.parametrize("form", ["matmul", "conv"])
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3)])
-def test_convolution_against_its_definition(form: Any, stride: int, dilation: int) -> None:
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(12, 2)), rng.normal(size=(3, 2, 5))
-    layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
-    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.arange(5.0)}}
-    out = layer.apply(params, jnp.asarray(x))
-    for j in range(12 // stride):
-        expected = np.arange(5.0)
-        for i in range(3):
-            expected = expected + x[(j * stride + (i - 1) * dilation) % 12] @ kernel[i]
-        np.testing.assert_allclose(out[j], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3)])
-def test_gradients_of_both_forms_agree(stride: int, dilation: int) -> None:
-    x, weights = jax.random.normal(jax.random.key(2), (2, 12, 5))
-    kernel = jax.random.normal(jax.random.key(3), (3, 5, 5))
-    params = {"params": {"kernel": kernel, "bias": jnp.arange(5.0)}}
-
-    def gradients(form: Any) -> list[jax.Array]:
-        layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
-
-        def total(params: Any, x: jax.Array) -> jax.Array:
-            out: Any = layer.apply(params, x)
-            return jnp.vdot(out, weights[::stride])
-
-        return jax.tree.leaves(jax.jit(jax.grad(total, (0, 1)))(params, x))
-
-    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow  # the test above asks it of the only layer that has two forms
-@pytest.mark.parametrize("name", ["unet", "resnet"])
-def test_gradients_of_whole_networks_agree(name: str) -> None:
-    def gradients(form: str) -> list[jax.Array]:
-        net = SMALL[name](form)
-
-        def total(params: Any) -> jax.Array:
-            return net.apply(params, *inputs(), 0.0, jnp.ones(1)).sum()
-
-        return jax.tree.leaves(jax.jit(jax.grad(total))(stirred(name)))
-
-    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-3 * float(jnp.abs(a).max() + 1.0))
-
-
-def test_upsampling_against_its_definition() -> None:
-    """out[2 j + i - 1] collects x[j] kernel[i], around the circle."""
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(6, 2)), rng.normal(size=(4, 2, 2))
-    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(2)}}
-    out = PeriodicUpsample().apply(params, jnp.asarray(x))
-    expected = np.zeros((12, 2))
-    for j in range(6):
-        for i in range(4):
-            expected[(2 * j + i - 1) % 12] += x[j] @ kernel[i]
-    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_kernel_that_reaches_around_is_refused() -> None:
@@ -194,12 +91,11 @@ def test_the_form_is_chosen_by_where_it_runs() -> None:
 
 def test_equal_arguments_give_the_same_network() -> None:
     """`jit` compiles once per function object."""
-    for make in SMALL.values():
-        assert make() is make() is not make(p=2)
-    config = Resnet(width=6, blocks=1, dilations=(1,), embedding=8)
-    line = config.make(FieldShape(1, N))
-    assert line is config.make(FieldShape(1, (N,), boundaries=("periodic",)))
-    assert line is not config.make(FieldShape(1, N, boundaries=("wall",)))
+    for name in SMALL:
+        assert made(name) is made(name) is not made(name, 2)
+    line = RESNET.make(FieldShape(1, N))
+    assert line is RESNET.make(FieldShape(1, (N,), boundaries=("periodic",)))
+    assert line is not RESNET.make(FieldShape(1, N, boundaries=("wall",)))
 
 
 @pytest.mark.parametrize(
