@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -92,6 +92,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if names and item.nodeid.startswith(names):
             item.add_marker(pytest.mark.xfail(reason="see tests/unsettled.txt", strict=False))
+
+
+COMPILED: list[str] = []
+
+
+def count(event: str, *_: object, **__: object) -> None:
+    if event.endswith("backend_compile_duration"):
+        COMPILED.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(count)
+
+
+@pytest.fixture
+def programs() -> Callable[[], int]:
+    """How many programs have been compiled so far, those of a cache included."""
+    return lambda: len(COMPILED)
 
 
 @pytest.fixture

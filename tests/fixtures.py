@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from jaxrl_rollouts.pde.operators import Resnet
 
 
+def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """Every setting alone with its wrong value, and its name: cases of a parametrised test."""
+    return [({name: value}, name) for one in several for name, value in one.items()]
+
+
 def rows(
     n: int = 400, s: int = 3, a: int = 1, episodes: int = 8, ends: str = "cut", seed: int = 0
 ) -> Transitions:

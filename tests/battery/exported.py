@@ -94,10 +94,7 @@ def contents(share: float, seed: int) -> list[Attack]:
     return [Attack(f"{i} of seed {seed}", partial(content, (seed, i))) for i in range(count)]
 
 
-AREAS: Areas = {
-    "damaged on disk": damaged,
-    "other content, good checksums": contents,
-}
+AREAS: Areas = {"damaged on disk": damaged, "other content, good checksums": contents}
 
 
 def run(share: float, seed: int) -> Iterator[Tally]:

@@ -194,11 +194,7 @@ def sizes(share: float, seed: int) -> list[Attack]:
     return some([Attack(what, partial(too_large, what)) for what in every], share)
 
 
-AREAS: Areas = {
-    "environments": environments,
-    "users": users,
-    "sizes": sizes,
-}
+AREAS: Areas = {"environments": environments, "users": users, "sizes": sizes}
 
 
 def run(share: float, seed: int) -> Iterator[Tally]:

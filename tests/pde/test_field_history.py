@@ -13,11 +13,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, latest, opening, pushed, residual
 from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import (
-    Fno,
-    Resnet,
-    Unet,
-)
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 C, N, H = 2, 8, 3
@@ -98,10 +94,7 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     "config",
     [
         Resnet(width=8, blocks=1, dilations=(1,), embedding=8),
-        pytest.param(
-            Unet(hidden=8, multipliers=(1, 2), blocks=1),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(Unet(hidden=8, multipliers=(1, 2), blocks=1), marks=pytest.mark.slow),
         Fno(width=8, layers=1, modes=3, embedding=8),
     ],
 )

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays, read, write_well
 from jaxrl_rollouts.pde.fitting import Fitted, fit
 from jaxrl_rollouts.pde.generate import Solved
 from jaxrl_rollouts.pde.operators import Resnet
-from jaxrl_rollouts.pde.saved import _constant, load_emulator
+from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report
 
@@ -127,13 +127,6 @@ def test_from_the_disk_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.Mo
             one, other = (fit("mse", found, stream=s, **options) for s in ("never", "always"))
         assert one.emulator.constant == other.emulator.constant
         jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
-
-
-@pytest.mark.parametrize("wrong", [{"2": [0, 1]}, {"-1": [0, 1]}, {"c": [0, 1]}, {"0": "x"}, [1]])
-def test_a_saved_constant_that_is_none_is_named(wrong: Any) -> None:
-    with pytest.raises(CheckpointError, match="emulator.json: con"):
-        _constant(Path("emulator.json"), wrong, 1)
-    assert _constant(Path("emulator.json"), {"1": [0, 2]}, 1) == {1: Scaling(0.0, 2.0)}
 
 
 def forced(path: Path, rows: int = 10) -> Path:

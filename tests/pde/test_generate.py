@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tyro
+from fixtures import wrong
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
@@ -138,22 +139,15 @@ def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"equation": "heat"}, "equation"),
-        ({"trajectories": 0}, "trajectories"),
-        ({"frames": 0}, "frames"),
-        ({"substeps": 0}, "substeps"),
-        ({"burn_in": -1}, "burn_in"),
-        ({"points": 33}, "points"),
-        ({"extent": (2.0, 1.0)}, "extent"),
-        ({"dt": (0.0, 0.1)}, "dt"),
-        ({"parameter_range": (1.0, 0.0)}, "parameter_range"),
-    ],
+    ("change", "named"),
+    wrong(
+        dict(equation="heat", trajectories=0, frames=0, substeps=0, burn_in=-1, points=33),
+        dict(extent=(2.0, 1.0), dt=(0.0, 0.1), parameter_range=(1.0, 0.0)),
+    ),
 )
-def test_settings_are_checked(wrong: dict, named: str) -> None:
+def test_settings_are_checked(change: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        next(generate(replace(SMALL, **wrong)))
+        next(generate(replace(SMALL, **change)))
 
 
 def held(values: np.ndarray) -> FieldSet:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import wrong
 from helpers_oracle import FORMS, NONE, RELEASED, C, N, field, oracle
 
 from jaxrl_rollouts.errors import ConfigError
@@ -142,27 +143,19 @@ def test_a_weight_on_the_first_prediction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("change", "named"),
     [
-        ({"refinements": 0}, "refinements"),
-        ({"samples": 0}, "samples"),
-        ({"applied": 4}, "applied"),
-        ({"min_noise_variance": 0.0}, "min_noise_variance"),
-        ({"min_noise_variance": 1.0}, "min_noise_variance"),
-        ({"max_noise_variance": 1e-8}, "max_noise_variance"),
-        ({"max_noise_variance": 1.0}, "max_noise_variance"),
+        *wrong(
+            dict(refinements=0, samples=0, applied=4, first_share=1.0, first_weight=0.0),
+            dict(min_noise_variance=0.0, max_noise_variance=1e-8, form="noise"),
+            dict(min_noise_variance=1.0, max_noise_variance=1.0),
+        ),
         ({"refinements": 1, "max_noise_variance": 0.1}, "max_noise_variance"),
-        ({"first_share": 1.0}, "first_share"),
-        ({"first_weight": 0.0}, "first_weight"),
-        ({"form": "noise"}, "form"),
     ],
 )
-def test_settings_are_checked(wrong: dict, named: str) -> None:
+def test_settings_are_checked(change: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        Refiner(**wrong).make(silent(), 0.3)
-
-
-def test_the_scale_of_a_step_is_above_zero() -> None:
+        Refiner(**change).make(silent(), 0.3)
     with pytest.raises(ConfigError, match="scale"):
         Refiner().make(silent(), 0.0)
 

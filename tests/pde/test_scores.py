@@ -12,13 +12,7 @@ import pytest
 from scipy import stats
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.scores import (
-    coverage,
-    crps,
-    energy_score,
-    rank_histogram,
-    spread_skill,
-)
+from jaxrl_rollouts.pde.scores import coverage, crps, energy_score, rank_histogram, spread_skill
 
 LEVELS = (0.2, 0.4, 0.8)  # of nine members, whole ranks
 

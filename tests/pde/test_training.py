@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from fixtures import wrong
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
@@ -50,6 +51,7 @@ def keys(seeds: int) -> jax.Array:
     return jax.random.split(jax.random.key(0), seeds)
 
 
+@pytest.mark.slow  # `test_fit` asks for as much
 def test_an_emulator_learns_to_move_a_wave_and_rolls_it() -> None:
     config = Training(steps=1500, lr=3e-3, warmup=50, average=0.99)
     training = make_training(one_step(), config)
@@ -210,18 +212,12 @@ def test_sampled_horizon_falls_as_the_noise_adds_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"steps": 0},
-        {"batch": 0},
-        {"per_iteration": 7},
-        {"final_lr": 0.0},
-        {"final_lr": 1.0},
-        {"warmup": 40},
-        {"clip": 0.0},
-        {"average": 1.0},
-    ],
+    ("change", "named"),
+    wrong(
+        dict(steps=0, batch=0, per_iteration=7, final_lr=0.0, warmup=40, clip=0.0, average=1.0),
+        dict(final_lr=1.0),
+    ),
 )
-def test_settings_are_checked(wrong: dict) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        make_training(one_step(), Training(**(vars(SMALL) | wrong)))
+def test_settings_are_checked(change: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        make_training(one_step(), Training(**(vars(SMALL) | change)))

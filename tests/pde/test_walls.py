@@ -60,10 +60,8 @@ def test_one_convolution_is_the_step_if_it_knows_the_walls() -> None:
     assert min(joined[0], joined[-1]) > 0.01 and joined[1:-1].max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["resnet", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fno", "unet"))],
-)
+@pytest.mark.slow  # `test_boundaries` asks it of one network, `test_axes` of layers
+@pytest.mark.parametrize("name", NETWORKS)
 def test_fields_with_walls_do_not_leak_around_the_edge(name: str) -> None:
     """In two rows beside each wall the error is a third larger where the network joins the ends.
 

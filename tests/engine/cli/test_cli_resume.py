@@ -20,7 +20,8 @@ from jaxrl_rollouts.record.lock import FolderLock
 
 
 @pytest.mark.usefixtures("hangup_is_heard")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+# Other signals that ask: `test_interrupts`, and SIGTERM in `test_resume`.
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "slow"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -24,8 +24,7 @@ from jaxrl_rollouts.networks import Network
 
 PARAMS = {"w": jnp.float32(0.7), "b": jnp.float32(-0.4)}
 LINEAR = Network(
-    lambda key: PARAMS,
-    lambda p, x, c: p["w"] * x + p["b"] * c.reshape(-1, *(1,) * (x.ndim - 1)),
+    lambda key: PARAMS, lambda p, x, c: p["w"] * x + p["b"] * c.reshape(-1, *(1,) * (x.ndim - 1))
 )
 
 
@@ -122,21 +121,15 @@ def test_exact_denoiser_is_the_conditional_mean() -> None:
     np.testing.assert_allclose(got, x + sigma**2 * slope, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("change", "setting"),
-    [
+def test_edm_settings_are_checked() -> None:
+    for change, setting in (
         ({"sigma_data": 0.0}, "sigma_data"),
         ({"sigma_min": 3.0, "sigma_max": 2.0}, "sigma_min, sigma_max"),
         ({"sigma_min": 0.0}, "sigma_min, sigma_max"),
         ({"rho": 0.0}, "rho, log_sigma_std"),
-    ],
-)
-def test_edm_settings_are_checked(change: dict, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_denoiser(LINEAR, EdmConfig(**change))
-    assert caught.value.setting == setting
-
-
-def test_levels_need_two_steps() -> None:
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make_denoiser(LINEAR, EdmConfig(**change))
+        assert caught.value.setting == setting
     with pytest.raises(ConfigError, match="steps: found 1, expected at least 2"):
         noise_levels(1, EdmConfig())

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import wrong
 
 from jaxrl_rollouts.diffusion import (
     Guidance,
@@ -251,15 +252,10 @@ def test_a_policy_that_says_nan_spoils_its_own_rows_only(rule: Any) -> None:
 
 def test_guidance_settings_are_checked() -> None:
     target = Target(log_prob, (0, 1))
-    for change, setting in (
-        ({"rule": "exact"}, "rule"),
-        ({"reference": "x"}, "reference"),
-        ({"normalise": "all"}, "normalise"),
-        ({"spread": "wide"}, "spread"),
-        ({"bump": float("nan")}, "bump"),
-        ({"reference_steps": 0}, "reference_steps"),
-        ({"interval": (0.5, 0.5)}, "interval"),
-        ({"interval": (-1.0, 0.5)}, "interval"),
+    for change, setting in wrong(
+        dict(rule="exact", reference="x", normalise="all", spread="wide", bump=float("nan")),
+        dict(reference_steps=0, interval=(0.5, 0.5)),
+        dict(interval=(-1.0, 0.5)),
     ):
         with pytest.raises(ConfigError) as caught:
             make_guidance(target, GuidanceConfig(**change))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import wrong
 
 from jaxrl_rollouts.diffusion import EdmConfig, Guidance, SamplerConfig, noise_levels, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
@@ -243,17 +244,16 @@ def test_rows_do_not_depend_on_what_the_others_become() -> None:
     np.testing.assert_array_equal(drawn[::2], clean[::2])
 
 
+MANY = "churn, churn_noise, churn_min, churn_max"
+
+
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        ({"steps": 1}, "steps"),
-        ({"method": "rk4"}, "method"),
-        ({"churn": -1.0}, "churn, churn_noise, churn_min, churn_max"),
-        ({"churn_min": 60.0}, "churn, churn_noise, churn_min, churn_max"),
-        ({"eta": 1.0}, "eta"),
+        *wrong(dict(steps=1, method="rk4", eta=1.0, rho=0.0)),
+        *(({name: value}, MANY) for name, value in (("churn", -1.0), ("churn_min", 60.0))),
         ({"method": "dpmpp_2m", "eta": -1.0}, "eta"),
         ({"sigma_max": 0.001}, "sigma_min, sigma_max"),
-        ({"rho": 0.0}, "rho"),
     ],
 )
 def test_sampler_settings_are_checked(change: dict, setting: str) -> None:

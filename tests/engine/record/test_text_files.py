@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.record.files import (
-    json_text,
-    plain,
-    read_json,
-    write_json_atomically,
-)
+from jaxrl_rollouts.record.files import json_text, plain, read_json, write_json_atomically
 from jaxrl_rollouts.record.opening import drop_torn_line
 
 

@@ -18,13 +18,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import inspection
 from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
-from jaxrl_rollouts.pde.files import (
-    read,
-    read_pdebench,
-    write_apebench,
-    write_pdearena,
-    write_well,
-)
+from jaxrl_rollouts.pde.files import read, read_pdebench, write_apebench, write_pdearena, write_well
 from jaxrl_rollouts.pde.generate import Solved
 
 N, T, X = 5, 9, 8

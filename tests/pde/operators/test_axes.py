@@ -14,17 +14,9 @@ from fixtures import stirred
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, grid_of, per_channel, residual
 from jaxrl_rollouts.pde.objectives import Mse
-from jaxrl_rollouts.pde.operators import (
-    Fno,
-    Resnet,
-    Unet,
-)
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.operators.fno import SpectralConv
-from jaxrl_rollouts.pde.operators.layers import (
-    PeriodicConv,
-    PeriodicUpsample,
-    paddings,
-)
+from jaxrl_rollouts.pde.operators.layers import PeriodicConv, PeriodicUpsample, paddings
 from jaxrl_rollouts.pde.spectral import waves
 
 PADS = {"periodic": "wrap", "zero": "constant", "edge": "edge"}

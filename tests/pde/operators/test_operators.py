@@ -13,16 +13,8 @@ from fixtures import stirred
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.operators import (
-    Fno,
-    Resnet,
-    Unet,
-)
-from jaxrl_rollouts.pde.operators.layers import (
-    PeriodicConv,
-    sinusoid,
-    use_matmul,
-)
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
+from jaxrl_rollouts.pde.operators.layers import PeriodicConv, sinusoid, use_matmul
 
 N = 32
 UNET = Unet(hidden=8, multipliers=(1, 2))
