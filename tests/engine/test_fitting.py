@@ -149,25 +149,28 @@ def test_the_order_of_rows_differs_between_members_and_epochs() -> None:
     assert np.abs(first[0] - later[0]).max() > 1e-3
 
 
+def drawn(config: EnsembleConfig) -> tuple[Any, ...]:
+    """A fitter, what its functions are bound to, fresh parameters, and rows of their own."""
+    f, rng = make_fitter(config, 2, 2), np.random.default_rng(1)
+    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
+    parts = FitParts(config, f.ensemble, _optimiser(config))
+    return f, parts, f.init(jax.random.key(0)).params, x, y
+
+
 def test_the_loss_is_the_public_codes_with_bounds_shared_by_the_members() -> None:
     """OfflineRL-Kit: `sum_n mean((m - y)^2 / var + log var) + 0.01 (sum high - sum low)`."""
-    f = make_fitter(SMALL, 2, 2)
-    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
-    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
+    f, parts, params, x, y = drawn(SMALL)
     mean, log_var = map(np.asarray, f.ensemble.apply_each(params, x))
     want = ((y - mean) ** 2 / np.exp(log_var) + log_var).mean((1, 2)).sum()
     want += 0.01 * (2 * 0.5 + 2 * 10.0)
     constant = SMALL.members * np.log(2 * np.pi)
-    got, _ = loss(params, FitParts(SMALL, f.ensemble, _optimiser(SMALL)), x, y)
+    got, _ = loss(params, parts, x, y)
     np.testing.assert_allclose(float(got) - constant, want, rtol=1e-5)
 
 
 def test_one_variance_for_each_output_is_least_squares_with_the_noise_beside_it() -> None:
     config = replace(SMALL, variance="output")
-    f = make_fitter(config, 2, 2)
-    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
-    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
-    parts = FitParts(config, f.ensemble, _optimiser(config))
+    f, parts, params, x, y = drawn(config)
     mean, _ = map(np.asarray, f.ensemble.apply_each(params, x))
     plain = SMALL.members * np.log(2 * np.pi)  # the variances begin at one
     got = float(loss(params, parts, x, y)[0]) - plain
@@ -183,10 +186,7 @@ def test_one_variance_for_each_output_is_least_squares_with_the_noise_beside_it(
 def test_rows_count_by_a_power_of_their_variance_as_seitzer_et_al_have_it(beta: float) -> None:
     """Equation 5 of arXiv 2203.09168; at one the mean's gradient is that of least squares."""
     config = replace(SMALL, beta=beta, learned_bounds=False)
-    f = make_fitter(config, 2, 2)
-    params, rng = f.init(jax.random.key(0)).params, np.random.default_rng(1)
-    x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
-    parts = FitParts(config, f.ensemble, _optimiser(config))
+    f, parts, params, x, y = drawn(config)
     mean, log_var = map(np.asarray, f.ensemble.apply_each(params, x))
     var, residual = np.exp(log_var), mean - y
     nll = 0.5 * (residual**2 / var + log_var + np.log(2 * np.pi))

@@ -168,21 +168,6 @@ def test_the_first_steps_do_not_depend_on_the_horizon() -> None:
     assert short.steps.truncations[-1].all() and not head.truncations.any()
 
 
-def test_rows_after_their_end_are_zero_and_frozen() -> None:
-    params = {"noise": 0.5, "fall": 1.0, "leave": np.inf}
-    got = roll(params, start_of(3), jax.random.key(3), 1.5)
-    assert 0 < got.lengths.min() < got.lengths.max() <= HORIZON
-    for leaf in jax.tree.leaves(got.steps):
-        assert not np.asarray(leaf)[~np.asarray(got.valid)].any()
-    last = got.lengths - 1, np.arange(BATCH)
-    np.testing.assert_array_equal(got.state, got.steps.next_observations[last])
-    seen = np.where(got.valid[..., None], got.steps.observations, 0).sum(0)
-    np.testing.assert_allclose(got.memory, seen, atol=1e-5)
-    ends = np.asarray(got.steps.terminations | got.steps.truncations)
-    np.testing.assert_array_equal(ends.sum(0), 1)
-    assert ends[last].all()
-
-
 @given(
     batch=st.sampled_from([1, 5, 12, 40]),
     count=st.sampled_from([1, 3, 7]),
@@ -196,17 +181,6 @@ def test_draws_are_balanced(batch: int, count: int, seed: int, shuffle: bool) ->
     assert np.bincount(drawn).max() <= -(-batch // count)
     if not shuffle:
         np.testing.assert_array_equal(drawn, 3 * (np.arange(batch) % count))
-
-
-def test_members_per_trajectory_and_per_step() -> None:
-    args = (NO_LIMITS, start_of(5), jax.random.key(5), np.inf)
-    fixed = roll(*args, per="trajectory").steps.members
-    np.testing.assert_array_equal(fixed, np.broadcast_to(fixed[0], fixed.shape))
-    assert set(fixed[0].tolist()) == set(ELITES.tolist())
-    changing = roll(*args).steps.members
-    assert len(np.unique(changing, axis=0)) > HORIZON // 2
-    for drawn in np.asarray(changing):
-        assert np.bincount(drawn).max() <= 3
 
 
 def test_tied_members() -> None:

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts.pde.baselines import make_low_pass
 from jaxrl_rollouts.pde.emulator import FieldShape, persistence
 from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Refiner
-from jaxrl_rollouts.pde.operators import Resnet
 
 SEEDS = 2
 
@@ -39,7 +39,7 @@ def test_other_trajectories_are_judged_by_the_same_programs(programs: Callable[[
 @pytest.mark.slow
 def test_single_steps_are_judged_after_each_refinement_as_if_it_were_the_last() -> None:
     config = Refiner(refinements=2)
-    net = Resnet(width=4, blocks=1, dilations=(1, 2), embedding=4).make(FieldShape(1, 8))
+    net = tiny(4, (1, 2)).make(FieldShape(1, 8))
     emulator = config.make(net, 0.3)
     params = jax.vmap(net.init)(jax.random.split(jax.random.key(3), SEEDS))
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # its last layer is zero at first

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import fixtures
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,12 +31,8 @@ QUICK = Training(lr=3e-3, warmup=50, average=0.99)
 
 def waves(count: int = 24, frames: int = 8) -> tuple[np.ndarray, np.ndarray]:
     """Waves of 300 and of 0.01 units that move `way` points a frame: `[N, T, 2, X]`, `[N]`."""
-    rng = np.random.default_rng(0)
-    way = rng.choice([-1.0, 1.0], count)
-    mode, phase = rng.integers(1, 3, (count, 1, 1)), rng.uniform(0, 6, (count, 1, 1))
-    x = np.arange(N) - way[:, None, None] * np.arange(frames)[:, None]
-    wave = np.sin(2 * np.pi * mode * x / N + phase)
-    return np.stack([300 + 50 * wave, 0.01 * wave], 2), way
+    wave, way = fixtures.waves(count, frames, (N,), ways=True)
+    return fixtures.two_units(wave), way
 
 
 @pytest.fixture(scope="module")

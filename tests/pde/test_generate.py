@@ -117,16 +117,6 @@ def test_a_solution_that_blows_up_is_named() -> None:
         together(wild)
 
 
-@pytest.mark.slow
-def test_the_papers_attractor() -> None:
-    """Spread and increments at length 64 (frames 0.8 apart), resolved and chaotic."""
-    config = Simulation(trajectories=32, points=128, extent=(64.0, 64.0), dt=(0.2, 0.2), chunk=32)
-    found = quality(together(config).fields[:, ::4])
-    assert 1.25 < found.std < 1.38
-    assert 0.23 < found.increment.mean() < 0.29
-    assert found.tail < 1e-3 and found.steady < 0.2
-
-
 def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
     rng = np.random.default_rng(0)
     moving = rng.normal(size=(10, 8, 1, 64))

@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.pde.emulator import FieldShape
@@ -18,7 +19,6 @@ from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.pde.units import _rounded
 from jaxrl_rollouts.record.context import RunContext
@@ -26,7 +26,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import PyTree
 
 N = 8
-NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+NET = tiny()
 QUICK = Training(steps=2, batch=2, warmup=0, per_iteration=1)
 U = np.random.default_rng(0).normal(size=(4, 6, 1, N)).cumsum(1).astype(np.float32)
 

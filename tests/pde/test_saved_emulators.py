@@ -13,18 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, UserError
 from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
+from jaxrl_rollouts.pde.operators import Fno, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.trained import TrainedEmulator, scalings
 
 N, SEEDS = 8, 2
-RESNET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+RESNET = tiny()
 FNO = Fno(width=4, layers=1, modes=3, embedding=4)
 ONE_STEP = Mse()
 REFINER = Refiner(refinements=1)

@@ -76,13 +76,6 @@ def test_the_fair_score_does_not_depend_on_the_number_of_members(members: int) -
         assert float(np.mean(scores)) == pytest.approx(apart / 2 + extra, abs=1e-5)
 
 
-def test_normal_truth_and_members_have_their_known_mean_score() -> None:
-    samples, truth = normal(2, 4, 200_000), normal(3, 200_000)
-    assert float(crps(samples, truth).mean()) == pytest.approx(1 / sqrt(pi), abs=0.005)
-    plain = float(crps(samples, truth, alpha=0.0).mean())
-    assert plain == pytest.approx(1.25 / sqrt(pi), abs=0.005)
-
-
 @pytest.mark.parametrize("members", [2, 5])
 def test_spread_is_skill_where_the_truth_might_be_a_member(members: int) -> None:
     # Two times, the second at another scale; an unknown centre per point.

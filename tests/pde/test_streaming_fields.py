@@ -7,16 +7,16 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.files import read, write_well
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.generate import Solved
-from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.streaming import deviation
 from jaxrl_rollouts.pde.training import Training
 
-NET = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+NET = tiny()
 
 
 @pytest.mark.slow
