@@ -129,16 +129,15 @@ def test_no_more_devices_than_seeds_keep_busy(told: dict) -> None:
 CORES = """
 import jax
 from jaxrl_rollouts.devices import use_cores
-use_cores({most})
+use_cores(2)
 print(len(jax.devices()))
 """
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_cores_become_devices(most: int) -> None:
+def test_cores_become_devices() -> None:
     environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     done = subprocess.run(
-        [sys.executable, "-c", CORES.format(most=most)],
+        [sys.executable, "-c", CORES],
         env=environment,
         capture_output=True,
         text=True,
@@ -146,7 +145,7 @@ def test_cores_become_devices(most: int) -> None:
         check=True,
     )
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert int(done.stdout) == min(most, allowed or 1)
+    assert int(done.stdout) == min(2, allowed or 1)
 
 
 ONE_CORE = """
@@ -221,8 +220,7 @@ def test_a_function_of_every_seed_is_the_same_on_one_and_on_several_devices(told
         np.testing.assert_allclose(out["noise"], noise, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["cuda", "gpuu"])
-def test_a_device_that_is_not_there_is_one_line(name: str) -> None:
+def test_a_device_that_is_not_there_is_one_line() -> None:
     code = """
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.errors import ConfigError
@@ -231,10 +229,8 @@ try:
 except ConfigError as error:
     print(error)
 """
-    environment = {**os.environ, "JAX_PLATFORMS": name}
+    environment = {**os.environ, "JAX_PLATFORMS": "gpuu"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    said = done.stdout.strip().splitlines()
-    if name == "cuda" and not said:
-        pytest.skip("this machine has one")
-    assert len(said) == 1 and f"device: found '{name}', expected a device" in said[0]
+    (said,) = done.stdout.strip().splitlines()
+    assert "device: found 'gpuu', expected a device" in said

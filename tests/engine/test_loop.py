@@ -61,19 +61,6 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
     np.testing.assert_allclose(found, means, rtol=1e-5)
 
 
-def test_seeds_do_not_see_each_other() -> None:
-    both = train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
-    for i in range(2):
-        alone = jax.tree.map(lambda x, i=i: x[i : i + 1], start())
-        one = train(descend, given, alone, DATA, iterations=6, chunk=3, stage="a")
-        np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
-        np.testing.assert_array_equal(
-            jax.random.key_data(one.state["key"][0]), jax.random.key_data(both.state["key"][i])
-        )
-        curves = one.history.curve("loss")[1][:, 0], both.history.curve("loss")[1][:, i]
-        np.testing.assert_allclose(*curves, rtol=1e-6)
-
-
 def test_the_same_update_compiles_once() -> None:
     train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
     count = len(TRACES)

@@ -222,14 +222,3 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
             solver_conditions(found, 1)
         with pytest.raises(ConfigError, match="--layout: .*well: pdearena holds a vorticity"):
             cli.dispatch([*command, "--equation", "gray_scott_2d", *few])
-
-
-def test_a_kolmogorov_flow_is_pushed_by_a_force_along_its_velocity() -> None:
-    """From rest the force alone acts: the curl of a velocity that waves along y."""
-    solver = EQUATIONS["kolmogorov_2d"].solver(N, TURN, 1e-3, 0.01)
-    w = np.asarray(solver(jnp.zeros((1, N, N))))[0]
-    v = np.asarray(to_velocity(jnp.asarray(w)[None], TURN))
-    assert np.abs(v[1]).max() < 1e-6 * np.abs(v[0]).max()
-    y = np.arange(N) / N * TURN
-    # d v_0 / dt = -sin(4 y), so that d w / dt = -d_1 (-sin(4 y)) = 4 cos(4 y).
-    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(4 * np.cos(4 * y), w.shape), atol=0.05)

@@ -242,19 +242,6 @@ def test_unified_is_its_formula(path: str) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-4)
 
 
-def test_an_empty_interval_is_flow_matching() -> None:
-    """`equal=1`: MeanFlow's target is v; the same draws, so the same loss."""
-    rows = jax.random.normal(jax.random.key(3), (50, 1))
-    x, t, _ = places()
-    v = jax.random.normal(KEY, x.shape)
-    u, target = mean_target(exact_average, x, t, t, v)
-    np.testing.assert_array_equal(target, v)
-    np.testing.assert_array_equal(u, exact_average(x, t, t))
-    assert np.isfinite(
-        linear_flow(df.FlowConfig(loss="mean", equal=1.0)).loss(Linear.params, KEY, rows)
-    )
-
-
 def test_unified_at_ratio_0_is_flow_matching_to_the_bit() -> None:
     rows = jax.random.normal(jax.random.key(3), (50, 2))
     flows = [linear_flow(c) for c in (df.FlowConfig(), df.FlowConfig(loss="unified", ratio=0.0))]

@@ -90,16 +90,6 @@ def test_the_published_rule_collapses_onto_the_target() -> None:
     np.testing.assert_allclose(draw(plain, 0.03, 256), (0.525, 0.550), atol=0.008)
 
 
-@pytest.mark.parametrize(
-    ("coefficient", "steps", "want"),
-    [(0.3, 32, (0.259, 0.837)), (1.0, 32, (0.788, 0.332)), (0.1, 256, (0.437, 0.637))],
-)
-def test_the_published_rule_with_unit_gradients(coefficient: float, steps: int, want: Any) -> None:
-    np.testing.assert_allclose(
-        draw(GuidanceConfig(), coefficient, steps, width=16), want, atol=0.01
-    )
-
-
 def test_reference_steps_take_the_number_of_steps_out() -> None:
     config = GuidanceConfig(reference_steps=256)
     few, many = (draw(config, 0.05, n, width=16)[0] for n in (32, 256))

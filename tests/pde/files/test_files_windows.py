@@ -88,14 +88,6 @@ def test_windows_that_do_not_fit(path: Path) -> None:
         iterate_windows(found, generator, 0, 2)
 
 
-def test_layouts_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
-    for layout, (write, options) in WRITERS.items():
-        ending = ".npy" if layout == "APEBench" else ""
-        path = write(tmp_path / f"{layout}{ending}", [numbered(X)], **options)
-        moved = path.rename(path.with_suffix(".xyz"))
-        assert read(moved).layout == layout
-
-
 def test_other_hdf5_files_are_described(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "ns.h5", "w") as file:
         for name in ("p", "u", "t", "w"):
