@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
@@ -230,12 +231,13 @@ def test_warnings_are_one_line_without_source_code(
     assert os.environ.pop("TF_CPP_MIN_LOG_LEVEL") == "3"
 
 
-def test_a_terminal_that_shows_ascii_only_ends_no_run(plugin: Path) -> None:
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
-    command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "smoke"]
-    done = subprocess.run(command, env=environment, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert b"?" in done.stdout and done.stdout.isascii()
+def test_a_terminal_that_shows_ascii_only_ends_no_run(plugin: Path, monkeypatch: Any) -> None:
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    cli.main(["run", "toy", "--preset", "smoke"])
+    shown.flush()
+    printed = shown.buffer.getvalue()
+    assert b"?" in printed and printed.isascii()
 
 
 def test_the_version_names_the_commit(capsys: Any, plugin: Path) -> None:

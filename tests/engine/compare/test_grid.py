@@ -1,4 +1,4 @@
-"""Arms side by side: numbers, divergence, resumed runs, and what is drawn of them."""
+"""Arms side by side: numbers, divergence, and what a resumed run does not do again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.compare import draw
 from jaxrl_rollouts.compare.grid import Cell, run_grid, stacked, stage_name
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
-from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.reports.pictures import figure
-from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import Summary
 
 SEEDS = 2
@@ -131,53 +127,3 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
     assert again.extra["name"] == "arm-4"
     assert measured == ["arm-1", "arm-4"]
     assert (folder.path / "arm-1" / "measured.npz").exists()
-
-
-def report() -> Report:
-    return Report("e", "smoke", {}, "jaxrl-rollouts run e", 2)
-
-
-def drawn_cell(scale: float) -> Cell:
-    history = History()
-    for iteration in (1, 2):
-        history.append(iteration, {"return": scale * np.array([1.0, 2.0]) * iteration})
-    return Cell(history, updates=10, seeds=2)
-
-
-def test_a_picture_has_a_panel_per_title_and_hides_the_others() -> None:
-    made = report()
-    with draw.picture(made, "p", "Caption.", titles=("a", "b", "c"), columns=2) as axes:
-        assert [ax.get_title() for ax in axes] == ["a", "b", "c"]
-        draw.curves(
-            axes[0], {"ravl": drawn_cell(1.0), "base": drawn_cell(2.0)}, "return", scale=3.0
-        )
-        draw.level(axes[1], 5.0, "optimum")
-    drawn = made.pictures["p"].figure
-    assert drawn is not None and len(drawn.axes) == 4 and not drawn.axes[3].get_visible()
-    line = axes[0].lines[1]
-    np.testing.assert_allclose(line.get_xdata(), [10, 20])
-    np.testing.assert_allclose(line.get_ydata(), [9.0, 18.0])  # iqm of two seeds, 3 times
-    texts = [text.get_text() for text in drawn.legends[0].get_texts()]
-    assert texts == ["ravl", "base", "optimum"]
-    assert made.pictures["p"].caption == "Caption."
-
-
-def test_nothing_to_name_is_no_legend() -> None:
-    with draw.picture(report(), "p", "") as (ax,):
-        ax.plot([0, 1])
-    assert ax.get_legend() is None
-
-
-def test_a_diverged_cell_is_left_out() -> None:
-    _, (ax,) = figure()
-    draw.curves(ax, {"base": Cell(diverged=True, seeds=2), "ravl": drawn_cell(1.0)}, "return")
-    assert [line.get_label() for line in ax.lines] == ["ravl"]
-
-
-def test_a_sweep_shows_means_and_seeds() -> None:
-    _, (ax,) = figure()
-    draw.sweep(
-        ax, (1, 2), [np.array([1.0, 3.0]), np.array([4.0, 6.0])], "mse", colours={"mse": "#0072B2"}
-    )
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [2.0, 5.0])
-    assert len(ax.lines) == 3 and ax.lines[0].get_color() == "#0072B2"
