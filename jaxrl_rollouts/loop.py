@@ -168,7 +168,7 @@ def train(
     alive = Seeds(stage, seeds, on_divergence, known)
     earlier = spent.wall
     output = _Output(stage, context, iteration, iterations, unit, units_per_iteration, kept)
-    over = mesh or devices.mesh_for(seeds)
+    over = mesh or devices.mesh_for(seeds)  # checkpoints hold whole states, wherever trained
     if over is None and alone and processes.several():
         over = devices.mesh_along(*alone)
     if feed:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -19,7 +19,7 @@ os.environ.setdefault("JAXRL_ROLLOUTS_CACHE", "off")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -27,6 +27,10 @@ settings.register_profile(
     max_examples=25,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+# Without shrinking: for `tests.mutants`, which asks whether there is a counterexample.
+settings.register_profile(
+    "first", parent=settings.get_profile("fast"), phases=(Phase.explicit, Phase.generate)
 )
 settings.register_profile("thorough", parent=settings.get_profile("fast"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
@@ -88,6 +92,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if names and item.nodeid.startswith(names):
             item.add_marker(pytest.mark.xfail(reason="see tests/unsettled.txt", strict=False))
+
+
+COMPILED: list[str] = []
+
+
+def count(event: str, *_: object, **__: object) -> None:
+    if event.endswith("backend_compile_duration"):
+        COMPILED.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(count)
+
+
+@pytest.fixture
+def programs() -> Callable[[], int]:
+    """How many programs have been compiled so far, those of a cache included."""
+    return lambda: len(COMPILED)
 
 
 @pytest.fixture

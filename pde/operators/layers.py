@@ -262,7 +262,9 @@ def field_network(
     if shape.history < 1:
         raise ConfigError("history", shape.history, "at least 1: the frame to step from")
     known: Any = module  # it has a hash, but its type does not say so
-    return _field_network(known, shape._replace(points=shape.grid), redrawn)
+    # Written in one way, so that the same circles are the same functions.
+    kinds = shape.boundaries or ("periodic",) * len(shape.grid)
+    return _field_network(known, shape._replace(points=shape.grid, boundaries=kinds), redrawn)
 
 
 @functools.lru_cache(maxsize=32)

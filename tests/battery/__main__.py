@@ -19,8 +19,7 @@ from jaxrl_rollouts.reports.page import report_markdown
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
-PARTS = ("kills", "damage", "pressure", "hostile")
-PARTS += ("folders", "exported", "settings", "simulators", "machines")
+PARTS = ("kills", "damage", "pressure", "hostile", "folders", "exported", "machines")
 OUT = Path("runs") / "battery"
 
 

@@ -12,6 +12,8 @@ import importlib
 import json
 import math
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,12 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .hostile import CORRECT, NAMED, TRACEBACK, WRONG, in_a_process
-from .runner import IMPORTED
+from .runner import IMPORTED, Ended
 from .tally import Tally
 
+NAMED, CORRECT, WRONG, TRACEBACK = "named error", "correct", "silently wrong", "traceback"
 LOST, EXECUTED, HANG = "lost", "executed", "hang"
-PATIENCE = 240  # seconds after which an attack hangs
+PATIENCE = 240  # seconds after which an attack hangs; a family may say otherwise
 ROOT = Path(__file__).parents[2]
 BASE = "BATTERY_BASE"  # variable that names the finished run
 
@@ -45,35 +47,26 @@ class Attack(NamedTuple):
 Areas = Mapping[str, Callable[[float, int], Iterable[Attack]]]
 
 
-class Ended(NamedTuple):
-    """A command that has ended; code None is a hang."""
-
-    code: int | None
-    out: str
-    err: str
-
-    @property
-    def outcome(self) -> str:
-        """Of a command that may work or be refused."""
-        lines = self.err.strip().splitlines() or [""]
-        if self.code is None:
-            return f"{HANG}: {lines[-1]}"
-        if "Traceback (most recent" in self.err or self.code not in (0, 2, 3, 130):
-            return f"{TRACEBACK}: code {self.code}: {lines[-1]}"[:300]
-        if not printed(self.out + self.err):
-            return f"{WRONG}: control characters were printed"
-        if self.code == 0:
-            return CORRECT
-        line = lines[-1].startswith(("error: ", "stopped: "))
-        return NAMED if line else f"{TRACEBACK}: no line says why: {lines[-1]}"[:300]
-
-
 def printed(text: str) -> bool:
     """Whether a terminal obeys nothing in a text."""
     from jaxrl_rollouts.errors import printable
 
     plain = text.replace("\r", "")
     return plain == printable(plain)
+
+
+def outcome(ended: Ended) -> str:
+    """Of a command that may work or be refused."""
+    if ended.code is None:
+        return f"{HANG}: {ended.last}"
+    if ended.crashed:
+        return f"{TRACEBACK}: code {ended.code}: {ended.last}"
+    if not printed(ended.out + ended.err):
+        return f"{WRONG}: control characters were printed"
+    if ended.code == 0:
+        return CORRECT
+    line = ended.last.startswith(("error: ", "stopped: "))
+    return NAMED if line else f"{TRACEBACK}: no line says why: {ended.last}"
 
 
 def command(*words: object, cwd: Path, patience: float = PATIENCE / 2, **options: Any) -> Ended:
@@ -114,9 +107,12 @@ def some(attacks: Sequence[Attack], share: float) -> list[Attack]:
     return [attacks[i * len(attacks) // count] for i in range(count)]
 
 
-def run(family: str, areas: Areas, share: float, seed: int) -> Iterator[Tally]:
-    """A tally for every area; each in an interpreter that has started no backend of jax."""
-    environment = os.environ | {BASE: made_base()}
+def run(family: str, areas: Areas, share: float, seed: int, based: bool = True) -> Iterator[Tally]:
+    """A tally for every area; each in an interpreter that has started no backend of jax.
+
+    `based`: attacks are on the finished run, `base`.
+    """
+    environment = os.environ | ({BASE: made_base()} if based else {})
     for name in areas:
         words = [sys.executable, "-m", "tests.battery.attacks", family, name, str(share), str(seed)]
         done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment)
@@ -145,6 +141,33 @@ def add(tally: Tally, case: str, outcome: str) -> None:
         bad.append(f"{case}: {outcome}")
 
 
+def in_a_process(
+    work: Callable[[], str], folder: Path, seconds: int = PATIENCE, memory: int | None = None
+) -> str:
+    """The outcome of work in a child: crashes, hangs and what it ran are told."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.chdir(folder)
+        if memory:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        signal.alarm(seconds)
+        try:
+            outcome = work()
+        except BaseException as error:
+            outcome = f"{TRACEBACK}: {type(error).__name__} {error}"[:500]
+        os.write(writing, outcome.encode(errors="replace"))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        outcome = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(child, 0)
+    if not outcome:
+        outcome = f"{TRACEBACK}: ended by signal {os.WTERMSIG(status)}"
+    return f"{WRONG}: code was run" if (folder / "ran").exists() else outcome
+
+
 def judged(work: Callable[[Path], str], folder: Path) -> str:
     """The outcome of an attack; an error of ours is named where it is one clean line."""
     from jaxrl_rollouts.errors import UserError
@@ -164,8 +187,11 @@ def main(family: str, area: str, share: str, seed: str) -> None:
         for number, attack in enumerate(module.AREAS[area](float(share), int(seed))):
             folder = Path(place) / str(number)
             folder.mkdir()
-            outcome = in_a_process(lambda: judged(attack.work, folder), folder, PATIENCE)  # noqa: B023
-            print(json.dumps((f"{area}: {attack.name}", outcome)), flush=True)
+            limits = (getattr(module, name, None) for name in ("PATIENCE", "MEMORY"))
+            work = functools.partial(judged, attack.work, folder)
+            seconds, memory = limits
+            found = in_a_process(work, folder, seconds or PATIENCE, memory)
+            print(json.dumps((f"{area}: {attack.name}", found)), flush=True)
 
 
 if __name__ == "__main__":

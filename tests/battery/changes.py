@@ -235,18 +235,8 @@ def header(path: Path, rng: np.random.Generator) -> None:
     good = {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     key = str(rng.choice(sorted(good)))
     values = good[key]
-    shape = rng.choice(
-        [
-            "(10**12,)",
-            "(99999999999, 9)",
-            "(-4, 6)",
-            "(2,)",
-            "(3.5,)",
-            "()",
-            "(9, 9, 9)",
-            "__import__",
-        ]
-    )
+    shapes = ["(10**12,)", "(99999999999, 9)", "(-4, 6)", "(2,)", "(3.5,)", "()", "(9, 9, 9)"]
+    shape = rng.choice([*shapes, "__import__"])
     text = f"{{'descr': '{values.dtype.str}', 'fortran_order': False, 'shape': {shape}, }}"
     text = text.ljust(117) + "\n"
     content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()

@@ -1,4 +1,4 @@
-"""Folders from a stranger: links, code that they name, changed records, names of files."""
+"""Folders from a stranger: code that they name, changed records, names of files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from . import attacks, changes
-from .attacks import CLONE, EXECUTED, LOST, Areas, Attack, base, command, some
-from .hostile import CORRECT, WRONG
+from .attacks import CLONE, CORRECT, EXECUTED, WRONG, Areas, Attack, base, command, outcome, some
 from .tally import Tally
 
-PRECIOUS = "first line\nsecond line without an end"
-LINKS = (".lock", "sessions.jsonl", "metrics.jsonl", "run.json", "report.json", "report.html")
-LINKS += ("STAGE", "STAGE/history.jsonl", "STAGE/.writing", "STAGE/policy/policy.json")
 MODULE = "open({ran!r}, 'w')\ndef make():\n    return 'Pendulum-v1'\n"
 RECORDS = {"run.json": 40, "policy.json": 60, "plan.json": 40, "emulator.json": 63}
 
@@ -30,36 +26,6 @@ def copied(folder: Path) -> Path:
     shutil.copytree(base(), run)
     (run / "report.json").unlink()
     return run
-
-
-def linked(name: str, folder: Path) -> str:
-    """A link out of a run's folder, which is then resumed."""
-    run = copied(folder)
-    stage = next(
-        path.parent for path in run.rglob("history.jsonl") if not path.parent.name.isdigit()
-    )
-    place = run / name.replace("STAGE", stage.relative_to(run).as_posix())
-    outside = folder / "outside"
-    if place.is_dir() or name.endswith(".writing"):
-        outside.mkdir()
-        shutil.rmtree(place, ignore_errors=True)
-    else:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        outside.write_text(place.read_text() if place.exists() else PRECIOUS)
-        place.unlink(missing_ok=True)
-    before = content(outside)
-    place.symlink_to(outside)
-    ended = command("resume", run, "--no-progress", cwd=folder)
-    return ended.outcome if content(outside) == before else f"{LOST}: {name} was written through"
-
-
-def content(place: Path) -> dict[str, bytes]:
-    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file())
-    return {str(file): file.read_bytes() for file in files}
-
-
-def links(share: float, seed: int) -> list[Attack]:
-    return some([Attack(name, partial(linked, name)) for name in LINKS], share)
 
 
 def planned(words: tuple[str, ...], folder: Path) -> str:
@@ -102,7 +68,7 @@ def executed(folder: Path, *words: object) -> str:
     ended = command(*words, cwd=folder)
     if (folder / "ran").exists():
         return f"{EXECUTED}: {' '.join(map(str, words))}"
-    return ended.outcome if ended.code else f"{WRONG}: a name of code was taken"
+    return outcome(ended) if ended.code else f"{WRONG}: a name of code was taken"
 
 
 def code(share: float, seed: int) -> list[Attack]:
@@ -224,7 +190,7 @@ def named(name: str, folder: Path) -> str:
     sources = [s for page in pages for s in re.findall(r"<img[^>]*src=\"([^\"]{0,11})", page)]
     if any(source != "data:image/" for source in sources) or any("<script" in p for p in pages):
         return f"{WRONG}: the page fetches or runs something"
-    return ended.outcome
+    return outcome(ended)
 
 
 def names(share: float, seed: int) -> list[Attack]:
@@ -232,7 +198,6 @@ def names(share: float, seed: int) -> list[Attack]:
 
 
 AREAS: Areas = {
-    "links in a run's folder": links,
     "code that a folder names": code,
     "records that were changed": records,
     "names of data files": names,

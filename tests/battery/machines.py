@@ -1,4 +1,4 @@
-"""Machines as they are: no home, poor terminals, damaged caches, impatient users, little memory."""
+"""Machines as they are: no home, poor terminals, impatient users, little memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from . import attacks
-from .attacks import CLONE, LOST, ROOT, Areas, Attack, Ended, base, command, some
-from .hostile import CORRECT, NAMED, TRACEBACK, WRONG
+from .attacks import (
+    CLONE,
+    CORRECT,
+    LOST,
+    NAMED,
+    ROOT,
+    TRACEBACK,
+    WRONG,
+    Areas,
+    Attack,
+    base,
+    command,
+    outcome,
+    some,
+)
 from .tally import Tally
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
@@ -43,7 +56,7 @@ def in_environment(options: dict[str, Any], folder: Path) -> str:
     """A run from its beginning, whose report is that of any other."""
     ended = command("run", "offline", *CLONE, "--out", "runs", cwd=folder, **options)
     if ended.code != 0:
-        return ended.outcome
+        return outcome(ended)
     (run,) = (folder / "runs").iterdir()
     if "umask" in options:
         modes = {path.stat().st_mode & 0o777 & options["umask"] for path in run.rglob("*")}
@@ -54,20 +67,6 @@ def in_environment(options: dict[str, Any], folder: Path) -> str:
 
 def numbers(run: Path) -> Any:
     return json.loads((run / "report.json").read_text())["numbers"]
-
-
-def nameless(folder: Path) -> str:
-    """A user whom no passwd knows, without a home: a container's."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "USER", "LOGNAME")}
-    environment |= {"PYTHONPATH": str(ROOT)}
-    code = "import pwd\ndef unknown(uid): raise KeyError(uid)\npwd.getpwuid = unknown\n"
-    code += "from jaxrl_rollouts.cli import before\n"
-    code += "from jaxrl_rollouts.cli.main import main\n"
-    code += "before.keep_compiled({})\n"
-    code += f"main({['run', 'offline', *CLONE, '--out', 'runs']!r})"
-    line = [sys.executable, "-c", code]
-    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
-    return Ended(done.returncode, done.stdout, done.stderr).outcome
 
 
 def output(what: str, folder: Path) -> str:
@@ -84,31 +83,6 @@ def output(what: str, folder: Path) -> str:
     if "Traceback" in done.stderr or done.returncode not in (0, 2):
         return f"{TRACEBACK}: {done.returncode} {done.stderr[-200:]}"
     return NAMED if done.returncode else CORRECT
-
-
-def cache(damage: str, folder: Path) -> str:
-    """Kept programs that a power cut or a disk damaged: the same numbers, and they heal."""
-    environment = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
-    environment |= {"JAXRL_ROLLOUTS_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-m", "jaxrl_rollouts", "run", "offline", *CLONE, "--out"]
-    said = []
-    for number in range(3):
-        if number == 1:
-            for entry in (folder / "cache").rglob("*-cache"):
-                data = entry.read_bytes()
-                entry.write_bytes(
-                    {"cut": data[: len(data) // 2], "empty": b""}.get(damage, b"x" * 9)
-                )
-        done = subprocess.run(
-            [*line, f"runs{number}"], cwd=folder, env=environment, capture_output=True, text=True
-        )
-        if done.returncode:
-            return Ended(done.returncode, done.stdout, done.stderr).outcome
-        (run,) = (folder / f"runs{number}").iterdir()
-        if numbers(run) != numbers(base()):
-            return f"{WRONG}: another result"
-        said.append("damaged" in done.stderr or "Error reading persistent" in done.stderr)
-    return NAMED if said == [False, True, False] else f"{WRONG}: warned {said}"
 
 
 SIMULATOR = """
@@ -204,13 +178,8 @@ def too_large(what: str, folder: Path) -> str:
 
 def environments(share: float, seed: int) -> list[Attack]:
     made = [Attack(name, partial(in_environment, given)) for name, given in ENVIRONMENTS.items()]
-    made.append(Attack("no passwd entry", nameless))
     names = ("closed stdout", "closed stderr", "closed stdin", "/dev/full", "head")
     return some(made + [Attack(name, partial(output, name)) for name in names], share)
-
-
-def caches(share: float, seed: int) -> list[Attack]:
-    return some([Attack(how, partial(cache, how)) for how in ("cut", "empty", "other")], share)
 
 
 def users(share: float, seed: int) -> list[Attack]:
@@ -225,12 +194,7 @@ def sizes(share: float, seed: int) -> list[Attack]:
     return some([Attack(what, partial(too_large, what)) for what in every], share)
 
 
-AREAS: Areas = {
-    "environments": environments,
-    "damaged caches": caches,
-    "users": users,
-    "sizes": sizes,
-}
+AREAS: Areas = {"environments": environments, "users": users, "sizes": sizes}
 
 
 def run(share: float, seed: int) -> Iterator[Tally]:

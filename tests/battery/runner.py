@@ -33,7 +33,7 @@ PATIENCE = 300  # seconds after which a command hangs
 Limits = Mapping[int, int]
 
 
-class Done(NamedTuple):
+class Ended(NamedTuple):
     """A command that has ended; a negative code is the signal that ended it, None a hang."""
 
     code: int | None
@@ -57,7 +57,7 @@ class Started(NamedTuple):
     process: BaseProcess
     folder: Path
 
-    def end(self, patience: float = PATIENCE) -> Done:
+    def end(self, patience: float = PATIENCE) -> Ended:
         """Wait for it; kill it when it takes too long."""
         self.process.join(patience)
         code = self.process.exitcode
@@ -66,7 +66,7 @@ class Started(NamedTuple):
             self.process.join()
         out, err = ((self.folder / name).read_text(errors="replace") for name in ("out", "err"))
         shutil.rmtree(self.folder, ignore_errors=True)
-        return Done(code, out, err)
+        return Ended(code, out, err)
 
 
 def start(arguments: Sequence[object], limits: Limits | None = None) -> Started:
@@ -92,7 +92,7 @@ def start(arguments: Sequence[object], limits: Limits | None = None) -> Started:
     return Started(process, folder)
 
 
-def run(arguments: Sequence[object], limits: Limits | None = None) -> Done:
+def run(arguments: Sequence[object], limits: Limits | None = None) -> Ended:
     """`jaxrl-rollouts ARGUMENTS`, to its end."""
     return start(arguments, limits).end()
 

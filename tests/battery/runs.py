@@ -76,7 +76,7 @@ def whole(name: str) -> Whole:
     return Whole(folder, result, seconds, played, shown(folder))
 
 
-def play(folder: Path, policy: str) -> runner.Done:
+def play(folder: Path, policy: str) -> runner.Ended:
     """`evaluate` of a run's `policy` or `policy-best`."""
     best = ["--best"] if policy == "policy-best" else []
     return runner.run(["evaluate", folder, *PLAYED, *best])

@@ -73,25 +73,6 @@ class Config:
     names: list[str] = field(default_factory=list)
 
 
-FULL = Config(
-    "hopper",
-    Agent(math.inf, 3, (), "edac"),
-    5,
-    Threshold(-math.inf),
-    (7, 0.5),
-    {"a": 1.0},
-    Path("x/y"),
-    False,
-    ["p", "q"],
-)
-
-
-@pytest.mark.parametrize("config", [Config("hopper"), FULL])
-def test_survives_the_way_through_a_json_file(config: Config) -> None:
-    text = json.dumps(to_json(config), allow_nan=False)
-    assert read(Config, json.loads(text)) == config
-
-
 @given(
     st.builds(
         Config,

@@ -1,4 +1,4 @@
-"""The public names: all there, all documented, and nothing is loaded before it is used."""
+"""The public names: there, documented, typed, and loaded when they are used."""
 
 from __future__ import annotations
 
@@ -114,3 +114,33 @@ def test_a_run_folder_resumes(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="logger"):
         Run.open(tmp_path / "other", loggers=("cvs",))
+
+
+HERE = Path(__file__).parent / "typing"
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, set[int]]:
+    """Lines with an error, counted from 1, by file."""
+    pytest.importorskip("pyright")
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    files = [str(HERE / name) for name in ("mistakes.py", "right.py")]
+    done = subprocess.run([*command, *files], capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    lines: dict[str, set[int]] = {"mistakes.py": set(), "right.py": set()}
+    for one in report["generalDiagnostics"]:
+        if one["severity"] == "error":
+            lines[Path(one["file"]).name].add(one["range"]["start"]["line"] + 1)
+    assert report["summary"]["filesAnalyzed"] == 2
+    return lines
+
+
+def test_every_mistake_is_seen(found: dict[str, set[int]]) -> None:
+    lines = (HERE / "mistakes.py").read_text().splitlines()
+    wrong = {number for number, line in enumerate(lines, start=1) if "  # " in line}
+    assert len(wrong) == 13
+    assert found["mistakes.py"] == wrong
+
+
+def test_right_programs_have_none(found: dict[str, set[int]]) -> None:
+    assert found["right.py"] == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +101,7 @@ def test_what_cannot_be_read_ends_the_training_and_the_thread(path: Path) -> Non
     broken = feed(path, read)
     with pytest.raises(DataError, match="found nothing"):
         train(update, init, keys(), broken, iterations=2, stage="a")
-    assert broken._thread is None
+    assert not [t for t in threading.enumerate() if t.name.startswith("read-ahead")]
 
 
 @pytest.mark.parametrize("sizes", [(-1, 10**6), (40, 100), (10**6, 10**6)])

@@ -23,11 +23,7 @@ from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, make_
 @pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
 def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
     config = EnsembleConfig(
-        hidden=(5, 4),
-        layer_norm=True,
-        lr=2.0,
-        weight_decay=decay,
-        decay="decoupled",
+        hidden=(5, 4), layer_norm=True, lr=2.0, weight_decay=decay, decay="decoupled"
     )
     optimiser = _optimiser(config)
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))

@@ -61,19 +61,6 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
     np.testing.assert_allclose(found, means, rtol=1e-5)
 
 
-def test_seeds_do_not_see_each_other() -> None:
-    both = train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
-    for i in range(2):
-        alone = jax.tree.map(lambda x, i=i: x[i : i + 1], start())
-        one = train(descend, given, alone, DATA, iterations=6, chunk=3, stage="a")
-        np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
-        np.testing.assert_array_equal(
-            jax.random.key_data(one.state["key"][0]), jax.random.key_data(both.state["key"][i])
-        )
-        curves = one.history.curve("loss")[1][:, 0], both.history.curve("loss")[1][:, i]
-        np.testing.assert_allclose(*curves, rtol=1e-6)
-
-
 def test_the_same_update_compiles_once() -> None:
     train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
     count = len(TRACES)
@@ -86,18 +73,15 @@ def test_the_same_update_compiles_once() -> None:
     assert len(TRACES) > count
 
 
-def test_the_callers_state_is_not_consumed() -> None:
-    state = start()
-    train(descend, given, state, DATA, iterations=3, chunk=3, stage="a")
+def test_data_may_be_on_the_host_and_the_callers_state_is_not_consumed() -> None:
+    state, on_host = start(), jax.tree.map(np.asarray, DATA)
+    here, there = (
+        train(descend, given, state, data, iterations=3, chunk=3, stage="a")
+        for data in (on_host, DATA)
+    )
+    np.testing.assert_array_equal(here.state["w"], there.state["w"])
     np.testing.assert_array_equal(state["w"], 1.0)
     assert jax.random.split(state["key"][0]).shape == (2,)
-
-
-def test_data_may_be_on_the_host() -> None:
-    on_host = jax.tree.map(np.asarray, DATA)
-    here = train(descend, given, start(), on_host, iterations=3, chunk=3, stage="a")
-    there = train(descend, given, start(), DATA, iterations=3, chunk=3, stage="a")
-    np.testing.assert_array_equal(here.state["w"], there.state["w"])
 
 
 @pytest.mark.parametrize(("every", "asked"), [(None, [7]), (3, [3, 6, 7]), (6, [6, 7])])
@@ -108,17 +92,8 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
         seen.append((iteration, int(state["n"][0])))
         return {"return": state["w"][:, 0]}
 
-    trained = train(
-        descend,
-        given,
-        start(),
-        DATA,
-        iterations=7,
-        chunk=3,
-        stage="a",
-        evaluate=evaluate,
-        evaluate_every=every,
-    )
+    options = dict(iterations=7, chunk=3, stage="a", evaluate=evaluate, evaluate_every=every)
+    trained = train(descend, given, start(), DATA, **options)
     assert seen == [(i, i) for i in asked]
     iterations, values = trained.history.curve("return")
     assert iterations.tolist() == asked
@@ -127,17 +102,10 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
 
 
 def test_evaluations_are_spread_evenly_and_rounded() -> None:
-    assert sorted(evenly(7, 3)) == [2, 5, 7]
-    assert sorted(evenly(6, 3)) == [2, 4, 6]
-    assert sorted(evenly(2, 5)) == [1, 2]
-
-    def evaluate(state: Any, iteration: int) -> dict:
-        return {"return": state["w"][:, 0]}
-
-    at = evenly(7, 3)
-    trained = train(
-        descend, given, start(), DATA, iterations=7, stage="a", evaluate=evaluate, evaluate_at=at
-    )
+    assert [sorted(evenly(*x)) for x in ((7, 3), (6, 3), (2, 5))] == [[2, 5, 7], [2, 4, 6], [1, 2]]
+    at, look = evenly(7, 3), lambda state, iteration: {"return": state["w"][:, 0]}
+    options = dict(iterations=7, stage="a", evaluate=look, evaluate_at=at)
+    trained = train(descend, given, start(), DATA, **options)
     assert trained.history.curve("return")[0].tolist() == [2, 5, 7]
 
 

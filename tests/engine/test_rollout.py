@@ -1,4 +1,4 @@
-"""The rollout against stepping by hand, and every reason for which a row ends."""
+"""The rollout against stepping by hand, how rows end, and what a state may be."""
 
 from __future__ import annotations
 
@@ -168,21 +168,6 @@ def test_the_first_steps_do_not_depend_on_the_horizon() -> None:
     assert short.steps.truncations[-1].all() and not head.truncations.any()
 
 
-def test_rows_after_their_end_are_zero_and_frozen() -> None:
-    params = {"noise": 0.5, "fall": 1.0, "leave": np.inf}
-    got = roll(params, start_of(3), jax.random.key(3), 1.5)
-    assert 0 < got.lengths.min() < got.lengths.max() <= HORIZON
-    for leaf in jax.tree.leaves(got.steps):
-        assert not np.asarray(leaf)[~np.asarray(got.valid)].any()
-    last = got.lengths - 1, np.arange(BATCH)
-    np.testing.assert_array_equal(got.state, got.steps.next_observations[last])
-    seen = np.where(got.valid[..., None], got.steps.observations, 0).sum(0)
-    np.testing.assert_allclose(got.memory, seen, atol=1e-5)
-    ends = np.asarray(got.steps.terminations | got.steps.truncations)
-    np.testing.assert_array_equal(ends.sum(0), 1)
-    assert ends[last].all()
-
-
 @given(
     batch=st.sampled_from([1, 5, 12, 40]),
     count=st.sampled_from([1, 3, 7]),
@@ -196,17 +181,6 @@ def test_draws_are_balanced(batch: int, count: int, seed: int, shuffle: bool) ->
     assert np.bincount(drawn).max() <= -(-batch // count)
     if not shuffle:
         np.testing.assert_array_equal(drawn, 3 * (np.arange(batch) % count))
-
-
-def test_members_per_trajectory_and_per_step() -> None:
-    args = (NO_LIMITS, start_of(5), jax.random.key(5), np.inf)
-    fixed = roll(*args, per="trajectory").steps.members
-    np.testing.assert_array_equal(fixed, np.broadcast_to(fixed[0], fixed.shape))
-    assert set(fixed[0].tolist()) == set(ELITES.tolist())
-    changing = roll(*args).steps.members
-    assert len(np.unique(changing, axis=0)) > HORIZON // 2
-    for drawn in np.asarray(changing):
-        assert np.bincount(drawn).max() <= 3
 
 
 def test_tied_members() -> None:
@@ -236,3 +210,98 @@ def test_vmap_over_seeds_is_a_loop_over_seeds() -> None:
 def test_bad_arguments(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rollout(MODEL, NO_LIMITS, start_of(0), jax.random.key(0), **options)
+
+
+def test_early_exit_stops_computing() -> None:
+    calls = []
+
+    def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
+        jax.debug.callback(lambda: calls.append(1))
+        return state + 1, outcome(2, terminated=state + 1 >= jnp.array([2.0, 3.0]))
+
+    result = rollout(Model(step), None, jnp.zeros(2), jax.random.key(0), horizon=50, early_exit=2)
+    jax.block_until_ready(result)
+    jax.effects_barrier()
+    assert len(calls) == 4  # three steps until the last row ends, in chunks of two
+    np.testing.assert_array_equal(result.lengths, [2, 3])
+    assert result.steps.rewards.shape == (50, 2)
+
+
+def scripted(
+    terminated: list[int], truncated: list[int], uncertain: list[int], **options: Any
+) -> Trajectory:
+    """One row, five steps at most; each list names the steps at which something happens."""
+
+    def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
+        at = lambda times: jnp.isin(state, jnp.array(times or [-1]))  # noqa: E731
+        u = at(uncertain).astype(jnp.float32)
+        return state + 1, outcome(
+            1, terminated=at(terminated), truncated=at(truncated), uncertainty=u
+        )
+
+    start = jnp.zeros((1,), jnp.int32)
+    return rollout(Model(step), None, start, jax.random.key(0), horizon=5, **options)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "uncertain", "options", "length", "ending"),
+    [
+        ([], [], [], {}, 5, "truncated"),
+        ([1], [], [], {}, 2, "terminated"),
+        ([], [1], [], {}, 2, "truncated"),
+        ([1], [1], [], {}, 2, "terminated"),
+        ([4], [], [], {}, 5, "terminated"),
+        ([], [], [2], {}, 5, "truncated"),
+        ([], [], [2], {"threshold": 0.5}, 3, "truncated"),
+        ([], [], [2], {"threshold": 1.0}, 5, "truncated"),  # exceeds, not reaches
+        ([2], [], [2], {"threshold": 0.5}, 3, "terminated"),
+        ([1], [], [], {"stop_at_termination": False}, 5, "truncated"),
+        ([1, 4], [], [], {"stop_at_termination": False}, 5, "terminated"),
+        ([1], [2], [], {"stop_at_termination": False}, 3, "truncated"),
+    ],
+)
+def test_how_a_row_ends(
+    terminated: list, truncated: list, uncertain: list, options: dict, length: int, ending: str
+) -> None:
+    got = scripted(terminated, truncated, uncertain, **options)
+    assert int(got.lengths[0]) == length
+    assert int(got.state[0]) == length  # the last step was taken
+    final = got.steps.terminations[length - 1, 0], got.steps.truncations[length - 1, 0]
+    assert tuple(map(bool, final)) == (ending == "terminated", ending == "truncated")
+    assert not got.steps.truncations[: length - 1].any()
+    early = np.flatnonzero(np.asarray(got.steps.terminations[: length - 1, 0]))
+    assert early.tolist() == [t for t in terminated if t < length - 1]
+
+
+def test_a_field_without_action() -> None:
+    field = jnp.linspace(0, 1, 12).reshape(2, 6)
+    model = Model(lambda p, k, u, a, m: (jnp.roll(u, p, -1), outcome(2)))
+    got = rollout(
+        model,
+        1,
+        {"u": field}["u"],
+        jax.random.key(0),
+        horizon=3,
+        record=lambda step: step.next_observations,
+    )
+    np.testing.assert_array_equal(got.steps, [np.roll(field, t, -1) for t in (1, 2, 3)])
+    np.testing.assert_array_equal(got.state, got.steps[-1])
+    assert got.memory == () and got.lengths.tolist() == [3, 3]
+
+
+def test_states_are_pytrees_and_observations_their_view() -> None:
+    model = Model(
+        lambda p, k, s, a, m: ({"x": s["x"] + 1.0, "n": s["n"] + 2}, outcome(3)),
+        observe=lambda s: s["x"],
+    )
+    start = {"x": jnp.zeros((3, 1)), "n": jnp.zeros((3,), jnp.int32)}
+    got = rollout(model, None, start, jax.random.key(0), horizon=4, early_exit=3)
+    assert got.steps.actions is None and got.steps.members is None
+    np.testing.assert_array_equal(got.steps.next_observations[:, 0, 0], [1, 2, 3, 4])
+    assert got.state["n"].tolist() == [8, 8, 8]
+
+
+def test_start_leaves_must_agree_on_the_batch() -> None:
+    model = Model(lambda p, k, s, a, m: (s, outcome(2)))
+    with pytest.raises(ValueError):
+        rollout(model, None, (jnp.zeros(2), jnp.zeros(3)), jax.random.key(0), horizon=1)

@@ -149,15 +149,6 @@ def test_a_flow_is_judged_alike_by_vorticity_and_by_velocity() -> None:
         np.testing.assert_allclose(found.structure, 0.75, atol=1e-4)
 
 
-def test_striding_turns_small_scales_into_large_ones() -> None:
-    """Wave 14 of 32 points is wave -2 of every second one; cut off, it is gone."""
-    x, y = plane(32)
-    field = jnp.cos(2 * x + y) + jnp.cos(14 * x) + 0 * y
-    coarse, small = jnp.cos(2 * plane(16)[0] + plane(16)[1]), jnp.cos(2 * plane(16)[0])
-    np.testing.assert_allclose(resampled(field, 16, 2), coarse, atol=1e-5)
-    np.testing.assert_allclose(field[::2, ::2], coarse + small, atol=1e-5)
-
-
 @pytest.mark.parametrize(("old", "new"), [(32, 12), (12, 32)])
 def test_a_band_limited_field_is_the_same_on_another_grid(old: int, new: int) -> None:
     """And striding one that is not is aliased, which cutting off is not."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -98,7 +99,7 @@ def test_an_emulator_between_two_temperatures_is_saved_with_them(tmp_path: Path)
     for _ in range(6):
         frames.append(np.stack([heat(u, "dirichlet", "dirichlet", (1.0, 3.0)) for u in frames[-1]]))
     u = np.stack(frames, 1).astype(np.float32)
-    net = pde.Resnet(width=8, blocks=1, dilations=(1, 1), embedding=4)
+    net = tiny(8, (1, 1))
     errors = {}
     for kind in ("dirichlet=1|dirichlet=3", "wall"):
         fields = pde.from_arrays(u[:40], boundaries=kind)

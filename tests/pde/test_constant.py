@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.baselines import fit_linear, make_linear
@@ -25,14 +26,14 @@ from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import Drift, Fno, Resnet, Unet
+from jaxrl_rollouts.pde.operators import Drift, Fno, Unet
 from jaxrl_rollouts.pde.registries import OBJECTIVES
 
 C, S, N = 2, 1, 8
 SCALE = (0.5, 2.0)
 KEY = jax.random.key(0)
 SMALL: dict[str, Any] = {
-    "resnet": Resnet(width=4, blocks=1, dilations=(1,), embedding=4),
+    "resnet": tiny(),
     "unet": Unet(hidden=8, multipliers=(1, 2), blocks=1),
     "fno": Fno(width=4, layers=1, modes=2, embedding=4),
     "drift": Drift(dims=(8,), depths=(1,), patch=2, embedding=4),

@@ -1,4 +1,4 @@
-"""Emulators that see more than one frame."""
+"""A field in the one rollout, and emulators that see more than one frame."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ import pytest
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape, latest, opening, pushed, residual
-from jaxrl_rollouts.pde.field import roll_emulator
+from jaxrl_rollouts.pde.field import field_model, roll_emulator, roll_field
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import (
-    Fno,
-    Resnet,
-    Unet,
-)
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.registries import OBJECTIVES
+from jaxrl_rollouts.rollouts import rollout
 
 C, N, H = 2, 8, 3
 NONE, KEY = jnp.zeros((0,)), jax.random.key(0)
@@ -98,10 +95,7 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     "config",
     [
         Resnet(width=8, blocks=1, dilations=(1,), embedding=8),
-        pytest.param(
-            Unet(hidden=8, multipliers=(1, 2), blocks=1),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(Unet(hidden=8, multipliers=(1, 2), blocks=1), marks=pytest.mark.slow),
         Fno(width=8, layers=1, modes=3, embedding=8),
     ],
 )
@@ -112,3 +106,44 @@ def test_networks_take_a_history(config: Any) -> None:
     assert net.history == H and said.shape == (C, N)
     with pytest.raises(ConfigError, match="history"):
         config.make(FieldShape(C, N, 1, 0))
+
+
+POINTS, LENGTH = 64, 2 * np.pi
+
+
+def advect(speed: jax.Array, key: jax.Array, u: jax.Array) -> jax.Array:
+    """Exact advection by `speed` over a unit of time: a phase per wavenumber."""
+    k = jnp.fft.rfftfreq(POINTS, LENGTH / POINTS) * 2 * jnp.pi
+    return jnp.fft.irfft(jnp.fft.rfft(u) * jnp.exp(-1j * k * speed), POINTS)
+
+
+def waves(phases: np.ndarray) -> jax.Array:
+    x = np.arange(POINTS) * LENGTH / POINTS
+    return jnp.asarray(np.sin(x + phases[:, None])[:, None])
+
+
+def test_advection_is_a_shift() -> None:
+    phases = np.array([0.0, 0.7, 2.0])
+    rolled = roll_field(advect, 0.3, waves(phases), jax.random.key(0), 20)
+    assert rolled.shape == (20, 3, 1, POINTS)
+    for step in (0, 9, 19):
+        np.testing.assert_allclose(rolled[step], waves(phases - 0.3 * (step + 1)), atol=2e-5)
+
+
+def test_every_field_of_a_batch_gets_its_own_noise_and_key_decides() -> None:
+    def noisy(_: None, key: jax.Array, u: jax.Array) -> jax.Array:
+        return u + jax.random.normal(key, u.shape)
+
+    start = jnp.zeros((2, 1, 8))
+    a = roll_field(noisy, None, start, jax.random.key(0), 3)
+    assert not np.allclose(a[:, 0], a[:, 1])
+    np.testing.assert_array_equal(a, roll_field(noisy, None, start, jax.random.key(0), 3))
+    assert not np.allclose(a, roll_field(noisy, None, start, jax.random.key(1), 3))
+
+
+def test_no_row_ever_ends_before_the_horizon() -> None:
+    rolled = rollout(field_model(advect), 0.1, waves(np.zeros(2)), jax.random.key(0), horizon=5)
+    assert rolled.valid.all()
+    assert rolled.steps.actions is None
+    np.testing.assert_array_equal(rolled.steps.truncations[-1], [True, True])
+    assert not rolled.steps.truncations[:-1].any()

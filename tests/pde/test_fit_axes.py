@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import fixtures
 import jax
 import numpy as np
 import pytest
+from fixtures import tiny
 from PIL import Image
 
 from jaxrl_rollouts.cli import main as cli
@@ -15,7 +17,7 @@ from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fitting import Fitted, fit
-from jaxrl_rollouts.pde.operators import Fno, Resnet
+from jaxrl_rollouts.pde.operators import Fno
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report
@@ -27,16 +29,7 @@ QUICK = Training(lr=3e-3, warmup=20, average=0.99, batch=16)
 
 def drifting(count: int = 16, frames: int = 6) -> np.ndarray:
     """Two channels of 300 and of 0.01 units that drift by a point a frame: `[N, T, 2, X, Y]`."""
-    rng = np.random.default_rng(0)
-    x, y = np.meshgrid(*map(np.arange, GRID), indexing="ij")
-    out = np.zeros((count, frames, 2, *GRID))
-    for n in range(count):
-        (a, b), phase = rng.integers(1, 3, 2), rng.uniform(0, 6)
-        for t in range(frames):
-            turn = a * (x - t) / GRID[0] + b * (y - t) / GRID[1]
-            wave = np.sin(2 * np.pi * turn + phase)
-            out[n, t] = np.stack([300 + 50 * wave, 0.01 * wave])
-    return out
+    return fixtures.two_units(fixtures.waves(count, frames, GRID)[0])
 
 
 @pytest.fixture(scope="module")
@@ -69,29 +62,10 @@ def test_a_saved_grid_that_is_none_is_named(fitted: Fitted, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_walls_stay_walls(tmp_path: Path) -> None:
-    """Windows are moved along circles only, and the network knows where it must not go around."""
-    u = drifting()[:, :, :1]
-    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
-    fields = from_arrays(u, boundaries=("wall", "periodic"))
-    walled = fit("mse", fields, network=net, steps=2, training=QUICK)
-    free = fit("mse", from_arrays(u), network=net, steps=2, training=QUICK)
-    assert load_emulator(walled.save(tmp_path / "walls")).boundaries == ("wall", "periodic")
-    given = jax.tree.map(np.asarray, free.emulator.params)
-    ones = jax.tree.map(lambda x: x + 0.1, given)
-    start, key = u[0, 0] - 300, jax.random.key(0)
-    rolled = [
-        one.emulator.__class__(**{**one.emulator.__dict__, "params": ones}).roll(start, 1, key)
-        for one in (walled, free)
-    ]
-    assert not np.allclose(*rolled)
-
-
-@pytest.mark.slow
 def test_a_spacing_is_told_for_every_axis() -> None:
     """And only if trajectories differ in it: axes may."""
     u = drifting(6)
-    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+    net = tiny()
     same = fit("mse", from_arrays(u, dx=(0.1, 0.3)), network=net, steps=2)
     assert not same.emulator.conditions
     dx = np.stack([np.linspace(0.1, 0.2, 6), np.linspace(0.3, 0.6, 6)], 1)

@@ -89,22 +89,6 @@ def test_the_laminar_kolmogorov_flow_stays(extent: float) -> None:
     assert np.abs(away - laminar).max() < 1e-5
 
 
-@pytest.mark.slow
-def test_enstrophy_goes_where_viscosity_takes_it() -> None:
-    """dZ/dt = -2 viscosity P with enstrophy Z = <w^2> / 2 and palinstrophy P = <|grad w|^2> / 2."""
-    nu, dt = 0.01, 1e-3
-    solver = EQUATIONS["navier_stokes_2d"].solver(64, TURN, dt, nu)
-    before = march(solver, turning(points=64), 100)
-    middle, after = march(solver, jnp.asarray(before), 1), march(solver, jnp.asarray(before), 2)
-    change = (np.square(after).mean() - np.square(before).mean()) / 2 / (2 * dt)
-    k = np.fft.fftfreq(64, 1 / 64)
-    slopes = [
-        np.fft.ifft2(1j * axis * np.fft.fft2(middle[0])).real for axis in (k[:, None], k[None])
-    ]
-    palinstrophy = np.mean(np.square(slopes[0]) + np.square(slopes[1])) / 2
-    assert change == pytest.approx(-2 * nu * palinstrophy, rel=1e-4)
-
-
 @pytest.mark.parametrize("name", ["navier_stokes_2d", "kolmogorov_2d", "ks_2d", "burgers_2d"])
 def test_fourth_order_in_the_step(name: str) -> None:
     which = EQUATIONS[name]
@@ -238,37 +222,3 @@ def test_from_the_command_line_to_a_file_of_pdearena(tmp_path: Path) -> None:
             solver_conditions(found, 1)
         with pytest.raises(ConfigError, match="--layout: .*well: pdearena holds a vorticity"):
             cli.dispatch([*command, "--equation", "gray_scott_2d", *few])
-
-
-def test_solved_into_memory() -> None:
-    config = pde.Simulation("burgers_2d", trajectories=2, frames=3, points=16, chunk=2)
-    with jax.enable_x64(False):
-        fields = pde.solve(config)
-    assert fields.shape == (2, 3, 2, 16, 16) and fields.channels == ("velocity_x", "velocity_y")
-    np.testing.assert_allclose(fields.extent, TURN)
-
-
-def test_written_vorticity_is_the_curl_of_the_velocity_that_moves_it() -> None:
-    """By finite differences of the file's own velocity, and so is the state that is solved."""
-    w = turning()
-    v = np.asarray(to_velocity(w, TURN))
-    h = TURN / N
-
-    def slope(f: np.ndarray, axis: int) -> np.ndarray:
-        ahead, behind = (np.roll(f, -by, axis) - np.roll(f, by, axis) for by in (1, 2))
-        return (8 * ahead - behind) / (12 * h)
-
-    curl = slope(v[1], 0) - slope(v[0], 1)
-    assert np.corrcoef(curl.ravel(), np.asarray(w[0]).ravel())[0, 1] > 0.99
-    np.testing.assert_allclose(curl, w[0], atol=0.15 * float(jnp.abs(w).max()))
-
-
-def test_a_kolmogorov_flow_is_pushed_by_a_force_along_its_velocity() -> None:
-    """From rest the force alone acts: the curl of a velocity that waves along y."""
-    solver = EQUATIONS["kolmogorov_2d"].solver(N, TURN, 1e-3, 0.01)
-    w = np.asarray(solver(jnp.zeros((1, N, N))))[0]
-    v = np.asarray(to_velocity(jnp.asarray(w)[None], TURN))
-    assert np.abs(v[1]).max() < 1e-6 * np.abs(v[0]).max()
-    y = np.arange(N) / N * TURN
-    # d v_0 / dt = -sin(4 y), so that d w / dt = -d_1 (-sin(4 y)) = 4 cos(4 y).
-    np.testing.assert_allclose(w / 1e-3, np.broadcast_to(4 * np.cos(4 * y), w.shape), atol=0.05)

@@ -1,4 +1,4 @@
-"""PDE-Refiner against an oracle network and plain numpy."""
+"""PDE-Refiner against an oracle network and plain numpy: alone, after another one, its noise."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny, wrong
 from helpers_oracle import FORMS, NONE, RELEASED, C, N, field, oracle
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, FieldShape, persistence
 from jaxrl_rollouts.pde.objectives import Refiner
-from jaxrl_rollouts.pde.operators import Resnet
-from jaxrl_rollouts.pde.schedule import make_schedule
+from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
 from jaxrl_rollouts.trees import equations
 
 
@@ -61,26 +61,6 @@ def test_fewer_refinements_may_be_applied() -> None:
         assert emulator.calls == applied + 1
         left = emulator.step({}, jax.random.key(0), u, NONE) - u - truth
         assert float(left.std()) == pytest.approx(error, rel=0.3, abs=1e-6)
-
-
-def test_keys_decide() -> None:
-    config = Refiner(min_noise_variance=1e-2)
-    emulator = config.make(oracle(field(1), config, 1), 0.3)
-    first, again, other = (emulator.step({}, jax.random.key(s), field(2), NONE) for s in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert not np.allclose(first, other)
-
-
-@pytest.mark.parametrize("config", FORMS[:3])
-def test_the_oracle_has_no_loss(config: Refiner) -> None:
-    before, truth = field(2), field(1)
-    emulator = config.make(oracle(truth, config), 0.3)
-    window = jnp.stack([before, before + 0.3 * truth])
-    losses, _ = jax.vmap(emulator.loss, (None, 0, None, None))(
-        {}, jax.random.split(jax.random.key(0), 64), window, NONE
-    )
-    # (noised - clean * truth) / finest noise, in float32, is what limits this.
-    assert float(losses.max()) < 1e-4
 
 
 def silent(seen: list | None = None) -> FieldNetwork:
@@ -142,27 +122,19 @@ def test_a_weight_on_the_first_prediction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"),
+    ("change", "named"),
     [
-        ({"refinements": 0}, "refinements"),
-        ({"samples": 0}, "samples"),
-        ({"applied": 4}, "applied"),
-        ({"min_noise_variance": 0.0}, "min_noise_variance"),
-        ({"min_noise_variance": 1.0}, "min_noise_variance"),
-        ({"max_noise_variance": 1e-8}, "max_noise_variance"),
-        ({"max_noise_variance": 1.0}, "max_noise_variance"),
+        *wrong(
+            dict(refinements=0, samples=0, applied=4, first_share=1.0, first_weight=0.0),
+            dict(min_noise_variance=0.0, max_noise_variance=1e-8, form="noise"),
+            dict(min_noise_variance=1.0, max_noise_variance=1.0),
+        ),
         ({"refinements": 1, "max_noise_variance": 0.1}, "max_noise_variance"),
-        ({"first_share": 1.0}, "first_share"),
-        ({"first_weight": 0.0}, "first_weight"),
-        ({"form": "noise"}, "form"),
     ],
 )
-def test_settings_are_checked(wrong: dict, named: str) -> None:
+def test_settings_are_checked(change: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        Refiner(**wrong).make(silent(), 0.3)
-
-
-def test_the_scale_of_a_step_is_above_zero() -> None:
+        Refiner(**change).make(silent(), 0.3)
     with pytest.raises(ConfigError, match="scale"):
         Refiner().make(silent(), 0.0)
 
@@ -191,7 +163,7 @@ def precisions(jaxpr: Any) -> set[Any]:
 
 def test_matrix_products_are_of_full_precision_unless_somebody_asks_for_less() -> None:
     """In steps and in training, also backwards; on a CPU it makes no difference."""
-    net = Resnet(width=4, blocks=1, dilations=(1,), embedding=4).make(FieldShape(C, N))
+    net = tiny().make(FieldShape(C, N))
     window, steps = jnp.stack([field(0), field(1)]), []
     for precision in ("highest", "default"):
         emulator = Refiner(precision=precision).make(net, 0.3)
@@ -234,3 +206,90 @@ def test_an_oracle_is_believed_over_two_axes() -> None:
     )
     scale = np.array([0.5, 20.0]).reshape(2, 1, 1)
     np.testing.assert_allclose((stepped - u) / scale, truth, atol=5e-3)
+
+
+def of_truth(truth: jax.Array, error: float) -> Emulator:
+    """An emulator whose step misses the residual by `error` everywhere."""
+
+    def step(params: Any, key: Any, u: jax.Array, conditions: Any) -> jax.Array:
+        return u + params * 0.3 * (truth + error)
+
+    return Emulator(lambda key: jnp.ones(()), step, lambda *_: (jnp.zeros(()), {}), 2, 1)
+
+
+@pytest.mark.parametrize("config", FORMS[:4])
+def test_refinement_after_another_emulator(config: Refiner) -> None:
+    truth, u, key = field(1), field(2), jax.random.key(0)
+    knowing = config.make(oracle(truth, config), 0.3, after=of_truth(truth, 0.5))
+    assert knowing.calls == config.refinements + 1
+    params = knowing.init(key)
+    after = jax.jit(knowing.step)(params, key, u, NONE)
+    np.testing.assert_allclose(after, u + 0.3 * truth, atol=2e-6)
+    # With nothing applied it is the other emulator.
+    bare = replace(config, applied=0).make(oracle(truth, config), 0.3, after=of_truth(truth, 0.5))
+    np.testing.assert_allclose(bare.step(params, key, u, NONE), u + 0.3 * (truth + 0.5), atol=1e-6)
+
+
+def test_the_other_emulator_is_not_trained_and_no_sample_is_a_first_prediction() -> None:
+    net = FieldNetwork(lambda key: jnp.ones(()), lambda p, u, noised, t, c: p * noised)
+    emulator = Refiner().make(net, 0.3, after=of_truth(field(1), 0.0))
+    params, window = emulator.init(jax.random.key(0)), jnp.stack([field(0), field(1)])
+    keys = jax.random.split(jax.random.key(1), 200)
+
+    def total(params: Any) -> tuple[jax.Array, dict]:
+        losses, parts = jax.vmap(emulator.loss, (None, 0, None, None))(params, keys, window, NONE)
+        return losses.mean(), parts
+
+    (_, parts), gradient = jax.value_and_grad(total, has_aux=True)(params)
+    assert float(jnp.abs(gradient[0])) == 0.0 and float(jnp.abs(gradient[1])) > 0.0
+    assert float(parts["loss_first"].max()) == 0.0 and float(parts["loss_refine"].min()) > 0.0
+    with pytest.raises(ConfigError, match="first_share"):
+        Refiner(first_share=0.5).make(net, 0.3, after=of_truth(field(1), 0.0))
+
+
+def test_weights_of_its_own_at_every_noise() -> None:
+    """A refiner of one step after another: each oracle is asked once."""
+    truth, u, key = field(1), field(2), jax.random.key(0)
+    coarse, fine = (Refiner(refinements=1, min_noise_variance=v) for v in (1e-2, 1e-4))
+    one = coarse.make(oracle(truth, coarse), 0.3, after=of_truth(truth, 0.5))
+    two = fine.make(oracle(truth, fine), 0.3, after=one)
+    assert two.calls == 3
+    params = two.init(key)
+    assert jax.tree.structure(params) == jax.tree.structure(((jnp.ones(()), {}), {}))
+    np.testing.assert_allclose(two.step(params, key, u, NONE), u + 0.3 * truth, atol=2e-6)
+
+
+def test_stages_after_another_emulator_begin_with_its_step() -> None:
+    first, key, u = persistence(), jax.random.key(2), field(0)
+    refiner = RELEASED.make(oracle(field(1), RELEASED, 1), 0.3, after=first)
+    assert refiner.stages is not None
+    stages = refiner.stages(((), {}), key, u, NONE)
+    assert len(stages) == RELEASED.refinements + 1 == refiner.calls + 1  # persistence calls nothing
+    np.testing.assert_allclose(stages[0], u, rtol=1e-6)
+
+
+def test_the_schedule_is_geometric_in_variance() -> None:
+    plan = make_schedule(3, 4e-7)
+    np.testing.assert_allclose(plan.variance, [4e-7, 5.43e-5, 7.37e-3, 1.0], rtol=2e-3)
+    np.testing.assert_allclose(plan.signal, [0.9999996, 0.9999453, 0.992577, 0.0], atol=1e-6)
+    np.testing.assert_allclose(np.sqrt(plan.variance)[:3], [6.3e-4, 7.4e-3, 8.6e-2], rtol=0.01)
+    ratios = plan.variance[1:] / plan.variance[:-1]
+    np.testing.assert_allclose(ratios, ratios[0])
+
+
+def test_the_first_refinements_noise_may_be_chosen() -> None:
+    plan = make_schedule(3, 1e-6, 1e-2)
+    np.testing.assert_allclose(plan.variance, [1e-6, 1e-4, 1e-2, 1.0])
+    np.testing.assert_allclose(
+        make_schedule(3, 4e-7, 4e-7 ** (1 / 3)).variance, make_schedule(3, 4e-7).variance
+    )
+
+
+def test_posterior_weights_of_the_released_sampler() -> None:
+    guess, noised, fresh = sampler_weights(make_schedule(3, 4e-7), "v", "ancestral")
+    np.testing.assert_allclose(guess, [1.0, 0.99269, 0.99266, 0.99628], atol=2e-5)
+    np.testing.assert_allclose(noised, [0.0, 0.00731, 0.00734, 0.0], atol=1e-5)
+    plan = make_schedule(3, 4e-7)
+    # The variance of the next noised input around the guess is that of the next index.
+    variance = fresh[1:] ** 2 + noised[1:] ** 2 * (1 - plan.signal[1:])
+    np.testing.assert_allclose(variance, 1 - plan.signal[:-1], rtol=1e-6)

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import fixtures
 import numpy as np
 import pytest
 
@@ -24,9 +25,7 @@ NET = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)
 
 def waves(frames: int, speed: float = 1.0) -> np.ndarray:
     """`[6, frames, 1, N]` of waves that move `speed` points a frame."""
-    x = np.arange(N) - speed * np.arange(frames)[:, None]
-    phase = np.arange(6.0)[:, None, None]
-    return np.sin(2 * np.pi * x / N + phase)[:, :, None]
+    return fixtures.waves(6, frames, (N,), speed, modes=(1, 1))[0][:, :, None]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The error while training, and the weights where it was lowest."""
+"""The error while training and its best weights; fields left on the disk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.pde import streaming
 from jaxrl_rollouts.pde.emulator import FieldNetwork
 from jaxrl_rollouts.pde.fieldset import take_trajectories
+from jaxrl_rollouts.pde.files import read, write_well
+from jaxrl_rollouts.pde.fitting import fit
+from jaxrl_rollouts.pde.generate import Solved
+from jaxrl_rollouts.pde.streaming import deviation
+from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -82,3 +89,39 @@ def test_other_fields_are_refused() -> None:
         with pytest.raises(DataError, match=words):
             pde.fit("mse", fields, network=gain(), training=TRAINING, validation=other)
     assert take_trajectories(fields, slice(0, 2)).shape[0] == 2
+
+
+NET = tiny()
+
+
+@pytest.mark.slow
+def test_an_emulator_learns_the_same_from_a_file_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path / "rows"))
+    monkeypatch.setattr(streaming, "_AT_ONCE", 4 * 10 * 2 * 8 * 2)  # two trajectories
+    rng = np.random.default_rng(0)
+    values = rng.normal((100, -1), (30, 0.1), (7, 10, 8, 2)).swapaxes(2, 3)
+    path = tmp_path / "well.hdf5"
+    write_well(path, [Solved(values, *np.full((2, 7), 8.0), np.arange(7.0))], channels=("u", "v"))
+    found = read(path)
+    assert found.layout == "The Well"
+    config = Training(batch=3, warmup=2)
+    options = {"network": NET, "history": 2, "every": 2, "updates": 6, "seeds": 3}
+    memory, disk = (
+        fit("mse", found, training=config, stream=stream, **options)
+        for stream in ("never", "always")
+    )
+    assert memory.emulator.units == disk.emulator.units
+    assert memory.emulator.objective == disk.emulator.objective
+    for one, other in zip(*(jax.tree.leaves(f.params) for f in (memory, disk)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(list((tmp_path / "rows").glob("*.npy"))) == 1
+
+
+def test_deviation_is_that_of_all_parts_together() -> None:
+    values = np.random.default_rng(1).normal(50, 3, (9, 4, 2, 5)).astype(np.float32)
+    parts = (values[part] for part in (slice(0, 2), slice(2, 3), slice(3, 9)))
+    mean, std = deviation(parts, (0, 1, 3))
+    np.testing.assert_allclose(mean, values.mean((0, 1, 3), np.float64), rtol=1e-12)
+    np.testing.assert_allclose(std, values.std((0, 1, 3), dtype=np.float64), rtol=1e-10)

@@ -73,39 +73,24 @@ print(hits.count("/jax/compilation_cache/cache_hits"))
 """
 
 
-def test_a_kept_program_gives_the_same_bits(tmp_path: Path) -> None:
-    """Cold, then from the cache, then without one: the promise of bitwise equality holds."""
-    found = []
-    for cache in (tmp_path / "programs", tmp_path / "programs", "off"):
-        clean = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
-        environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(cache)}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        found.append(done.stdout.splitlines())
-    cold, warm, without = found
-    assert cold[0] == warm[0] == without[0]
-    assert int(cold[1]) == int(without[1]) == 0 < int(warm[1])
-    assert list((tmp_path / "programs").glob("*/*-cache"))
-
-
-def test_a_damaged_program_is_made_anew_and_kept(tmp_path: Path) -> None:
-    """One run compiles again and says so; the next finds whole programs."""
+def test_a_kept_program_gives_the_same_bits_and_a_damaged_one_is_made_anew(tmp_path: Path) -> None:
+    """Cold, from the cache, and from a damaged one, which says so and heals."""
     clean = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
-    environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(tmp_path / "programs")}
-    found = []
-    for damage in (False, True, False):
-        for entry in (tmp_path / "programs").glob("*/*-cache") if damage else ():
-            entry.write_bytes(entry.read_bytes()[: entry.stat().st_size // 2])
+    found, programs = [], tmp_path / "programs"
+    for how in ("cold", "warm", "damaged", "again"):
+        for number, entry in enumerate(programs.glob("*/*-cache") if how == "damaged" else ()):
+            data = entry.read_bytes()
+            entry.write_bytes((data[: len(data) // 2], b"", b"x" * 9)[number % 3])
+        environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(programs)}
         command = [sys.executable, "-c", PROGRAM]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        found.append((*done.stdout.splitlines(), "is damaged, and made anew" in done.stderr))
-    cold, torn, again = found
-    assert cold[0] == torn[0] == again[0]
-    assert [int(one[1]) > 0 for one in found] == [False, False, True]
-    assert [one[2] for one in found] == [False, True, False]
+        bits, hits = done.stdout.splitlines()
+        found.append((bits, int(hits) > 0, "is damaged, and made anew" in done.stderr))
+        assert how != "cold" or list(programs.glob("*/*-cache"))
+    assert len({bits for bits, _, _ in found}) == 1
+    assert [hits for _, hits, _ in found] == [False, True, False, True]
+    assert [said for _, _, said in found] == [False, False, True, False]
 
 
 def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from jaxrl_rollouts.record.lock import FolderLock
 
 
 @pytest.mark.usefixtures("hangup_is_heard")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+# Other signals that ask: `test_interrupts`, and SIGTERM in `test_resume`.
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_runs_resume(plugin: Path, capsys: Any, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "jaxrl_rollouts", "run", "toy", "--preset", "slow"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -122,22 +123,18 @@ def test_resume_imports_nothing_that_was_not_named(plugin: Path, capsys: Any) ->
 def test_resume_tells_other_versions(plugin: Path, capsys: Any) -> None:
     cli.main(["run", "toy", "--preset", "smoke"])
     folder = run_folder(plugin)
-    stored = json.loads((folder / "run.json").read_text())
-    del stored["digest"]
-    stored["versions"]["jax"] = "0.0.1"
-    (folder / "run.json").write_text(json.dumps(stored))
-    capsys.readouterr()
+
+    def edited(key: str, name: str, value: Any) -> None:
+        stored = json.loads((folder / "run.json").read_text())
+        stored.pop("digest", None)
+        stored[key][name] = value
+        (folder / "run.json").write_text(json.dumps(stored))
+        capsys.readouterr()
+
+    edited("versions", "jax", "0.0.1")
     cli.main(["resume", str(folder)])
     assert "note: jax was 0.0.1" in capsys.readouterr().err
-
-
-def test_resume_of_a_config_of_another_version(plugin: Path, capsys: Any) -> None:
-    cli.main(["run", "toy", "--preset", "smoke"])
-    folder = run_folder(plugin)
-    stored = json.loads((folder / "run.json").read_text())
-    del stored["digest"]
-    stored["config"]["agent"] = {"critics": 2}
-    (folder / "run.json").write_text(json.dumps(stored))
+    edited("config", "agent", {"critics": 2})
     code, err = fails(["resume", str(folder)], capsys)
     assert code == 2 and "run.json: agent.critics: found 'an unknown setting'" in err
 

@@ -17,7 +17,6 @@ from jaxrl_rollouts.diffusion import (
     make_flow,
 )
 from jaxrl_rollouts.diffusion.continued import Given, make_continued_unet
-from jaxrl_rollouts.diffusion.flow_losses import mean_target
 from jaxrl_rollouts.errors import ConfigError
 
 B, L, H, C = 3, 6, 2, 4
@@ -103,68 +102,3 @@ def test_sizes_are_checked(sizes: tuple[int, int], setting: str) -> None:
         make_continued_unet(TemporalUnetConfig(features=8, blocks=4), 3, 1, C)
     with pytest.raises(ValueError, match="windows: found"):
         NET.apply((WEIGHTS, given()), X[:, :-1], NOISE)
-
-
-# CoFlow's surrogate: V = u(z, r) + (t - r) sg[u(z, t) - u(z, r)] for an average velocity u(z, r)
-# from r to the data, regressed on v = e - x at z_t. Data are N(M, D^2), everything is affine in z.
-M, D = 1.5, 0.4
-TIMES = np.array([0.25, 0.5, 0.75, 1.0])
-PAIRS = [(i, j) for j in range(4) for i in range(j + 1)]  # r <= t
-
-
-def velocity(z: Any, t: Any) -> Any:
-    """`E[e - x | z_t = z]` of normal data."""
-    gain = (t - (1.0 - t) * D**2) / ((1.0 - t) ** 2 * D**2 + t**2)
-    return gain * (z - (1.0 - t) * M) - M
-
-
-def exact(z: Any, t: Any, s: Any) -> Any:
-    """The average velocity from t to s: the flow keeps the standardised place."""
-
-    def size(t: Any) -> Any:
-        return jnp.sqrt((1.0 - t) ** 2 * D**2 + t**2)
-
-    there = (1.0 - s) * M + size(s) * (z - (1.0 - t) * M) / size(t)
-    return (z - there) / jnp.maximum(t - s, 1e-6)
-
-
-def test_the_published_surrogate_has_its_fixed_point_at_the_mean() -> None:
-    """Every one-step sample is the data's mean; where it is right, its gradient pulls it away."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(6)  # exact for squares of affine functions
-    weights = weights / weights.sum()
-
-    def u(table: jax.Array, index: int, z: Any) -> jax.Array:
-        return table[index, 0] + table[index, 1] * z
-
-    def loss(table: jax.Array) -> jax.Array:
-        total = jnp.float32(0.0)
-        for i, j in PAIRS:
-            r, t = TIMES[i], TIMES[j]
-            z = (1.0 - t) * M + np.sqrt((1.0 - t) ** 2 * D**2 + t**2) * nodes
-            other = jax.lax.stop_gradient(u(table, j, z) - u(table, i, z))
-            found = u(table, i, z) + (t - r) * other
-            total += weights @ jnp.square(found - velocity(z, t))
-        return total
-
-    def move(table: jax.Array, _: None) -> tuple[jax.Array, None]:
-        return table - 0.02 * jax.grad(loss)(table), None
-
-    table, _ = jax.lax.scan(move, jnp.zeros((4, 2)), None, 4000)
-    drawn = nodes - u(table, 3, nodes)
-    np.testing.assert_allclose(drawn, M, atol=1e-3)
-    right = nodes - exact(nodes, 1.0, 0.0)
-    np.testing.assert_allclose(right, M + D * nodes, atol=1e-5)
-    slope = [exact(1.0, t, 0.0) - exact(0.0, t, 0.0) for t in TIMES]
-    start = [exact(0.0, t, 0.0) for t in TIMES]
-    at_the_truth = jax.grad(loss)(jnp.stack([jnp.array(start), jnp.array(slope)], 1))
-    assert np.abs(at_the_truth).max() > 0.1
-
-
-def test_meanflow_is_at_rest_where_the_surrogate_is_not() -> None:
-    z, t = jnp.linspace(-2.0, 2.0, 5)[:, None], jnp.full(5, 0.8)
-
-    def average(x: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
-        return exact(x, t[:, None], s[:, None])
-
-    u, target = mean_target(average, z, t, jnp.zeros(5), velocity(z, 0.8))
-    np.testing.assert_allclose(u, target, atol=1e-4)

@@ -20,12 +20,7 @@ from jaxrl_rollouts.diffusion import (
     unet,
 )
 from jaxrl_rollouts.diffusion.networks import fourier_features
-from jaxrl_rollouts.diffusion.unet import (
-    double,
-    halve,
-    native_convolution,
-    shift_convolution,
-)
+from jaxrl_rollouts.diffusion.unet import double, halve, native_convolution, shift_convolution
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Network, parameter_count
 

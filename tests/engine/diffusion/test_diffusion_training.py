@@ -1,4 +1,4 @@
-"""Training of a denoiser: it finds known data, its average and its rate are their formulas."""
+"""Training of a denoiser, its average and rate; `diffusion.fit`, its units and rows."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import wrong
 
-from jaxrl_rollouts.diffusion import (
-    DenoiserTrainingConfig,
-    EdmConfig,
-    ResidualMlpConfig,
-    SamplerConfig,
-    make_denoiser,
-    make_denoiser_training,
-    make_residual_mlp,
-    sample,
-)
+from jaxrl_rollouts import diffusion
+from jaxrl_rollouts import diffusion as df
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.diffusion.fitted import fit_units
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.networks import Network
 
 COVARIANCE = jnp.array([[1.0, 0.8], [0.8, 1.0]])
-SMALL = make_denoiser(make_residual_mlp(ResidualMlpConfig(width=32, blocks=2, embedding=32), 2))
+SMALL = df.make_denoiser(
+    df.make_residual_mlp(df.ResidualMlpConfig(width=32, blocks=2, embedding=32), 2)
+)
 
 
 def rows(count: int) -> jax.Array:
@@ -33,17 +29,12 @@ def rows(count: int) -> jax.Array:
 
 
 def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
-    config = DenoiserTrainingConfig(updates=1200, batch=128, rate=3e-3, per_iteration=300)
-    training = make_denoiser_training(SMALL, config)
+    config = df.DenoiserTrainingConfig(updates=1200, batch=128, rate=3e-3, per_iteration=300)
+    training = df.make_denoiser_training(SMALL, config)
     data = rows(20_000)
     keys = jax.random.split(jax.random.key(0), 2)
     trained = train(
-        training.update,
-        training.init,
-        keys,
-        data,
-        iterations=training.iterations,
-        stage="denoiser",
+        training.update, training.init, keys, data, iterations=training.iterations, stage="denoiser"
     )
     # No network can be better than the posterior variance at the noises that are drawn.
     variance = np.exp(2 * np.random.default_rng(0).normal(-1.2, 1.2, (50_000, 1)))
@@ -59,27 +50,29 @@ def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
         exact = gaussian_denoise(jnp.zeros(2), COVARIANCE)(None, x, jnp.float32(sigma))
         gained = jnp.square(got - exact).mean() / jnp.square(x - exact).mean()
         assert gained < 0.1, (sigma, gained)
-    drawn = sample(
-        SMALL.denoise, average, jax.random.key(3), (4000, 2), config=SamplerConfig(32, churn=0.0)
+    drawn = df.sample(
+        SMALL.denoise, average, jax.random.key(3), (4000, 2), config=df.SamplerConfig(32, churn=0.0)
     )
     np.testing.assert_allclose(np.cov(drawn.T), COVARIANCE, atol=0.12)
 
 
 def test_equal_arguments_share_a_program() -> None:
-    config = DenoiserTrainingConfig(updates=10, per_iteration=10)
-    assert make_denoiser_training(SMALL, config) is make_denoiser_training(SMALL, config)
-    assert make_residual_mlp(ResidualMlpConfig(), 2) is make_residual_mlp(ResidualMlpConfig(), 2)
+    config = df.DenoiserTrainingConfig(updates=10, per_iteration=10)
+    assert df.make_denoiser_training(SMALL, config) is df.make_denoiser_training(SMALL, config)
+    assert df.make_residual_mlp(df.ResidualMlpConfig(), 2) is df.make_residual_mlp(
+        df.ResidualMlpConfig(), 2
+    )
 
 
 # One weight and a loss whose gradient is one: Adam's step is the learning rate itself.
-STRAIGHT = make_denoiser(
-    Network(lambda key: jnp.float32(0.0), lambda p, x, c: p + 0.0 * x), EdmConfig()
+STRAIGHT = df.make_denoiser(
+    Network(lambda key: jnp.float32(0.0), lambda p, x, c: p + 0.0 * x), df.EdmConfig()
 )._replace(loss=lambda params, key, rows, weights=None: params + rows.sum())
 
 
-def trajectory(config: DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarray]:
+def trajectory(config: df.DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarray]:
     """Weight and average after every update."""
-    training = make_denoiser_training(STRAIGHT, config)
+    training = df.make_denoiser_training(STRAIGHT, config)
     update, state = jax.jit(training.update), training.init(jax.random.key(0))
     found = []
     for _ in range(training.iterations):
@@ -89,7 +82,7 @@ def trajectory(config: DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_rate_rises_then_falls_as_a_cosine() -> None:
-    config = DenoiserTrainingConfig(updates=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
+    config = df.DenoiserTrainingConfig(updates=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
     weights, _ = trajectory(config)
     moved = -np.diff(np.append(0.0, weights))
     i = np.arange(40)
@@ -109,7 +102,7 @@ def averaged(weights: np.ndarray, every: int, decay: Any) -> np.ndarray:
 
 
 def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
-    config = DenoiserTrainingConfig(
+    config = df.DenoiserTrainingConfig(
         updates=30, rate=1e-2, per_iteration=1, batch=1, average=0.7, average_every=5, ramp="steps"
     )
     weights, average = trajectory(config)
@@ -118,7 +111,7 @@ def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
 
 
 def test_the_published_average_is_the_weights_and_then_follows_updates() -> None:
-    config = DenoiserTrainingConfig(
+    config = df.DenoiserTrainingConfig(
         updates=140, rate=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
     )
     weights, average = trajectory(config)
@@ -134,8 +127,8 @@ def test_batches_may_be_made_of_anything() -> None:
     def halves(data: Any, index: jax.Array) -> tuple[jax.Array, jax.Array]:
         return data["x"][index], jnp.array([1.0, 0.0])
 
-    config = DenoiserTrainingConfig(updates=20, per_iteration=20, batch=8)
-    training = make_denoiser_training(SMALL, config, halves)
+    config = df.DenoiserTrainingConfig(updates=20, per_iteration=20, batch=8)
+    training = df.make_denoiser_training(SMALL, config, halves)
     state = training.init(jax.random.key(0))
     after, _ = jax.jit(training.update)(state, {"x": rows(64)})
     kernels = [s.params["output"]["kernel"] for s in (state, after)]
@@ -146,17 +139,49 @@ def test_batches_may_be_made_of_anything() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
+        *wrong(dict(rate=0.0, warmup=100_000, clip=0.0, average=1.0, ramp="epochs", batch=0)),
         ({"updates": 7, "per_iteration": 2}, "per_iteration"),
-        ({"rate": 0.0}, "rate"),
         ({"betas": (0.9, 1.0)}, "rate, betas"),
-        ({"warmup": 100_000}, "warmup"),
-        ({"clip": 0.0}, "clip"),
-        ({"average": 1.0}, "average"),
-        ({"ramp": "epochs"}, "ramp"),
-        ({"batch": 0}, "batch"),
     ],
 )
 def test_denoiser_training_settings_are_checked(change: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_denoiser_training(SMALL, DenoiserTrainingConfig(**change))
+        df.make_denoiser_training(SMALL, df.DenoiserTrainingConfig(**change))
     assert caught.value.setting == setting
+
+
+def test_constant_columns_and_large_offsets_come_back() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=500), np.full(500, 5.1), 1e9 + rng.normal(size=500)])
+    small = diffusion.ResidualMlp(width=16, blocks=1)
+    model = diffusion.fit(rows, small, updates=20, batch=32)
+    drawn = model.sample(64)
+    assert drawn.dtype == np.float64 and (drawn[:, 1] == 5.1).all()
+    # float32 has steps of 64 there, while the rows deviate by 1
+    assert np.abs(drawn[:, 2] - 1e9).max() < 20 and len(np.unique(drawn[:, 2])) == 64
+    single = diffusion.fit(rows.astype(np.float32), small, updates=2, batch=32).sample(4)
+    assert single.dtype == np.float32 and (single[:, 1] == np.float32(5.1)).all()
+    student = model.distil(rows, calls=1, updates=2, batch=16).sample(4)
+    assert (student[:, 1] == 5.1).all()
+
+
+def test_units_are_of_float64_numbers() -> None:
+    rows = 1e15 + np.arange(8.0)[:, None]
+    units = fit_units(rows)
+    assert units.mean[0] == 1e15 + 3.5 and units.std[0] == np.arange(8.0).std()
+    back = units.denormalise(units.normalise(rows), rows.dtype)
+    assert np.abs(back - rows).max() < 0.2  # float64 has steps of 0.125 there
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([[1.0, 2.0], [3.0]], "lists of several lengths"),
+        (np.ma.masked_equal(np.ones((4, 2)), 1), "8 masked entries"),
+        ([["a", "b"]], "dtype <U1"),
+        ([[1.0, np.nan]], "finite numbers"),
+    ],
+)
+def test_rows_that_are_none_are_refused_in_one_line(rows: object, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        diffusion.fit(rows, updates=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import runpy
 import shutil
 import signal
@@ -211,27 +210,6 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline, "no progress within two minutes"
         time.sleep(0.002)
-
-
-@pytest.mark.slow  # `test_cli` kills once, the battery hundreds of times
-def test_kill_nine_again_and_again(script: tuple, folder: RunFolder, uninterrupted: dict) -> None:
-    """Saving after every chunk, most kills fall into the writing of a checkpoint or history."""
-    moments = random.Random(3)
-    reached = []
-    for _ in range(3):
-        before = newest(folder)
-        with start(script, folder) as process:
-            # At least one more chunk, so that the kills get somewhere.
-            wait_until(lambda before=before: newest(folder) > before, process)
-            time.sleep(moments.uniform(0.0, 0.06))
-            process.send_signal(signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL
-        reached.append(newest(folder))
-    assert sorted(set(reached)) == reached and reached[-1] < ITERATIONS
-    with start(script, folder) as process:
-        assert process.wait(120) == 0, process.stderr.read()
-    assert_bitwise(folder.path / "result.npz", uninterrupted)
-    assert logged_steps(folder) == list(range(CHUNK, ITERATIONS + 1, CHUNK))
 
 
 def test_sigterm_leaves_a_checkpoint(script: tuple, folder: RunFolder) -> None:

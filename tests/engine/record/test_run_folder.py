@@ -1,15 +1,23 @@
+"""A run's folder and its record, and what checkpoints say they are of."""
+
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, StorageError
+from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record import folder as run_folder
+from jaxrl_rollouts.record.about import ABOUT, check_facts, warnings_of
 from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.run import Run
 
 
 @dataclass(frozen=True)
@@ -88,16 +96,13 @@ def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> No
     assert sorted(p.name for p in stage.iterdir()) == [".own", "7", "history.jsonl"]
 
 
-def test_stage_is_a_subfolder(tmp_path: Path) -> None:
+def test_a_stage_is_a_subfolder_and_cannot_leave_it(tmp_path: Path) -> None:
     folder = make(tmp_path)
     assert folder.stage("world-model") == folder.path / "world-model"
     assert folder.stage("world-model").is_dir()
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp"])
-def test_a_stage_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="plain folder name"):
-        make(tmp_path).stage(name)
+    for name in ("", ".", "..", "a/b", "/tmp"):
+        with pytest.raises(ValueError, match="plain folder name"):
+            folder.stage(name)
 
 
 def spoil(path: Path, **changes: Any) -> None:
@@ -137,21 +142,85 @@ def test_run_json_of_anything_else(tmp_path: Path, content: bytes) -> None:
     assert "run.json" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_no_folder_and_no_run_json(tmp_path: Path) -> None:
+def test_what_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="found no folder"):
         RunFolder.open(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="found no such file"):
         RunFolder.open(tmp_path)
-
-
-def test_config_of_another_version(tmp_path: Path) -> None:
     folder = make(tmp_path)
-    spoil(folder.path / "run.json", config={"sedes": 3})
+    spoil(folder.path / "run.json", config={"sedes": 3})  # of another version
     with pytest.raises(ConfigError, match="sedes.*did you mean seeds"):
         RunFolder.open(folder.path).config_as(Config)
-
-
-def test_root_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with pytest.raises(StorageError, match="runs: cannot make a run folder: File exists"):
         make(tmp_path / "runs")
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 1e-3
+    sizes: tuple[int, ...] = (8, 8)
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+    several: tuple[Inner, ...] = (Inner(1.0),)
+    code: Any = None
+
+
+def test_settings_stand_by_their_dotted_names_as_json_has_them() -> None:
+    assert warnings_of(None) == {}
+    assert warnings_of(Inner()) == {"rate": 1e-3, "sizes": [8, 8]}
+    found = warnings_of({"kind": "a", "agent": Outer(code=len)})
+    assert found["kind"] == "a" and found["agent.inner.rate"] == 1e-3
+    assert found["agent.several"] == [{"rate": 1.0, "sizes": [8, 8]}]
+    # Of code its kind: where it lies in memory is another place in every session.
+    assert found["agent.code"] == "builtin_function_or_method"
+
+
+def test_only_what_both_know_is_compared() -> None:
+    kept = json.dumps(warnings_of({"rate": 0.1, "gone": 1}))
+    check_facts(Path("x"), kept, warnings_of({"rate": 0.1, "new": 2}))
+    check_facts(Path("x"), None, warnings_of({"rate": 0.2}))
+    with pytest.raises(CheckpointError, match=r"x: rate: found a training with 0.1, expected 0.2;"):
+        check_facts(Path("x"), kept, warnings_of({"rate": 0.2}))
+
+
+def run(
+    folder: Path, about: Any, iterations: int = 2, units: int = 1, seed: int = 0, rows: float = 0.0
+) -> Any:
+    keys = {"key": jax.random.split(jax.random.key(seed), 1), "rows": jnp.full(1, rows)}
+
+    def update(state: jax.Array, data: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return state + 1, {"value": state}
+
+    with Run.open(folder, progress=False) as context:
+        return train(
+            update, lambda keys, data: jnp.zeros(()), keys, iterations=iterations, stage="a",
+            units_per_iteration=units, context=context, about=about,
+        )  # fmt: skip
+
+
+def test_a_program_that_was_changed_is_not_given_what_it_trained_before(tmp_path: Path) -> None:
+    run(tmp_path / "run", Inner())
+    assert run(tmp_path / "run", Inner(), 3).state[0] == 3
+    for change, name in ((Inner(rate=2e-3), "rate"), (Inner(sizes=(4,)), "sizes")):
+        with pytest.raises(CheckpointError, match=f"{name}: found a training with"):
+            run(tmp_path / "run", change)
+    with pytest.raises(CheckpointError, match="updates of an iteration: .* 1, expected 5"):
+        run(tmp_path / "run", Inner(), units=5)
+    with pytest.raises(CheckpointError, match="keys of the seeds: found a training with '"):
+        run(tmp_path / "run", Inner(), seed=1)
+    # What was computed has other last bits elsewhere.
+    assert run(tmp_path / "run", Inner(), 3, rows=1e-7).state[0] == 3
+    # Nothing was touched, and a run of an earlier version, which does not say, is gone on with.
+    assert run(tmp_path / "run", Inner(), 3).state[0] == 3
+    folder = tmp_path / "run" / "a"
+    for step in checkpoint.steps(folder):
+        (folder / str(step) / ABOUT).unlink()
+        digests = folder / str(step) / checkpoint.DIGESTS
+        known = json.loads(digests.read_text())
+        del known["files"][ABOUT], known["digest"]
+        digests.write_text(json.dumps(known))
+    assert run(tmp_path / "run", Inner(rate=2e-3), 3).state[0] == 3

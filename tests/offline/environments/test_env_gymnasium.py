@@ -152,6 +152,7 @@ class Later(Cart):
     """Goes wrong at the fourth step of every episode."""
 
     result: Any = float("nan")
+    lost = 0.0
 
     def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
         self.count = 0
@@ -162,16 +163,23 @@ class Later(Cart):
         self.count += 1
         if self.count == 4:
             reward = raises() if self.result is None else self.result
+            observation = observation + self.lost
         return observation, np.array([reward]), *rest
 
 
 @pytest.mark.parametrize(
-    ("result", "says"), [(float("nan"), "reward nan"), (float("inf"), "reward inf"), (None, "Runt")]
+    ("wrong", "says"),
+    [
+        ({}, "reward nan"),
+        ({"result": float("inf")}, "reward inf"),
+        ({"result": None}, "Runt"),
+        ({"result": 0.0, "lost": float("nan")}, "nan in entry 0"),
+    ],
 )
 def test_what_goes_wrong_later_stops_with_step_and_name(
-    result: Any, says: str, capfd: pytest.CaptureFixture, caplog: pytest.LogCaptureFixture
+    wrong: dict, says: str, capfd: pytest.CaptureFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    env = from_gymnasium(type("Late", (Later,), {"result": result}), max_episode_steps=9)
+    env = from_gymnasium(type("Late", (Later,), wrong), max_episode_steps=9)
     policy, key = random_policy(1), jax.random.key(0)
     for play in (evaluate, lambda *given: collect(*given, episodes=2)):
         with pytest.raises(SimulatorError, match=f"environment Late: step 3: found {says}"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures import tiny
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.errors import DataError
@@ -41,7 +42,7 @@ def test_trajectories_are_read_alone(folder: Path, rows: object, frames: object)
 
 
 def test_a_parameter_that_differs_between_files_is_a_condition(folder: Path) -> None:
-    net = pde.Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
+    net = tiny()
     fitted = pde.fit("mse", [str(folder / f"d_{i}.npz") for i in (0, 1)], network=net, steps=1)
     assert set(fitted.emulator.conditions) == {"D", "dt"}
 

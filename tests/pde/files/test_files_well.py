@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import yaml
+from fixtures import joined, solved
+from helpers_layouts import ALL, ARRAYS, N, T, X, Y, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.files import read, read_well, write_well
-from jaxrl_rollouts.pde.generate import Simulation, Solved, generate
-
-ALL = slice(None)
-
-
-def solved(shape: tuple[int, ...], seed: int = 0, *, vary: bool = True) -> Solved:
-    """Random fields `shape` and, one per row, extents, frame times and parameters."""
-    rng = np.random.default_rng(seed)
-    columns = [rng.uniform(0.5, 1.5, shape[0]) for _ in range(3)]
-    if not vary:
-        columns = [np.full(shape[0], x) for x in (2.0, 0.25, 0.75)]
-    return Solved(rng.normal(size=shape), *columns)
 
 
 @settings(max_examples=15, deadline=None)
@@ -46,33 +35,13 @@ def test_what_is_written_is_read(
         path = write_well(Path(folder) / "a.h5", iter(chunks), channels=names, dtype=dtype)
         found = read(path)
         values = found.read(ALL, ALL)
-    fields, extent, dt, value = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    fields, extent, dt, value = joined(chunks)
     assert found.layout == "The Well" and found.channels == names
     assert values.dtype == dtype and found.boundaries == ("periodic",) * len(space)
     np.testing.assert_array_equal(values, fields.astype(dtype))
     np.testing.assert_array_equal(found.dt, dt)
     np.testing.assert_array_equal(found.extent, np.tile(extent[:, None], len(space)))
     np.testing.assert_array_equal(found.parameters["viscosity"], value)
-
-
-def test_solved_sets_keep_what_varies(tmp_path: Path) -> None:
-    config = Simulation(
-        trajectories=5,
-        points=16,
-        frames=4,
-        burn_in=2,
-        chunk=2,
-        extent=(20.0, 24.0),
-        parameter_range=(0.5, 1.5),
-    )
-    whole = Solved(*(np.concatenate(x) for x in zip(*generate(config), strict=True)))
-    found = read_well(write_well(tmp_path / "a.h5", generate(config), dtype="float64"))
-    assert list(found.parameters) == ["viscosity"]
-    for numbers in (found.dt, found.extent[:, 0], found.parameters["viscosity"]):
-        assert len(set(numbers)) == 5
-    np.testing.assert_array_equal(found.read(ALL, ALL), whole.fields)
-    np.testing.assert_array_equal(found.parameters["viscosity"], whole.parameter)
-    np.testing.assert_array_equal(found.extent[:, 0], whole.extent)
 
 
 @pytest.mark.parametrize("vary", [True, False])
@@ -119,65 +88,33 @@ def test_the_schema_is_the_wells(tmp_path: Path, vary: bool) -> None:
     np.testing.assert_array_equal(found.parameters["viscosity"], chunk.parameter)
 
 
-def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path: Path) -> None:
-    def breaks() -> Any:
-        yield solved((2, 3, 1, 8))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_well(tmp_path / "a.h5", breaks())
-    with pytest.raises(DataError, match=r"b\.h5: chunks: found none"):
-        write_well(tmp_path / "b.h5", iter([]))
-    with pytest.raises(DataError, match=r"chunks: found shape \(2, 3, 1, 4\)"):
-        write_well(tmp_path / "c.h5", [solved((2, 3, 1, 8)), solved((2, 3, 1, 4))])
-    with pytest.raises(DataError, match="chunks"):
-        write_well(tmp_path / "d.h5", [solved((2, 3, 2, 8))])
-    with pytest.raises(ConfigError, match="split"):
-        write_well(tmp_path / "e.h5", [], split="dev")
-    assert list(tmp_path.iterdir()) == []
-
-
-B, T, W, H = 3, 5, 4, 6
-
-
 @pytest.fixture
-def path(well_file: Any) -> Path:
-    return well_file.path
+def path(tmp_path: Path) -> Path:
+    return make("well", tmp_path)
 
 
-def test_a_file_of_the_wells_own(well_file: Any) -> None:
-    found = read(well_file.path)
-    assert found.layout == "The Well" and found.shape == (B, T, 11, W, H)
-    assert found.channels == (
-        "density",
-        "inflow",
-        "mask",
-        "velocity_x",
-        "velocity_y",
-        "gravity_x",
-        "gravity_y",
-        "stress_xx",
-        "stress_xy",
-        "stress_yx",
-        "stress_yy",
-    )
+def test_a_file_of_the_wells_own(path: Path) -> None:
+    found = read(path)
+    assert found.layout == "The Well" and found.shape == (N, T, 11, X, Y)
+    names = ["density", "inflow", "mask", "velocity_x", "velocity_y", "gravity_x", "gravity_y"]
+    assert found.channels == (*names, *(f"stress_{a}{b}" for a in "xy" for b in "xy"))
     assert found.boundaries == ("periodic", "open/wall")
-    np.testing.assert_allclose(found.dt, [0.5] * B)
-    np.testing.assert_allclose(found.extent, [[1.0, 3.0]] * B)
+    np.testing.assert_allclose(found.dt, [0.5] * N)
+    np.testing.assert_allclose(found.extent, [[2.0, 3.0]] * N)
     assert set(found.parameters) == {"Reynolds", "angle"}
     np.testing.assert_array_equal(found.parameters["angle"], [0, 1, 2])
-    np.testing.assert_array_equal(found.parameters["Reynolds"], [1e4] * B)
-    values, one = found.read(ALL, ALL), np.ones((B, T, W, H), np.float32)
+    np.testing.assert_array_equal(found.parameters["Reynolds"], [1e4] * N)
+    values, one = found.read(ALL, ALL), np.ones((N, T, X, Y), np.float32)
     assert values.dtype == np.float32 and values.shape == found.shape
-    density, inflow, mask, velocity, gravity, stress = well_file.arrays.values()
+    density, inflow, mask, velocity, gravity, stress = (stored[0] for stored in ARRAYS.values())
     expected = [density, inflow[..., None] * one, mask * one, *np.moveaxis(velocity, -1, 0)]
     expected += [gravity[:, None, None, None, i] * one for i in (0, 1)]
     expected += [stress[..., i, j] * one for i in (0, 1) for j in (0, 1)]
     np.testing.assert_array_equal(values, np.stack(expected, 2))
 
 
-def test_tensors_may_be_flat(well_file: Any) -> None:
-    path, stress = well_file.path, well_file.arrays["t2_fields/stress"].reshape(T, W, H, 4)
+def test_tensors_may_be_flat(path: Path) -> None:
+    stress = ARRAYS["t2_fields/stress"][0].reshape(T, X, Y, 4)
     with h5py.File(path, "r+") as file:
         attributes = dict(file["t2_fields/stress"].attrs)
         del file["t2_fields/stress"]
@@ -185,34 +122,6 @@ def test_tensors_may_be_flat(well_file: Any) -> None:
         file["t2_fields/stress"].attrs.update(attributes)
     values = read_well(path).read(1, ALL)[0, :, -4:]
     np.testing.assert_array_equal(values, np.moveaxis(stress, -1, 1))
-
-
-@pytest.mark.parametrize("rows", [1, slice(0, 2), [2, 0], np.array([1, 1, 2]), slice(1, 1)])
-@pytest.mark.parametrize("frames", [0, -1, slice(1, 4), slice(0, None, 2), [4, 1], slice(2, 2)])
-def test_parts_are_read_alone(path: Path, rows: Any, frames: Any) -> None:
-    found = read_well(path)
-    whole = found.read(ALL, ALL)
-    picked = np.atleast_1d(np.arange(B)[rows]), np.atleast_1d(np.arange(T)[frames])
-    np.testing.assert_array_equal(found.read(rows, frames), whole[picked[0]][:, picked[1]])
-
-
-def test_a_window_reads_no_more_than_itself(well_file: Any, bytes_read: list[int]) -> None:
-    found = read_well(well_file.path)
-    bytes_read.clear()
-    window = found.read(2, slice(1, 3))
-    stored = [
-        (values, well_file.varying[key.split("/")[1]]) for key, values in well_file.arrays.items()
-    ]
-    size = [
-        v.nbytes // (B if s else 1) // T * 2 if t else v.nbytes // (B if s else 1)
-        for v, (s, t, _) in stored
-    ]
-    assert sum(bytes_read) == sum(size) <= window.nbytes
-
-
-def test_rows_that_are_not_there(path: Path) -> None:
-    with pytest.raises(DataError, match="flow.hdf5.*out of 3"):
-        read_well(path).read([0, 3], ALL)
 
 
 @pytest.mark.parametrize(("name", "value"), [("frame_time", 0.0), ("extent", -1.0)])
@@ -275,24 +184,6 @@ def test_statistics_lie_where_the_well_looks_for_them(tmp_path: Path) -> None:
         for name, column in expected.items():
             found = stats[name + end]
             np.testing.assert_allclose([found["p"], *found["velocity"]], column, rtol=1e-9)
-
-
-def test_a_bad_value_is_found_when_it_is_read(path: Path) -> None:
-    with h5py.File(path, "r+") as file:
-        file["t1_fields/velocity"][2, 3, 1, 1, 0] = np.nan
-    found = read_well(path)
-    assert found.read(slice(0, 2), ALL).shape == (2, T, 11, W, H)
-    with pytest.raises(
-        DataError, match=r"velocity: found nan in trajectory 2, frame 3, channel 0 \(\w+\)"
-    ):
-        found.read([1, 2], ALL)
-
-
-@pytest.mark.parametrize("keep", [100, 2000])
-def test_a_truncated_file(path: Path, keep: int) -> None:
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"flow\.hdf5: file: found .*expected a whole HDF5 file"):
-        read(path)
 
 
 def test_the_wells_own_dummy_file_reads(tmp_path: Path) -> None:

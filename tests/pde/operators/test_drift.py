@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import stirred, wrong
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import parameter_count
-from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators.drift import (
@@ -33,12 +34,6 @@ SMALL = Drift(
     modes=2, skips=1, form="conv",
 )  # fmt: skip
 N = 16
-
-
-def stirred(net: FieldNetwork) -> Any:
-    """Weights of the network's shapes, none of them zero; `init` would have to be compiled."""
-    random, shapes = np.random.default_rng(1), jax.eval_shape(net.init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: np.float32(0.4 * random.normal(size=leaf.shape)), shapes)
 
 
 def published(name: str) -> tuple[int, int]:
@@ -162,21 +157,17 @@ def test_the_last_convolution_is_the_identity_at_first() -> None:
 @pytest.mark.parametrize(
     ("changes", "points", "setting"),
     [
-        ({}, 16, "points"),
-        ({}, (16, 16, 16), "points"),
-        ({}, (16, 18), "points"),
+        *(({}, points, "points") for points in (16, (16, 16, 16), (16, 18))),
         ({}, (8, 8), "dims"),
-        ({"dims": (4, 12)}, (16, 16), "dims"),
-        ({"dims": ()}, (16, 16), "dims"),
-        ({"depths": (1,)}, (16, 16), "depths"),
-        ({"embedding": 3}, (16, 16), "embedding"),
-        ({"mixer": "attention", "head": 3}, (16, 16), "head"),
-        ({"mixer": "attention", "window": 3}, (16, 16), "window"),
+        *(
+            (change, (16, 16), name)
+            for change, name in wrong(
+                dict(dims=(4, 12), depths=(1,), embedding=3, as_released=("lead_time",), cut=1.5),
+                dict(dims=(), as_released=("bugs",), mixer="mamba"),
+            )
+        ),
+        *(({"mixer": "attention", k: v}, (16, 16), k) for k, v in (("head", 3), ("window", 3))),
         ({"mixer": "attention", "window": 6}, (16, 16), "window"),
-        ({"as_released": ("lead_time",)}, (16, 16), "as_released"),
-        ({"cut": 1.5}, (16, 16), "cut"),
-        ({"as_released": ("bugs",)}, (16, 16), "as_released"),
-        ({"mixer": "mamba"}, (16, 16), "mixer"),
     ],
 )
 def test_bad_settings_are_named(changes: dict[str, Any], points: Any, setting: str) -> None:

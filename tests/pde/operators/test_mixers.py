@@ -97,33 +97,6 @@ def test_drift_against_its_definition(released: tuple[str, ...]) -> None:
     np.testing.assert_allclose(mixer.apply(variables, x), expected, atol=2e-5)
 
 
-def test_open_gate_and_identity_project_on_the_low_set() -> None:
-    """alpha = 1, W = 1, nothing local."""
-    x = tokens((16, 16))
-    mixer = DriftMixer(CIRCLES, hidden=3, local=False)
-    params = dict(mixer.init(jax.random.key(0), x)["params"])
-    params |= {"real": jnp.eye(4), "imaginary": jnp.zeros((4, 4))}
-    params["gate_out"] = {"kernel": jnp.zeros((3, 6)), "bias": jnp.full((6,), 50.0)}
-    low = low_set((16, 16), 0.562)
-    modes = np.fft.rfft2(np.asarray(x), axes=(0, 1))
-    expected = np.fft.irfft2(modes * low[..., None], s=(16, 16), axes=(0, 1))
-    got = mixer.apply({"params": params}, x)
-    np.testing.assert_allclose(got, expected, atol=1e-5)
-    again = mixer.apply({"params": params}, got)
-    np.testing.assert_allclose(again, expected, atol=1e-5)
-
-
-def test_a_real_matrix_leaves_self_conjugate_bins_real_and_the_rectangle_loses_symmetry() -> None:
-    """What `irfft2` is given belongs to a real field, with the symmetric set only."""
-    x = np.asarray(tokens((16, 16), 1), np.float64)[..., 0]
-    modes = np.fft.fft2(x)
-    for rectangle in (False, True):
-        half = low_set((16, 16), 0.562, rectangle)
-        kept = np.fft.rfft2(np.fft.irfft2(np.fft.rfft2(x) * half, s=(16, 16)))
-        exact = np.allclose(kept, modes[:, :9] * half, atol=1e-9)
-        assert exact is not rectangle
-
-
 def test_switches_of_the_mixer_take_one_part_away() -> None:
     x = tokens((8, 8))
     names = {"real", "imaginary", "gate_in", "gate_out", "depthwise", "linear"}

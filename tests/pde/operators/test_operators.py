@@ -1,42 +1,26 @@
-"""Networks on periodic fields: parameter counts, symmetry, both forms of the convolution."""
+"""Networks on periodic fields, and PDEArena's U-Net with random weights by its names."""
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
+from fixtures import stirred
+from helpers_pdearena import NumpyUnet
 
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde.emulator import FieldShape
-from jaxrl_rollouts.pde.operators import (
-    Fno,
-    Resnet,
-    Unet,
-)
-from jaxrl_rollouts.pde.operators.layers import (
-    PeriodicConv,
-    PeriodicUpsample,
-    sinusoid,
-    use_matmul,
-)
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet, unet_from_pdearena
+from jaxrl_rollouts.pde.operators.layers import PeriodicConv, sinusoid, use_matmul
 
 N = 32
-SMALL = {
-    "unet": lambda form="auto", p=1: Unet(hidden=8, multipliers=(1, 2), form=form).make(
-        FieldShape(1, N, p)
-    ),
-    "resnet": lambda form="auto", p=1: Resnet(
-        width=6, blocks=1, dilations=(1, 2, 4), embedding=8, form=form
-    ).make(FieldShape(1, N, p)),
-    "fno": lambda form="auto", p=1: Fno(width=6, layers=2, modes=5, embedding=8).make(
-        FieldShape(1, N, p)
-    ),
-}
+UNET = Unet(hidden=8, multipliers=(1, 2))
+RESNET = Resnet(width=6, blocks=1, dilations=(1, 2, 4), embedding=8)
+SMALL = {"unet": UNET, "resnet": RESNET, "fno": Fno(width=6, layers=2, modes=5, embedding=8)}
 
 
 def count(net: Any) -> int:
@@ -44,19 +28,8 @@ def count(net: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))
 
 
-@cache
-def compiled(name: str) -> tuple[Any, Any]:
-    """`init` and `apply` of a small network, compiled once for all tests of this file."""
-    net = SMALL[name]()
-    return jax.jit(net.init), jax.jit(net.apply)
-
-
-@cache
-def stirred(name: str) -> Any:
-    """Parameters without a zero among them, so that every part takes part."""
-    params = compiled(name)[0](jax.random.key(0))
-    flat, back = ravel_pytree(params)
-    return back(flat + 0.1 * jax.random.normal(jax.random.key(1), flat.shape))
+def made(name: str, p: int = 1, **changes: Any) -> FieldNetwork:
+    return replace(SMALL[name], **changes).make(FieldShape(1, N, p))
 
 
 def inputs() -> tuple:
@@ -72,27 +45,9 @@ def test_the_unet_has_the_papers_size() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_zero_at_the_start_and_of_the_fields_shape(name: str) -> None:
-    init, apply = compiled(name)
-    out = apply(init(jax.random.key(0)), *inputs(), 333.3, jnp.ones(1))
-    assert out.shape == (1, N)
-    np.testing.assert_array_equal(out, 0.0)
-
-
-@pytest.mark.parametrize(("name", "shift"), [("unet", 2), ("resnet", 1), ("fno", 1)])
-def test_a_shifted_field_gives_a_shifted_answer(name: str, shift: int) -> None:
-    """Exactly by the factor the grid is halved by, and by any point without halving."""
-    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
-    for steps in (shift, 5 * shift):
-        there = [jnp.roll(x, steps, -1) for x in (u, noised)]
-        shifted = apply(params, *there, 0.0, jnp.ones(1))
-        out = jnp.roll(apply(params, u, noised, 0.0, jnp.ones(1)), steps, -1)
-        np.testing.assert_allclose(shifted, out, rtol=1e-4, atol=1e-4 * float(jnp.abs(out).max()))
-
-
-@pytest.mark.parametrize("name", SMALL)
 def test_every_input_matters(name: str) -> None:
-    params, (u, noised), (_, apply) = stirred(name), inputs(), compiled(name)
+    net, (u, noised) = made(name), inputs()
+    params, apply = stirred(net), net.apply
     out = apply(params, u, noised, 0.0, jnp.ones(1))
     for changed in (
         (u + 0.1, noised, 0.0, jnp.ones(1)),
@@ -105,74 +60,9 @@ def test_every_input_matters(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["unet", "resnet"])
 def test_matrix_products_and_convolutions_agree(name: str) -> None:
-    other = SMALL[name]("conv" if use_matmul("auto") else "matmul")
-    here, there = (
-        apply(stirred(name), *inputs(), 0.0, jnp.ones(1))
-        for apply in (compiled(name)[1], jax.jit(other.apply))
-    )
+    nets = (made(name), made(name, form="conv" if use_matmul("auto") else "matmul"))
+    here, there = (net.apply(stirred(net), *inputs(), 0.0, jnp.ones(1)) for net in nets)
     np.testing.assert_allclose(here, there, atol=1e-4 * float(jnp.abs(here).max()))
-
-
-@pytest.mark.parametrize("form", ["matmul", "conv"])
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3)])
-def test_convolution_against_its_definition(form: Any, stride: int, dilation: int) -> None:
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(12, 2)), rng.normal(size=(3, 2, 5))
-    layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
-    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.arange(5.0)}}
-    out = layer.apply(params, jnp.asarray(x))
-    for j in range(12 // stride):
-        expected = np.arange(5.0)
-        for i in range(3):
-            expected = expected + x[(j * stride + (i - 1) * dilation) % 12] @ kernel[i]
-        np.testing.assert_allclose(out[j], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3)])
-def test_gradients_of_both_forms_agree(stride: int, dilation: int) -> None:
-    x, weights = jax.random.normal(jax.random.key(2), (2, 12, 5))
-    kernel = jax.random.normal(jax.random.key(3), (3, 5, 5))
-    params = {"params": {"kernel": kernel, "bias": jnp.arange(5.0)}}
-
-    def gradients(form: Any) -> list[jax.Array]:
-        layer = PeriodicConv(5, stride=stride, dilation=dilation, form=form)
-
-        def total(params: Any, x: jax.Array) -> jax.Array:
-            out: Any = layer.apply(params, x)
-            return jnp.vdot(out, weights[::stride])
-
-        return jax.tree.leaves(jax.jit(jax.grad(total, (0, 1)))(params, x))
-
-    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow  # the test above asks it of the only layer that has two forms
-@pytest.mark.parametrize("name", ["unet", "resnet"])
-def test_gradients_of_whole_networks_agree(name: str) -> None:
-    def gradients(form: str) -> list[jax.Array]:
-        net = SMALL[name](form)
-
-        def total(params: Any) -> jax.Array:
-            return net.apply(params, *inputs(), 0.0, jnp.ones(1)).sum()
-
-        return jax.tree.leaves(jax.jit(jax.grad(total))(stirred(name)))
-
-    for a, b in zip(gradients("matmul"), gradients("conv"), strict=True):
-        np.testing.assert_allclose(a, b, atol=2e-3 * float(jnp.abs(a).max() + 1.0))
-
-
-def test_upsampling_against_its_definition() -> None:
-    """out[2 j + i - 1] collects x[j] kernel[i], around the circle."""
-    rng = np.random.default_rng(0)
-    x, kernel = rng.normal(size=(6, 2)), rng.normal(size=(4, 2, 2))
-    params = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(2)}}
-    out = PeriodicUpsample().apply(params, jnp.asarray(x))
-    expected = np.zeros((12, 2))
-    for j in range(6):
-        for i in range(4):
-            expected[(2 * j + i - 1) % 12] += x[j] @ kernel[i]
-    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_kernel_that_reaches_around_is_refused() -> None:
@@ -194,12 +84,11 @@ def test_the_form_is_chosen_by_where_it_runs() -> None:
 
 def test_equal_arguments_give_the_same_network() -> None:
     """`jit` compiles once per function object."""
-    for make in SMALL.values():
-        assert make() is make() is not make(p=2)
-    config = Resnet(width=6, blocks=1, dilations=(1,), embedding=8)
-    line = config.make(FieldShape(1, N))
-    assert line is config.make(FieldShape(1, (N,), boundaries=("periodic",)))
-    assert line is not config.make(FieldShape(1, N, boundaries=("wall",)))
+    for name in SMALL:
+        assert made(name) is made(name) is not made(name, 2)
+    line = RESNET.make(FieldShape(1, N))
+    assert line is RESNET.make(FieldShape(1, (N,), boundaries=("periodic",)))
+    assert line is not RESNET.make(FieldShape(1, N, boundaries=("wall",)))
 
 
 @pytest.mark.parametrize(
@@ -222,3 +111,110 @@ def test_settings_are_checked(make: Any, named: str) -> None:
 def test_a_grid_that_cannot_be_halved() -> None:
     with pytest.raises(ConfigError, match="found 20, expected a multiple of 8"):
         Unet().make(FieldShape(1, 20))
+
+
+TIME, CONDITIONS = 250.0, (4.5, 6.25)
+PORTED = Unet(hidden=8, multipliers=(1, 2), blocks=1, zero_upsampling=True)
+DEEP = Unet(hidden=8, multipliers=(1, 2, 2), zero_upsampling=True)
+
+
+def numpy_unet(config: Unet, **how: Any) -> NumpyUnet:
+    return NumpyUnet(config.hidden, config.multipliers, config.blocks, **how)
+
+
+def away(said: Any, expected: np.ndarray) -> float:
+    """The largest difference, of the largest value."""
+    assert np.shape(said) == expected.shape
+    return np.abs(np.asarray(said) - expected).max() / np.abs(expected).max()
+
+
+def difference(
+    theirs: NumpyUnet,
+    config: Unet,
+    points: tuple[int, ...],
+    conditions: int,
+    history: int = 1,
+    boundaries: tuple[str, ...] = (),
+) -> float:
+    """How far ours is away in double precision; only the sines of the embedding are in single."""
+    x = np.random.default_rng(1).normal(size=((history + 1) * theirs.channels, *points))
+    given = CONDITIONS[:conditions]
+    expected = theirs(x, TIME, given)
+    shape = FieldShape(theirs.channels, points, conditions, history, boundaries)
+    net, params = config.make(shape), unet_from_pdearena(theirs.state, config, shape)
+    seen = x[: -theirs.channels], x[-theirs.channels :], np.array(given)
+    with jax.enable_x64(True):
+        params, *seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), (params, *seen))
+        said = net.apply(params, *seen[:2], TIME, seen[2])
+        assert said.dtype == np.float64
+    return away(said, expected)
+
+
+def test_a_ported_checkpoint_says_the_same() -> None:
+    assert difference(numpy_unet(DEEP), DEEP, (32,), 2) < 1e-7
+
+
+def test_in_the_plane_with_a_history() -> None:
+    """Of two channels; the only condition's embedding has the name of PDEArena's 2-D file."""
+    assert difference(numpy_unet(PORTED, channels=2, single=True), PORTED, (8, 12), 1, 2) < 1e-7
+
+
+def test_zeros_everywhere_are_walls() -> None:
+    """PDEArena's default padding. At walls our up-sampling has zeros without the option."""
+    config = Unet(hidden=8, multipliers=(1, 2), blocks=1)
+    theirs = numpy_unet(config, circular=False)
+    assert difference(theirs, config, (8, 12), 0, boundaries=("wall", "wall")) < 1e-7
+
+
+def test_without_zero_upsampling_it_is_another_network() -> None:
+    config = Unet(hidden=8, multipliers=(1, 2), blocks=1)
+    assert difference(numpy_unet(config), config, (16,), 2) > 0.01
+
+
+def state(config: Unet = PORTED, conditions: int = 2) -> dict[str, np.ndarray]:
+    theirs = numpy_unet(config)
+    theirs(np.zeros((2, 16)), TIME, CONDITIONS[:conditions])
+    return theirs.state
+
+
+def test_every_array_has_its_place() -> None:
+    """The published model's names and size: 280 arrays; each number is there once."""
+    given = state(Unet(hidden=8))
+    assert len(given) == 280 and "up.14.res.shortcut.bias" in given
+    params = unet_from_pdearena(given, Unet(hidden=8), FieldShape(1, 16, 2))
+    ours, theirs = (
+        np.sort(np.concatenate([np.ravel(x) for x in arrays]))
+        for arrays in (jax.tree.leaves(params), given.values())
+    )
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_lightnings_prefix_and_what_else_is_in_its_file() -> None:
+    given = state()
+    file = {f"model.{name}": values for name, values in given.items()} | {"loss.weight": np.ones(1)}
+    params = unet_from_pdearena(file, PORTED, FieldShape(1, 16, 2), prefix="model.")
+    same = unet_from_pdearena(given, PORTED, FieldShape(1, 16, 2))
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    given = state()
+
+    def port(names: dict[str, Any], config: Unet = PORTED, conditions: int = 2) -> None:
+        unet_from_pdearena(names, config, FieldShape(1, 16, conditions))
+
+    without = {name: values for name, values in given.items() if "middle.res1.conv" not in name}
+    with pytest.raises(DataError, match=r"middle.res1.conv1.weight, .* and 1 more: found nothing"):
+        port(without)
+    with pytest.raises(DataError, match=r"middle.attn.norm.weight: found 1 arrays left over"):
+        port(given | {"middle.attn.norm.weight": np.ones(16)})
+    with pytest.raises(DataError, match=r"pde_emb.1.0.weight, .* and 1 more: found 4 arrays left"):
+        port(given, conditions=1)
+    adaptive = given | {"down.0.res.cond_emb.weight": np.ones((16, 32))}
+    with pytest.raises(DataError, match=r"cond_emb.weight: found \[16, 32\], expected \[8, 32\]"):
+        port(adaptive)
+    narrow = given | {"up.0.res.shortcut.weight": np.ones((16, 32))}
+    with pytest.raises(DataError, match=r"found \[16, 32\], expected \[16, 32, 1\]; hidden, mult"):
+        port(narrow)
+    with pytest.raises(DataError, match="and 131 more: found nothing, expected 218 arrays"):
+        port(given, DEEP)

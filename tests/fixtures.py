@@ -1,0 +1,128 @@
+"""What tests of several rooms are made of: rows of episodes, fields that move, small networks.
+
+Imported as `from fixtures import rows`. Nothing of the library is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxrl_rollouts.offline.data import Transitions
+    from jaxrl_rollouts.pde.generate import Solved
+    from jaxrl_rollouts.pde.operators import Resnet
+
+
+def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """Every setting alone with its wrong value, and its name: cases of a parametrised test."""
+    return [({name: value}, name) for one in several for name, value in one.items()]
+
+
+def rows(
+    n: int = 400, s: int = 3, a: int = 1, episodes: int = 8, ends: str = "cut", seed: int = 0
+) -> Transitions:
+    """Rows of a damped linear system that noise and actions drive.
+
+    Args:
+        n: rows in all.
+        s, a: entries of observations and of actions.
+        episodes: of about equal lengths.
+        ends: how they end: `cut`, `fall`, `both` in turn, or `none`.
+        seed: of the numbers.
+
+    Returns:
+        `[n]` rows, float32 and bool; each episode starts at a state of its own.
+    """
+    from jaxrl_rollouts.offline.data import Transitions
+
+    rng = np.random.default_rng(seed)
+    last = np.unique(np.linspace(0, n, episodes + 1).astype(int))[1:] - 1
+    actions = rng.uniform(-1, 1, (n, a))
+    seen, after = np.zeros((n, s)), np.zeros((n, s))
+    state = rng.normal(size=s)
+    for row in range(n):
+        seen[row] = state
+        push = np.resize(actions[row], s)
+        state = after[row] = 0.9 * state + 0.3 * push + 0.1 * rng.normal(size=s)
+        if row in last:
+            state = rng.normal(size=s)
+    fell, cut = np.zeros(n, bool), np.zeros(n, bool)
+    order = {"fall": (fell, fell), "cut": (cut, cut), "both": (fell, cut), "none": ()}[ends]
+    for number, row in enumerate(last if order else ()):
+        order[number % 2][row] = True
+    rewards = -np.square(seen).sum(1) - 0.1 * np.square(actions).sum(1)
+    numbers = (x.astype(np.float32) for x in (seen, actions, rewards, after))
+    return Transitions(*numbers, fell, cut)
+
+
+def waves(
+    count: int = 24,
+    frames: int = 8,
+    grid: tuple[int, ...] = (16,),
+    speed: float = 1.0,
+    modes: tuple[int, int] = (1, 2),
+    ways: bool = False,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Plane waves that move `speed` points a frame along every axis: `[count, frames, *grid]`.
+
+    Args:
+        count, frames, grid: sizes; all axes are circles.
+        speed: points a frame.
+        modes: the least and the greatest number of waves along an axis.
+        ways: some move back.
+        seed: of waves and phases, which do not depend on `frames`.
+
+    Returns:
+        The fields, and the way of each: 1 or -1, `[count]`.
+    """
+    rng = np.random.default_rng(seed)
+    way = rng.choice([-1.0, 1.0], count) if ways else np.ones(count)
+    phase = rng.uniform(0, 6, (count, 1, *(1,) * len(grid)))
+    turn = phase + np.zeros((count, frames, *grid))
+    moved = speed * np.multiply.outer(way, np.arange(frames))
+    for axis, points in enumerate(grid):
+        mode = rng.integers(modes[0], modes[1] + 1, phase.shape)
+        x = np.arange(points).reshape(-1, *(1,) * (len(grid) - axis - 1))
+        turn += 2 * np.pi * mode * (x - moved.reshape(count, frames, *(1,) * len(grid))) / points
+    return np.sin(turn), way
+
+
+def two_units(wave: np.ndarray) -> np.ndarray:
+    """Channels of 300 and of 0.01 units out of one wave: `[N, T, 2, *X]`."""
+    return np.stack([300 + 50 * wave, 0.01 * wave], 2)
+
+
+def solved(shape: tuple[int, ...], seed: int = 0, *, vary: bool = True) -> Solved:
+    """Random fields `shape` and, one per row, extents, frame times and parameters."""
+    from jaxrl_rollouts.pde.generate import Solved
+
+    rng = np.random.default_rng(seed)
+    columns = [rng.uniform(0.5, 1.5, shape[0]) for _ in range(3)]
+    if not vary:
+        columns = [np.full(shape[0], x) for x in (2.0, 0.25, 0.75)]
+    return Solved(rng.normal(size=shape), *columns)
+
+
+def joined(chunks: Any) -> Solved:
+    """Chunks of solved fields as one."""
+    from jaxrl_rollouts.pde.generate import Solved
+
+    return Solved(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
+
+
+def tiny(width: int = 4, dilations: tuple[int, ...] = (1,)) -> Resnet:
+    """The smallest network of fields that compiles quickly and learns something."""
+    from jaxrl_rollouts.pde.operators import Resnet
+
+    return Resnet(width=width, blocks=1, dilations=dilations, embedding=4)
+
+
+def stirred(net: Any, size: float = 0.4) -> Any:
+    """Weights of a network's shapes, none of them zero; `init` would have to be compiled."""
+    import jax
+
+    random, shapes = np.random.default_rng(1), jax.eval_shape(net.init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: np.float32(size * random.normal(size=leaf.shape)), shapes)
